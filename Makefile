@@ -1,0 +1,48 @@
+# Every target sets up what it needs: python3.11 or newer with venv, and make, are enough to start with.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+
+# The newest python3 on PATH that really starts, is new enough and can make an environment.
+PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python3.11 python3 python; do \
+	if $$name -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	then echo $$name; break; fi; done)
+
+# Tests run side by side where there is more than one processor.
+PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1  /p' Makefile
+
+demo: $(STAMPS)/run  ## see it work
+	$(BIN)/trio-mcp demo
+
+test: $(STAMPS)/dev  ## run the tests
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(STAMPS)/dev  ## check format, style, types and the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/flake8 trio_mcp transports tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove what was built here
+	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo 'no python3.11 or newer with venv was found on PATH' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/run

@@ -1,0 +1,170 @@
+"""The memory transport: two ends in one process."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Notification, Request, Response
+from trio_mcp.session.envelope import Envelope
+from trio_mcp.session.transport import Transport
+from trio_mcp_transports.memory import memory_pair, transport
+
+
+class Echo:
+    """A server that gives every request its params back, and takes its time to clean up."""
+
+    def __init__(self, clean_up: float = 0) -> None:
+        self.clean_up = clean_up
+        self.ended: str | None = None
+
+    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+        try:
+            async for envelope in channel:
+                match envelope.message:
+                    case Request(id, "fail"):
+                        raise LookupError(id)
+                    case Request(id, _, params):
+                        await channel.send(Envelope(Response(id, params), about=id))
+                    case _:
+                        pass
+            await trio.sleep(self.clean_up)
+            self.ended = "returned"
+        except trio.Cancelled:
+            self.ended = "cancelled"
+            raise
+
+
+def test_the_transport_is_one() -> None:
+    checked: Transport = transport
+    assert checked is transport
+
+
+async def test_what_one_end_sends_the_other_receives() -> None:
+    a, b = memory_pair()
+    await a.send(Envelope(Request("1", "ping", {"x": [1.5, None]}), about="0"))
+    assert Envelope(Request("1", "ping", {"x": [1.5, None]})) == await b.receive()
+    await b.send(Envelope(Response("1", Encoded(b'{"y":true}'))))
+    assert Envelope(Response("1", {"y": True})) == await a.receive()
+
+
+async def test_a_message_crosses_as_bytes_so_what_is_not_json_is_refused() -> None:
+    a, _ = memory_pair()
+    with pytest.raises(ValueError):
+        await a.send(Envelope(Notification("note", {"x": float("inf")})))
+
+
+async def test_a_message_crosses_as_bytes_so_limits_hold() -> None:
+    a, b = memory_pair()
+    await a.send(Envelope(Notification("note", Encoded(b'{"x":' + b"[" * 100 + b"]" * 100 + b"}"))))
+    assert isinstance((await b.receive()).message, Malformed)
+
+
+async def test_what_was_received_as_malformed_cannot_be_sent() -> None:
+    a, b = memory_pair()
+    await a.send(Envelope(Notification("note", Encoded(b"{"))))
+    envelope = await b.receive()
+    with pytest.raises(TypeError):
+        await b.send(envelope)
+
+
+async def test_a_sender_waits_when_it_is_a_buffer_ahead(autojump_clock: MockClock) -> None:
+    a, b = memory_pair(buffer=2)
+    for _ in range(2):
+        await a.send(Envelope(Notification("note")))
+    with trio.move_on_after(1) as scope:
+        await a.send(Envelope(Notification("note")))
+    assert scope.cancelled_caught
+    await b.receive()
+    await a.send(Envelope(Notification("note")))
+
+
+async def test_closing_one_end_ends_the_other_after_what_was_sent() -> None:
+    a, b = memory_pair()
+    await a.send(Envelope(Notification("last")))
+    await a.aclose()
+    assert Envelope(Notification("last")) == await b.receive()
+    with pytest.raises(trio.EndOfChannel):
+        await b.receive()
+    with pytest.raises(trio.BrokenResourceError):
+        await b.send(Envelope(Notification("late")))
+    with pytest.raises(trio.ClosedResourceError):
+        await a.receive()
+    with pytest.raises(trio.ClosedResourceError):
+        await a.send(Envelope(Notification("late")))
+
+
+async def test_connect_serves_the_server_and_ends_it_by_closing() -> None:
+    server = Echo()
+    async with transport.connect(server) as channel:
+        await channel.send(Envelope(Request(1, "echo", {"x": 1})))
+        assert Envelope(Response(1, {"x": 1})) == await channel.receive()
+    assert server.ended == "returned"
+    with pytest.raises(trio.ClosedResourceError):
+        await channel.receive()
+
+
+async def test_a_server_that_does_not_return_is_cancelled_after_the_grace(autojump_clock: MockClock) -> None:
+    server = Echo(clean_up=3600)
+    async with transport.connect(server, shutdown_grace=2):
+        pass
+    assert server.ended == "cancelled"
+    assert trio.current_time() == pytest.approx(2)
+
+
+async def test_an_exception_in_the_body_leaves_unwrapped_and_with_its_cause() -> None:
+    cause = KeyError("cause")
+    with pytest.raises(LookupError, match="mine") as caught:
+        async with transport.connect(Echo()):
+            raise LookupError("mine") from cause
+    assert caught.value.__cause__ is cause
+
+
+async def test_an_exception_in_the_server_cancels_the_body_and_leaves_unwrapped() -> None:
+    with pytest.raises(LookupError, match="7"):
+        async with transport.connect(Echo()) as channel:
+            await channel.send(Envelope(Request(7, "fail")))
+            await trio.sleep_forever()
+
+
+async def test_a_server_that_returns_early_ends_the_channel() -> None:
+    class Refuses:
+        async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+            await trio.lowlevel.checkpoint()
+
+    async with transport.connect(Refuses()) as channel:
+        with pytest.raises(trio.EndOfChannel):
+            await channel.receive()
+
+
+async def test_a_cancelled_body_ends_the_server(autojump_clock: MockClock) -> None:
+    server = Echo()
+    with trio.move_on_after(1) as scope:
+        async with transport.connect(server) as channel:
+            await channel.receive()
+    assert scope.cancelled_caught
+    assert server.ended is not None
+    assert trio.current_time() == pytest.approx(1)
+
+
+async def test_serve_serves_a_channel_until_it_ends() -> None:
+    a, b = memory_pair()
+    server = Echo()
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def serve() -> None:
+            await transport.serve(server, channel=b)
+
+        await a.send(Envelope(Request(1, "echo")))
+        assert Envelope(Response(1, {})) == await a.receive()
+        await a.aclose()
+    assert server.ended == "returned"
+
+
+async def test_the_repr_shows_what_waits() -> None:
+    a, b = memory_pair()
+    await a.send(Envelope(Notification("note")))
+    assert repr(b) == "<MemoryChannel: 1 waiting>"

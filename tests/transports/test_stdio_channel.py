@@ -1,0 +1,302 @@
+"""The line channel, over streams in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
+from trio_mcp.session.envelope import ANONYMOUS, Envelope
+from trio_mcp_transports.stdio import LineChannel
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+DONE = b'{"jsonrpc":"2.0","method":"done"}'
+
+
+class Wire:
+    """A channel and the far ends of its two streams."""
+
+    def __init__(self, *, max_line: int = 1000, write_deadline: float = 30) -> None:
+        self.to_channel, received = trio.testing.memory_stream_one_way_pair()
+        sent, self.from_channel = trio.testing.memory_stream_one_way_pair()
+        self.sent = sent
+        self.channel = LineChannel(received, sent, max_line=max_line, write_deadline=write_deadline)
+
+    async def feed(self, *chunks: bytes, end: bool = True) -> None:
+        for chunk in chunks:
+            await self.to_channel.send_all(chunk)
+        if end:
+            await self.to_channel.aclose()
+
+
+class BlockedWire:
+    """A channel whose peer takes bytes only when asked to."""
+
+    def __init__(self, write_deadline: float = 30) -> None:
+        sent, self.from_channel = trio.testing.lockstep_stream_one_way_pair()
+        _, received = trio.testing.memory_stream_one_way_pair()
+        self.channel = LineChannel(received, sent, write_deadline=write_deadline)
+
+
+async def everything(channel: LineChannel) -> list[Envelope]:
+    return [envelope async for envelope in channel]
+
+
+def methods(envelopes: Sequence[Envelope]) -> list[str]:
+    return [
+        envelope.message.method if isinstance(envelope.message, Request | Notification) else "malformed"
+        for envelope in envelopes
+    ]
+
+
+def note(method: str) -> Envelope:
+    return Envelope(Notification(method))
+
+
+# Receiving
+
+
+async def test_a_line_is_a_message_from_nobody_in_particular() -> None:
+    wire = Wire()
+    await wire.feed(PING + b"\n")
+    assert Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS) == await wire.channel.receive()
+
+
+async def test_lines_of_one_chunk_arrive_in_order() -> None:
+    wire = Wire()
+    await wire.feed(PING + b"\n" + DONE + b"\n" + PING + b"\n")
+    assert ["ping", "done", "ping"] == methods(await everything(wire.channel))
+
+
+async def test_a_message_may_arrive_byte_by_byte() -> None:
+    wire = Wire()
+    await wire.feed(*(bytes([byte]) for byte in PING + b"\n" + DONE + b"\n"))
+    assert ["ping", "done"] == methods(await everything(wire.channel))
+
+
+async def test_carriage_returns_and_blank_lines_between_messages_are_tolerated() -> None:
+    wire = Wire()
+    await wire.feed(PING + b"\r\n\r\n\n" + DONE + b"\n")
+    assert ["ping", "done"] == methods(await everything(wire.channel))
+
+
+async def test_a_line_separator_inside_a_string_does_not_end_the_line() -> None:
+    wire = Wire()
+    await wire.feed('{"jsonrpc":"2.0","method":"note","params":{"text":"a\u2028b\u0085c"}}\n'.encode())
+    message = (await wire.channel.receive()).message
+    assert Notification("note", {"text": "a\u2028b\u0085c"}) == message
+
+
+async def test_a_line_over_the_limit_is_refused_and_the_next_line_is_served() -> None:
+    wire = Wire(max_line=100)
+    await wire.feed(b"x" * 60, b"x" * 60, b"x" * 60 + b"\n", DONE + b"\n")
+    refused, served = await everything(wire.channel)
+    assert isinstance(refused.message, Malformed)
+    assert refused.message.error.code == -32700
+    assert "100" in str(refused.message.error)
+    assert Notification("done") == served.message
+
+
+@pytest.mark.parametrize("garbage", [b"hello", b"\xff\xfe", b"{", b"[]", b'{"jsonrpc":"2.0"}', b'{"a":1,"a":2}'])
+async def test_garbage_is_received_as_malformed_and_the_next_line_is_served(garbage: bytes) -> None:
+    wire = Wire()
+    await wire.feed(garbage + b"\n" + DONE + b"\n")
+    assert ["malformed", "done"] == methods(await everything(wire.channel))
+
+
+@pytest.mark.parametrize("cut", range(len(PING) + 1))
+async def test_an_unterminated_rest_is_never_delivered(cut: int) -> None:
+    wire = Wire()
+    await wire.feed(DONE + b"\n" + PING[:cut])
+    assert ["done"] == methods(await everything(wire.channel))
+
+
+async def test_the_end_stays_the_end() -> None:
+    wire = Wire()
+    await wire.feed()
+    for _ in range(2):
+        with pytest.raises(trio.EndOfChannel):
+            await wire.channel.receive()
+
+
+async def test_a_cancelled_receive_loses_nothing() -> None:
+    wire = Wire()
+    await wire.feed(PING + b"\n" + DONE[:10], end=False)
+    await wire.channel.receive()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await wire.channel.receive()
+    await wire.feed(DONE[10:] + b"\n")
+    assert ["done"] == methods(await everything(wire.channel))
+
+
+async def test_a_message_that_has_arrived_is_not_lost_to_a_cancel() -> None:
+    wire = Wire()
+    await wire.feed(PING + b"\n" + DONE + b"\n")
+    await wire.channel.receive()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await wire.channel.receive()
+    assert scope.cancelled_caught
+    assert ["done"] == methods(await everything(wire.channel))
+
+
+# Sending
+
+
+async def test_a_message_is_sent_as_one_line() -> None:
+    wire = Wire()
+    await wire.channel.send(Envelope(Response(7, {"text": "a\nb"})))
+    assert wire.from_channel.get_data_nowait() == b'{"jsonrpc":"2.0","id":7,"result":{"text":"a\\nb"}}\n'
+
+
+async def test_several_messages_go_out_in_order_in_one_write() -> None:
+    wire = Wire()
+    writes = 0
+
+    async def count() -> None:
+        nonlocal writes
+        writes += 1
+
+    wire.sent.send_all_hook = count
+    await wire.channel.send_many([note("a"), note("b"), note("c")])
+    assert writes == 1
+    lines = bytes(wire.from_channel.get_data_nowait()).splitlines()
+    assert [b'{"jsonrpc":"2.0","method":"%b"}' % name for name in (b"a", b"b", b"c")] == lines
+
+
+async def test_a_send_that_was_cancelled_before_it_began_leaves_the_channel_as_it_was() -> None:
+    wire = Wire()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await wire.channel.send(note("a"))
+    await wire.channel.send(note("b"))
+    assert wire.from_channel.get_data_nowait() == b'{"jsonrpc":"2.0","method":"b"}\n'
+
+
+async def test_a_send_that_was_cancelled_halfway_breaks_the_channel(autojump_clock: MockClock) -> None:
+    wire = BlockedWire()
+    with trio.move_on_after(1) as scope:
+        await wire.channel.send(note("a"))
+    assert scope.cancelled_caught
+    with pytest.raises(trio.BrokenResourceError, match="cut short"):
+        await wire.channel.send(note("b"))
+
+
+async def test_a_peer_that_does_not_read_breaks_the_channel_after_the_deadline(autojump_clock: MockClock) -> None:
+    wire = BlockedWire(write_deadline=5)
+    for _ in range(2):
+        with pytest.raises(trio.BrokenResourceError, match="did not read for 5 s"):
+            await wire.channel.send(note("a"))
+    assert trio.current_time() == pytest.approx(5)
+
+
+async def test_a_peer_that_is_gone_breaks_send_and_what_it_had_sent_is_still_received() -> None:
+    wire = Wire()
+    await wire.feed(DONE + b"\n")
+    await wire.from_channel.aclose()
+    wire.sent.send_all_hook = _broken
+    for _ in range(2):
+        with pytest.raises(trio.BrokenResourceError, match="closed its end"):
+            await wire.channel.send(note("a"))
+    assert ["done"] == methods(await everything(wire.channel))
+
+
+async def _broken() -> None:
+    raise trio.BrokenResourceError
+
+
+async def test_two_tasks_cannot_send_at_once_and_the_first_goes_on(autojump_clock: MockClock) -> None:
+    wire = BlockedWire()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wire.channel.send, note("a"))
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.BusyResourceError):
+            await wire.channel.send(note("b"))
+        assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","method":"a"}\n'
+
+
+async def test_breaking_wakes_a_blocked_send_with_the_reason(autojump_clock: MockClock) -> None:
+    wire = BlockedWire()
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def blocked() -> None:
+            with pytest.raises(trio.BrokenResourceError, match="it died"):
+                await wire.channel.send(note("a"))
+
+        await trio.testing.wait_all_tasks_blocked()
+        wire.channel.break_sending("it died")
+        wire.channel.break_sending("a later reason")
+    with pytest.raises(trio.BrokenResourceError, match="it died"):
+        await wire.channel.send(note("b"))
+
+
+@pytest.mark.parametrize("id", [1, "one"])
+async def test_what_was_received_as_malformed_cannot_be_sent(id: RequestId) -> None:
+    wire = Wire()
+    await wire.feed(b"garbage\n")
+    envelope = await wire.channel.receive()
+    with pytest.raises(TypeError):
+        await wire.channel.send(envelope)
+    await wire.channel.send(Envelope(Response(id, {})))
+
+
+async def test_a_value_that_is_not_json_is_refused_and_the_channel_stays_whole() -> None:
+    wire = Wire()
+    with pytest.raises(ValueError):
+        await wire.channel.send_many([note("a"), Envelope(Response(1, {"x": float("nan")}))])
+    await wire.channel.send(note("b"))
+    assert wire.from_channel.get_data_nowait() == b'{"jsonrpc":"2.0","method":"b"}\n'
+
+
+# Closing
+
+
+async def test_a_closed_channel_neither_sends_nor_receives() -> None:
+    wire = Wire()
+    await wire.feed(PING + b"\n" + DONE + b"\n")
+    await wire.channel.receive()
+    await wire.channel.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        await wire.channel.receive()
+    with pytest.raises(trio.ClosedResourceError):
+        await wire.channel.send(note("a"))
+
+
+async def test_closing_wakes_a_blocked_receive() -> None:
+    wire = Wire()
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def blocked() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await wire.channel.receive()
+
+        await trio.testing.wait_all_tasks_blocked()
+        await wire.channel.aclose()
+
+
+async def test_a_cancelled_close_has_closed_both_streams() -> None:
+    wire = Wire()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await wire.channel.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        await wire.sent.send_all(b"x")
+    assert await wire.from_channel.receive_some() == b""
+
+
+async def test_the_repr_shows_the_state() -> None:
+    wire = Wire()
+    assert repr(wire.channel) == "<LineChannel: open>"
+    wire.channel.break_sending("it died")
+    assert repr(wire.channel) == "<LineChannel: broken: it died>"
+    await wire.channel.aclose()
+    assert repr(wire.channel) == "<LineChannel: closed>"
+
+

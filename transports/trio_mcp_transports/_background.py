@@ -1,0 +1,28 @@
+"""A nursery whose tasks serve the body: they end with it, and the body's own exception leaves it unwrapped."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+
+@asynccontextmanager
+async def open_background() -> AsyncIterator[trio.Nursery]:
+    """A nursery for tasks that only exist to serve the body; they are cancelled when the body is left.
+
+    Someone who writes `async with connect(...)` sees no nursery there, and must not have to catch an `ExceptionGroup`
+    because there is one: a single exception leaves as itself. Only when two things fail does a group leave.
+    """
+    single: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+            nursery.cancel_scope.cancel("the body it served has ended")
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        single = group.exceptions[0]
+    if single is not None:  # raised here, outside the handler, so that its own context is kept
+        raise single

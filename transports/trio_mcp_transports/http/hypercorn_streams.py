@@ -1,0 +1,175 @@
+"""Hypercorn's HTTP and WebSocket exchanges, with the ends that it leaves open closed.
+
+A send to a client that has left raises (stock: it returns at once, so that a loop which only sends spins for ever); a
+refused handshake ends the connection (stock: it stays open without any deadline); a WebSocket never negotiates an
+extension (permessage-deflate lets 60 KB on the wire become 180 MB), counts bytes, and is cut when it falls silent.
+"""
+
+from __future__ import annotations
+
+import trio
+from hypercorn.protocol.events import Body, Event, Request, StreamClosed
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
+from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError, WebsocketBuffer, WSStream
+from hypercorn.typing import ASGISendEvent, WebsocketAcceptEvent
+from wsproto.connection import ConnectionState
+from wsproto.events import CloseConnection, Message, Ping, TextMessage
+from wsproto.frame_protocol import CloseReason
+
+from .hypercorn_exchange import ClientDisconnected
+
+__all__ = ["GuardedHTTPStream", "GuardedWSStream"]
+
+GONE = "the client has left"
+
+
+class GuardedHTTPStream(HTTPStream):
+    """One HTTP exchange.
+
+    Attributes:
+        ending: the body being sent now is the last one, so its bytes and the end can share one write.
+    """
+
+    ending = False
+    _lost = False
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, StreamClosed) and not self.closed:
+            self._lost = self.state is not ASGIHTTPState.CLOSED
+        await super().handle(event)
+        if isinstance(event, Request) and self.closed:  # refused before the app was started
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+    async def app_send(self, message: ASGISendEvent | None) -> None:
+        if message is None:
+            await super().app_send(None)
+            return
+        await raise_if_lost(self._lost)
+        is_body = message["type"] == "http.response.body"
+        more = is_body and bool(message.get("more_body", False))
+        self.ending = is_body and not more
+        await super().app_send(message)
+        if more and not message.get("body"):
+            # An empty chunk is how an app asks for the response head at once (ASGI holds it until the first body).
+            await self.send(Body(stream_id=self.stream_id, data=b""))
+        if self._lost:
+            raise ClientDisconnected(GONE)
+
+
+class GuardedWSStream(WSStream):
+    """One WebSocket. No extensions, messages counted in bytes, cut after two unanswered ping intervals."""
+
+    ending = False
+    _lost = False
+    _heard = 0.0
+    _delivering = False
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, Request):
+            self.buffer = ByteBuffer(self.config.websocket_max_message_size)
+            event = without_extensions(event)
+        elif isinstance(event, StreamClosed) and not self.closed:
+            self._lost = True
+        self._heard, self._delivering = trio.current_time(), True
+        await super().handle(event)
+        self._heard, self._delivering = trio.current_time(), False
+        if self.closed and not self._lost:
+            await self._end_refused()
+
+    async def app_send(self, message: ASGISendEvent | None) -> None:
+        if message is not None:
+            if self._lost and message["type"] == "websocket.close":
+                return  # closing twice is no fault of the app
+            await raise_if_lost(self._lost)
+        await super().app_send(message)
+        if message is not None and self._lost and self.state is ASGIWebsocketState.CONNECTED:
+            raise ClientDisconnected(GONE)
+
+    @property
+    def peer_still_sending(self) -> bool:
+        """Whether bytes of the client may still be under way: its close frame has not been seen."""
+        return not self.handshake.accepted or self.connection.state is not ConnectionState.CLOSED
+
+    async def _end_refused(self) -> None:
+        """Hypercorn has answered 400 or 404 and forgotten the connection: tell the app, and close it."""
+        self._lost = True
+        if self.app_put is not None:
+            await self.app_put({"type": "websocket.disconnect", "code": CloseReason.ABNORMAL_CLOSURE.value})
+        await self.send(StreamClosed(stream_id=self.stream_id))
+
+    async def _accept(self, message: WebsocketAcceptEvent) -> None:
+        try:
+            await super()._accept(message)
+        finally:
+            if not self.handshake.accepted:  # the app chose a wrong subprotocol or header: it can still be refused
+                self.state = ASGIWebsocketState.HANDSHAKE
+
+    async def _handle_events(self) -> None:
+        for event in self.connection.events():
+            if isinstance(event, Message):
+                await self._handle_message(event)
+            elif isinstance(event, Ping):
+                await self._send_wsproto_event(event.response())
+            elif isinstance(event, CloseConnection):
+                # In REMOTE_CLOSING this answers the peer's close; in OPEN the peer broke the framing and is told how
+                # (RFC 6455, 7.1.7).
+                if self.connection.state is not ConnectionState.CLOSED:
+                    await self._send_wsproto_event(event)
+                await self.send(StreamClosed(stream_id=self.stream_id))
+            if self.closed:
+                return
+
+    async def _handle_message(self, event: Message) -> None:
+        try:
+            self.buffer.extend(event)
+        except FrameTooLargeError:
+            self.buffer.clear()
+            reason = f"a message may have {self.buffer.max_length} bytes"
+            await self._send_wsproto_event(CloseConnection(code=CloseReason.MESSAGE_TOO_BIG, reason=reason))
+            await self.send(StreamClosed(stream_id=self.stream_id))
+            return
+        if event.message_finished and self.app_put is not None:
+            message = self.buffer.to_message()
+            self.buffer.clear()
+            await self.app_put(message)
+
+    async def _send_pings(self) -> None:
+        interval = self.config.websocket_ping_interval
+        assert interval is not None
+        while not self.closed:
+            silent = 0.0 if self._delivering else trio.current_time() - self._heard
+            if silent > 2 * interval:
+                await self.send(StreamClosed(stream_id=self.stream_id))
+                return
+            await self._send_wsproto_event(Ping())
+            await trio.sleep(interval)
+
+
+class ByteBuffer(WebsocketBuffer):
+    """Counts the bytes of a text message; hypercorn's counts its characters."""
+
+    def extend(self, event: Message) -> None:
+        if isinstance(event, TextMessage) and not event.data.isascii():
+            self.length += len(event.data.encode()) - len(event.data)
+        super().extend(event)
+
+
+def without_extensions(event: Request) -> Request:
+    """The handshake as if the client had offered no extension."""
+    headers = [(name, value) for name, value in event.headers if name.lower() != b"sec-websocket-extensions"]
+    return Request(
+        stream_id=event.stream_id,
+        headers=headers,
+        http_version=event.http_version,
+        method=event.method,
+        raw_path=event.raw_path,
+        state=event.state,
+    )
+
+
+async def raise_if_lost(lost: bool) -> None:
+    """A cancel point before anything is written; a full checkpoint before an error, so that no retry loop can spin."""
+    if lost:
+        await trio.lowlevel.checkpoint()
+        raise ClientDisconnected(GONE)
+    await trio.lowlevel.checkpoint_if_cancelled()

@@ -1,0 +1,105 @@
+"""Two connected channels in one process. Messages cross as bytes, so strictness and limits are those of a real wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from trio_mcp.protocol.jsonrpc import Malformed, dump, parse
+from trio_mcp.session.envelope import Envelope
+from trio_mcp.session.transport import ChannelServer
+
+from ._background import open_background
+
+BUFFER: Final = 64
+SHUTDOWN_GRACE: Final = 2.0
+
+
+def memory_pair(buffer: int = BUFFER) -> tuple[MemoryChannel, MemoryChannel]:
+    """Return two channels; what one sends the other receives; a sender may be `buffer` messages ahead."""
+    a_sends, b_receives = trio.open_memory_channel[bytes](buffer)
+    b_sends, a_receives = trio.open_memory_channel[bytes](buffer)
+    return MemoryChannel(a_sends, a_receives), MemoryChannel(b_sends, b_receives)
+
+
+class MemoryChannel(trio.abc.Channel[Envelope]):
+    """One end of a `memory_pair`."""
+
+    def __init__(self, sends: trio.MemorySendChannel[bytes], receives: trio.MemoryReceiveChannel[bytes]) -> None:
+        self._sends = sends
+        self._receives = receives
+
+    async def send(self, value: Envelope) -> None:
+        """Send one message, waiting while the buffer is full. A cancel means that it was not sent.
+
+        Raises:
+            trio.BrokenResourceError: the other end was closed.
+            trio.ClosedResourceError: this end was closed.
+        """
+        if isinstance(value.message, Malformed):
+            raise TypeError("a Malformed is what was received; it cannot be sent")
+        await self._sends.send(dump(value.message))
+
+    async def receive(self) -> Envelope:
+        """Return the next message. A cancel loses nothing.
+
+        Raises:
+            trio.EndOfChannel: the other end was closed and everything it had sent was received.
+            trio.ClosedResourceError: this end was closed.
+        """
+        return Envelope(parse(await self._receives.receive()))
+
+    def close(self) -> None:
+        """Close this end; a task blocked on it gets `ClosedResourceError`."""
+        self._sends.close()
+        self._receives.close()
+
+    async def aclose(self) -> None:
+        """Close this end. It is closed even if cancelled."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def __repr__(self) -> str:
+        statistics = self._receives.statistics()
+        return f"<MemoryChannel: {statistics.current_buffer_used} waiting>"
+
+
+class MemoryTransport:
+    """The transport `memory`: a client and a server in one process."""
+
+    async def serve(self, server: ChannelServer, *, channel: trio.abc.Channel[Envelope]) -> None:
+        """Serve one end of a `memory_pair` until the other is closed."""
+        await server.serve_channel(channel)
+
+    @asynccontextmanager
+    async def connect(
+        self, target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
+    ) -> AsyncIterator[MemoryChannel]:
+        """Serve `target` in a task of its own and yield the client's end.
+
+        On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.
+        """
+        ours, theirs = memory_pair(buffer)
+        async with open_background() as nursery:
+            stopped = trio.Event()
+            nursery.start_soon(_serve, target, theirs, stopped)
+            try:
+                yield ours
+            finally:
+                ours.close()
+                with trio.move_on_after(shutdown_grace, shield=True):
+                    await stopped.wait()
+
+
+async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Event) -> None:
+    try:
+        await server.serve_channel(channel)
+    finally:
+        stopped.set()
+        channel.close()
+
+
+transport = MemoryTransport()

@@ -1,0 +1,213 @@
+"""Starting a server as a child process and speaking with it over its stdin and stdout.
+
+The child leads a process group of its own, so that what it starts can be ended with it. The end of a connection is
+always the same, also when the body raised or was cancelled, and takes at most three times the grace: close stdin, wait;
+SIGTERM to the group, wait; SIGKILL to the group. Only a process that has left the group (its own `setsid`) outlives it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+import trio
+
+from .._background import open_background
+from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel
+
+SHUTDOWN_GRACE: Final = 2.0
+INHERITED: Final = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"})
+_LINGER: Final = 0.5
+_GROUP_CHECK: Final = 0.02
+
+
+@asynccontextmanager
+async def connect(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    shutdown_grace: float = SHUTDOWN_GRACE,
+    max_line: int = MAX_LINE,
+    write_deadline: float = WRITE_DEADLINE,
+) -> AsyncIterator[ProcessChannel]:
+    """Start a server and yield the channel to it; on the way out the server and all it started are gone.
+
+    Args:
+        argv: the executable and its arguments. No shell is involved.
+        env: variables on top of the few that are passed on (`INHERITED` and `LC_*`); the child gets no others of ours.
+        cwd: the child's working directory; a relative executable with a slash is found from there.
+        stderr: where the child's stderr goes, as for `subprocess.Popen`; by default where ours goes.
+        shutdown_grace: the seconds the server gets to leave after stdin was closed, and again after SIGTERM.
+        max_line: the longest line accepted, in bytes.
+        write_deadline: the seconds one write may take before the server counts as not reading.
+
+    Raises:
+        FileNotFoundError: there is no such executable; the text names it.
+        OSError: it could not be started.
+    """
+    environment = _environment(env)
+    command = _resolved(argv, environment, cwd)
+    process = await trio.lowlevel.open_process(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=environment,
+        cwd=cwd,
+        start_new_session=True,
+    )
+    group = _Group(process)
+    try:
+        channel = ProcessChannel(process, max_line=max_line, write_deadline=write_deadline)
+        async with open_background() as nursery:
+            nursery.start_soon(_watch, channel, group, shutdown_grace)
+            yield channel
+    finally:
+        with trio.CancelScope(shield=True):
+            await _end(process, group, shutdown_grace)
+
+
+class ProcessChannel(LineChannel):
+    """The channel to a child process.
+
+    When the child dies `receive` ends, after what it had written, and `send` breaks, even while a grandchild holds the
+    other ends of its pipes.
+
+    Attributes:
+        process: the child; its `args`, `pid` and `returncode` (None while it runs, -N after signal N).
+    """
+
+    def __init__(self, process: trio.Process, *, max_line: int, write_deadline: float) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process = process
+        self._output = _ChildOutput(process.stdout)
+        super().__init__(self._output, process.stdin, max_line=max_line, write_deadline=write_deadline)
+
+    @property
+    def outcome(self) -> str:
+        """What became of the process, for messages: `is running`, `exited with status 3`, `was ended by SIGKILL`."""
+        status = self.process.returncode
+        if status is None:
+            return "is running"
+        return f"exited with status {status}" if status >= 0 else f"was ended by {_signal_name(-status)}"
+
+    def process_ended(self) -> None:
+        """Break `send` and let `receive` come to its end. `connect` calls it when the child has died."""
+        self.break_sending(f"the server process {self.outcome}")
+        self._output.end_soon()
+
+    def _state(self) -> str:
+        return f"{super()._state()}, process {self.process.pid} {self.outcome}"
+
+
+class _ChildOutput(trio.abc.ReceiveStream):
+    """The child's stdout, which also ends some time after the child's death, when the pipe has nothing more to give."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+        self._linger = float("inf")
+        self._scope: trio.CancelScope | None = None
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        with trio.CancelScope(relative_deadline=self._linger) as self._scope:
+            return await self._stream.receive_some(max_bytes)
+        return b""
+
+    def end_soon(self) -> None:
+        self._linger = _LINGER
+        if self._scope is not None:
+            self._scope.deadline = trio.current_time() + _LINGER
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith("LC_")}
+    return inherited | dict(extra or {})
+
+
+def _resolved(argv: Sequence[str], environment: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> list[str]:
+    """The command with its executable found in the child's PATH, or in `cwd` if it is a relative path."""
+    if isinstance(argv, str) or not argv:
+        raise TypeError("argv must be a sequence of the executable and its arguments: no shell will split a string")
+    name, *arguments = argv
+    candidate = str(Path(cwd or "").absolute() / name) if os.path.dirname(name) else name
+    executable = shutil.which(candidate, path=environment.get("PATH", os.defpath))
+    if executable is None:
+        raise FileNotFoundError(f"no executable {name!r} was found to start the server with")
+    return [os.path.abspath(executable), *arguments]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class _Group:
+    """The processes of the child's group. Once empty, its number may become another's, so it is not signalled again."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self._process = process
+        self._gone = False
+
+    async def end(self, grace: float) -> None:
+        """SIGTERM, wait, SIGKILL, wait: at most `grace` seconds each."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._signal(number):
+                with trio.move_on_after(grace):
+                    await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait until no process of the group is left. Nothing reports that, so it is asked for again and again."""
+        await self._process.wait()
+        while self._signal(0):  # noqa: ASYNC110
+            await trio.sleep(_GROUP_CHECK)
+
+    def _signal(self, number: int) -> bool:
+        """Signal every process of the group; False when there is none."""
+        if not self._gone:
+            try:
+                os.killpg(self._process.pid, number)
+            except (ProcessLookupError, PermissionError):
+                self._gone = True
+        return not self._gone
+
+
+async def _watch(channel: ProcessChannel, group: _Group, grace: float) -> None:
+    """When the child dies, tell the channel, and end what it has left behind while the group is known to be ours."""
+    await channel.process.wait()
+    channel.process_ended()
+    await group.end(grace)
+
+
+async def _end(process: trio.Process, group: _Group, grace: float) -> None:
+    """End the child and its group. Bounded; the caller shields it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    await process.stdin.aclose()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_drain, process.stdout)
+        with trio.move_on_after(grace):
+            await process.wait()
+        await group.end(grace)
+        nursery.cancel_scope.cancel("the process has ended")
+    await process.stdout.aclose()
+
+
+async def _drain(stdout: trio.abc.ReceiveStream) -> None:
+    """Read what the child still writes, so that it does not block and can see the end of its stdin."""
+    with suppress(trio.BrokenResourceError, trio.BusyResourceError, trio.ClosedResourceError):
+        async for _ in stdout:
+            pass

@@ -1,0 +1,146 @@
+"""The exceptions of trio_mcp.
+
+    McpError
+    ├── ProtocolError            a rule of the protocol was broken; `code` is the JSON-RPC code to answer with
+    │   ├── LocalProtocolError       by us: a bug in the calling code
+    │   └── RemoteProtocolError      by the peer
+    │       └── InvalidRequestState      its `requestState` was not minted here, or not for this request
+    ├── PeerError                the peer answered our request with an error
+    ├── CapabilityError          the peer did not declare what this needs
+    ├── LimitExceeded            a cap was reached; the message names it
+    ├── ToolError                raised by a tool: becomes an error *result* that the model can read
+    │   ├── ElicitationDeclined      `elicit.strict`: the user said no
+    │   ├── ElicitationCancelled     `elicit.strict`: the user dismissed the question
+    │   └── ElicitationInvalid       the answer still broke its schema after every further attempt
+    ├── RequestTimeout           no answer within the time allowed
+    └── Disconnected             the connection ended while an answer was awaited
+
+What a user chooses (accept, decline, dismiss) is a value, not an error, unless the author asks for errors. Cancellation is
+`trio.Cancelled` and never one of these. Channels raise Trio's own resource errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .types.base import JsonValue
+
+__all__ = [
+    "CapabilityError",
+    "Disconnected",
+    "ElicitationCancelled",
+    "ElicitationDeclined",
+    "ElicitationInvalid",
+    "InvalidRequestState",
+    "LimitExceeded",
+    "LocalProtocolError",
+    "McpError",
+    "PeerError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RequestTimeout",
+    "ToolError",
+]
+
+
+class McpError(Exception):
+    """The base of everything this package raises on purpose."""
+
+
+class ProtocolError(McpError):
+    """A rule of JSON-RPC or of MCP was broken.
+
+    Attributes:
+        code: the JSON-RPC error code that tells the peer about it.
+        data: the `data` member of that error, or None.
+        request_id: the id of the request it is about, or None when there is none or it could not be read.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = -32600,
+        data: JsonValue = None,
+        request_id: str | int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+        self.request_id = request_id
+
+
+class LocalProtocolError(ProtocolError):
+    """This side tried to break a rule; nothing was sent."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke a rule; the message is safe to send back and says what to change."""
+
+
+class InvalidRequestState(RemoteProtocolError):
+    """A `requestState` was refused. The text is always the same; `reason` is for the log only (reliability S-72)."""
+
+    TEXT = "The requestState is invalid or has expired. Start the request again without it."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(self.TEXT, code=-32602)
+        self.reason = reason
+
+
+class PeerError(McpError):
+    """The peer answered our request with a JSON-RPC error.
+
+    Attributes:
+        code: its error code.
+        message: its text.
+        data: its `data` member, or None.
+    """
+
+    def __init__(self, code: int, message: str, data: JsonValue = None) -> None:
+        super().__init__(f"{message} (code {code})")
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class CapabilityError(McpError):
+    """The peer did not declare a capability that this step needs; nothing was sent.
+
+    Attributes:
+        required: the capability object that is missing, as it would be declared, for example `{"elicitation": {}}`.
+    """
+
+    def __init__(self, message: str, required: Mapping[str, JsonValue]) -> None:
+        super().__init__(message)
+        self.required = dict(required)
+
+
+class LimitExceeded(McpError):
+    """A configured limit was reached; the message names the limit and its value."""
+
+
+class ToolError(McpError):
+    """Raise it in a tool to answer with an error result whose text the model can read."""
+
+
+class ElicitationDeclined(ToolError):
+    """The user declined the question."""
+
+
+class ElicitationCancelled(ToolError):
+    """The user dismissed the question without choosing."""
+
+
+class ElicitationInvalid(ToolError):
+    """The answer did not fit the question's schema, after every further attempt."""
+
+
+class RequestTimeout(McpError):
+    """The peer did not answer a request within the time allowed (seconds)."""
+
+
+class Disconnected(McpError):
+    """The connection ended before the answer came."""

@@ -1,0 +1,266 @@
+"""The state of one JSON-RPC conversation, for either side, without any I/O.
+
+Messages go in and events come out; intents go in and messages come out. The connection knows which revision a message is
+written in: a request that carries a modern `_meta` names its own, everything else follows the one agreed on by
+`initialize`. It does not know which side it plays, except for the direction in which a method may travel.
+
+    phase        may receive (legacy methods)             leaves it by
+    OPENING      initialize, ping                          a valid initialize (server) or its result (client)
+    OPEN         everything but initialize                 close
+    CLOSED       nothing
+
+Modern requests are valid in every phase but CLOSED: they carry all their context with them (protocol.md M-ST-1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from ..errors import LocalProtocolError, PeerError, RemoteProtocolError
+from ..types import CancelledNotificationParams, Model
+from .codec import Codec, codec_for
+from .jsonrpc import (
+    INVALID_REQUEST,
+    Encoded,
+    ErrorResponse,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+)
+from .meta import RequestMeta, read_meta
+from .revisions import NEWEST_LEGACY, Side
+
+__all__ = [
+    "CancelIn",
+    "Connection",
+    "Event",
+    "Ignored",
+    "NotificationIn",
+    "Phase",
+    "Refused",
+    "ReplyIn",
+    "RequestIn",
+]
+
+
+class Phase(Enum):
+    """How far the handshake has come."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestIn:
+    """The peer asks something of us: `params` are decoded, `meta` is None in the handshake era."""
+
+    id: RequestId
+    method: str
+    params: Model
+    codec: Codec
+    meta: RequestMeta | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationIn:
+    """The peer tells us something."""
+
+    method: str
+    params: Model
+
+
+@dataclass(frozen=True, slots=True)
+class CancelIn:
+    """The peer no longer wants the answer to its request `id`."""
+
+    id: RequestId
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyIn:
+    """The answer to our request `id`: a decoded result, or the error to raise where it is awaited."""
+
+    id: RequestId
+    result: Model | Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The message broke a rule; `error` says which and whom to answer (nobody, when its `request_id` is None for a reply)."""
+
+    error: RemoteProtocolError
+    answer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Nothing to do; `why` is for the log."""
+
+    why: str
+
+
+Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | Refused | Ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of ours that has no answer yet."""
+
+    method: str
+    codec: Codec
+
+
+class Connection:
+    """One conversation.
+
+    Args:
+        peer: which side the other end plays.
+        shared: all requests travel on one channel, so two open requests of the peer may not share an id (-32600). Where every
+            request has a stream of its own (HTTP) they may: hosts exist that number everything 1.
+    """
+
+    __slots__ = ("_asked", "_codec", "_next_id", "_open", "_peer", "_phase", "_shared")
+
+    def __init__(self, peer: Side, *, shared: bool = True) -> None:
+        self._peer = peer
+        self._shared = shared
+        self._phase = Phase.OPENING
+        self._codec = codec_for(NEWEST_LEGACY)
+        self._open: set[RequestId] = set()
+        self._asked: dict[RequestId, Asked] = {}
+        self._next_id = 0
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the revision agreed on; the newest legacy one before that."""
+        return self._codec
+
+    def agree(self, version: str) -> None:
+        """The handshake settled on this revision."""
+        self._codec = codec_for(version)
+        self._phase = Phase.OPEN
+
+    def close(self) -> list[RequestId]:
+        """The end; returns the ids of our requests that will never be answered."""
+        self._phase = Phase.CLOSED
+        lost = list(self._asked)
+        self._asked.clear()
+        self._open.clear()
+        return lost
+
+    # messages in
+
+    def receive(self, message: Message | Malformed) -> Event:
+        """Work out what a message means. Never raises for anything a peer may send."""
+        if self._phase is Phase.CLOSED:
+            return Ignored("the connection is closed")
+        try:
+            match message:
+                case Request():
+                    return self._request(message)
+                case Notification():
+                    return self._notification(message)
+                case Response() | ErrorResponse():
+                    return self._reply(message)
+                case Malformed(error):
+                    return Refused(error)
+        except RemoteProtocolError as error:
+            if isinstance(message, Request):
+                error.request_id = message.id
+            return Refused(error, answer=isinstance(message, Request))
+
+    def answered(self, request_id: RequestId) -> None:
+        """Our answer to the peer's request is on its way, or there will be none: its id may be used again."""
+        self._open.discard(request_id)
+
+    # messages out
+
+    def ask(self, method: str, params: Model, codec: Codec | None = None) -> Request:
+        """A request with a fresh id, unique for the life of the connection (L-RPC-2b)."""
+        if self._phase is Phase.CLOSED:
+            raise LocalProtocolError("the connection is closed")
+        codec = codec or self._codec
+        encoded = codec.encode_request(method, params)
+        self._next_id += 1
+        self._asked[self._next_id] = Asked(method, codec)
+        return Request(self._next_id, method, encoded)
+
+    def withdraw(self, request_id: RequestId, reason: str) -> Notification | None:
+        """Stop waiting for an answer; the notification tells the peer (None when it has answered, or must not be told).
+
+        `initialize` is never cancelled (L-CAN-1b).
+        """
+        asked = self._asked.pop(request_id, None)
+        if asked is None or asked.method == "initialize":
+            return None
+        params = CancelledNotificationParams(request_id=request_id, reason=reason)
+        return Notification("notifications/cancelled", asked.codec.encode_notification("notifications/cancelled", params))
+
+    # one step each
+
+    def _request(self, message: Request) -> RequestIn:
+        params = message.params
+        if isinstance(params, Encoded):
+            raise LocalProtocolError("a received message has decoded parameters")
+        meta = read_meta(params)
+        codec = self._codec if meta is None else codec_for(meta.protocol_version)
+        if meta is None:
+            self._admit(message.method)
+        decoded = codec.decode_request(message.method, params, sender=self._peer)
+        if self._shared:
+            if message.id in self._open:
+                raise RemoteProtocolError(
+                    f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST
+                )
+            self._open.add(message.id)
+        return RequestIn(message.id, message.method, decoded, codec, meta)
+
+    def _admit(self, method: str) -> None:
+        if self._phase is Phase.OPENING and method not in ("initialize", "ping"):
+            raise RemoteProtocolError(
+                f"{method} came before initialize: open the session first, or put "
+                '"io.modelcontextprotocol/protocolVersion" into params._meta',
+                code=INVALID_REQUEST,
+            )
+        if self._phase is Phase.OPEN and method == "initialize":
+            raise RemoteProtocolError("this session is initialized already", code=INVALID_REQUEST)
+
+    def _notification(self, message: Notification) -> Event:
+        params = message.params
+        assert not isinstance(params, Encoded)
+        decoded = self._codec.decode_notification(message.method, params, sender=self._peer)
+        if decoded is None:
+            return Ignored(f"unknown notification {message.method}")
+        if isinstance(decoded, CancelledNotificationParams):
+            if decoded.request_id is None:
+                return Ignored("a cancellation that names no request")
+            return CancelIn(decoded.request_id, decoded.reason)
+        return NotificationIn(message.method, decoded)
+
+    def _reply(self, message: Response | ErrorResponse) -> Event:
+        asked = None if message.id is None else self._asked.pop(message.id, None)
+        if asked is None or message.id is None:
+            return Ignored(f"an answer to {message.id!r}, which is not open")
+        if isinstance(message, ErrorResponse):
+            error = message.error
+            return ReplyIn(message.id, PeerError(error.code, error.message, error.data))
+        result = message.result
+        assert not isinstance(result, Encoded)
+        try:
+            return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
+        except RemoteProtocolError as malformed:
+            return ReplyIn(message.id, malformed)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self._phase.value} {self._codec.revision.name} open={len(self._open)} asked={len(self._asked)}>"

@@ -1,0 +1,304 @@
+"""JSON-RPC 2.0 messages, as MCP narrows them: bytes to values and back.
+
+Reading never raises. Bytes that are no message become a `Malformed`, because a peer's mistake is an event to answer and
+not a failure of the reader. Members are known by their exact names only: a name in another case or with a look-alike
+letter is an unknown member, and unknown members beside the known ones are ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeGuard, assert_never
+
+from ..errors import ProtocolError, RemoteProtocolError
+from ..types.base import JsonObject, JsonValue
+from .strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
+
+__all__ = [
+    "HEADER_MISMATCH",
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "METHOD_NOT_FOUND",
+    "MISSING_CAPABILITY",
+    "PARSE_ERROR",
+    "RESOURCE_NOT_FOUND",
+    "SERVER_BUSY",
+    "UNSUPPORTED_VERSION",
+    "URL_ELICITATION_REQUIRED",
+    "Encoded",
+    "ErrorDetail",
+    "ErrorResponse",
+    "Malformed",
+    "Message",
+    "Notification",
+    "Request",
+    "RequestId",
+    "Response",
+    "decoded",
+    "dump",
+    "error_response",
+    "is_request_id",
+    "parse",
+]
+
+# JSON-RPC 2.0, section 5.1.
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+# Ours, from the range left to implementations: the server cannot take or finish the call now; trying later may help.
+SERVER_BUSY = -32000
+# MCP up to 2025-11-25; never sent under 2026-07-28.
+RESOURCE_NOT_FOUND = -32002
+URL_ELICITATION_REQUIRED = -32042
+# MCP 2026-07-28.
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+
+MAX_ID_BYTES = 256
+MAX_METHOD_CHARS = 256
+MAX_INTEGER = 2**53 - 1  # RFC 7493, 2.2: beyond it, readers that use doubles confuse neighbours
+
+RequestId: TypeAlias = str | int
+
+
+def _no_params() -> JsonObject:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A JSON object that is encoded already; `dump` splices the bytes in without reading them."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call that is to be answered under its id."""
+
+    id: RequestId
+    method: str
+    params: JsonObject | Encoded = field(default_factory=_no_params)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A message that is never answered."""
+
+    method: str
+    params: JsonObject | Encoded = field(default_factory=_no_params)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The result of the request with this id."""
+
+    id: RequestId
+    result: JsonObject | Encoded
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDetail:
+    """Why a request failed. `data` is None both when it is absent and when it is null."""
+
+    code: int
+    message: str
+    data: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """The failure of the request with this id; the id is None when it could not be read."""
+
+    id: RequestId | None
+    error: ErrorDetail
+
+
+Message: TypeAlias = Request | Notification | Response | ErrorResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Bytes that were no message.
+
+    Attributes:
+        error: what to answer; its `request_id` is the id of the request, or None when there was none or none was valid.
+        answers: the id under which the bytes tried to answer a request of ours. Fail that request with `error` and send
+            nothing: the peer could take an error under this id for the answer to a request of its own.
+    """
+
+    error: RemoteProtocolError
+    answers: RequestId | None = None
+
+
+def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malformed:
+    """The message in these bytes. Raises nothing, whatever the bytes are."""
+    try:
+        value = loads(data, limits)
+    except RemoteProtocolError as error:
+        return _malformed(error)
+    match value:
+        case dict():
+            return _parse_object(value)
+        case list():
+            return Malformed(RemoteProtocolError("JSON-RPC batches are not supported: send one message at a time."))
+        case _:
+            return Malformed(RemoteProtocolError("A message must be a JSON object."))
+
+
+def dump(message: Message) -> bytes:
+    """The message as one line of JSON, without a line break inside or at the end.
+
+    Raises:
+        ValueError: a value in it cannot be JSON; the text holds its path, see `strict_json.dumps`.
+    """
+    match message:
+        case Request(id, method, params):
+            return b'{"jsonrpc":"2.0","id":%b,"method":%b%b}' % (
+                dumps(id, "id"),
+                dumps(method, "method"),
+                _dump_params(params),
+            )
+        case Notification(method, params):
+            return b'{"jsonrpc":"2.0","method":%b%b}' % (dumps(method, "method"), _dump_params(params))
+        case Response(id, result):
+            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (dumps(id, "id"), _dump_object(result, "result"))
+        case ErrorResponse(id, error):
+            return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (dumps(id, "id"), _dump_error(error))
+    assert_never(message)
+
+
+def error_response(error: ProtocolError) -> ErrorResponse:
+    """The answer that tells the peer about a broken rule."""
+    return ErrorResponse(error.request_id, ErrorDetail(error.code, str(error), error.data))
+
+
+def is_request_id(value: object) -> TypeGuard[RequestId]:
+    """Whether the value may be the id of a request: a string of at most 256 bytes, or an integer a double can hold."""
+    match value:
+        case bool():
+            return False
+        case int():
+            return -MAX_INTEGER <= value <= MAX_INTEGER
+        case str():
+            # A string in memory may hold half a surrogate pair; `surrogatepass` counts it instead of raising.
+            return len(value) <= MAX_ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
+        case _:
+            return False
+
+
+def decoded(members: JsonObject | Encoded) -> JsonObject:
+    """The members themselves, for a reader that may be handed encoded ones.
+
+    Raises:
+        RemoteProtocolError: the encoded bytes are not JSON.
+        TypeError: they are JSON, but no object.
+    """
+    if not isinstance(members, Encoded):
+        return members
+    value = loads(members.raw)
+    if not isinstance(value, dict):
+        raise TypeError(f"Encoded must hold a JSON object, not {type(value).__name__}")
+    return value
+
+
+# Reading
+
+
+def _parse_object(members: JsonObject) -> Message | Malformed:
+    try:
+        if members.get("jsonrpc") != "2.0":
+            raise RemoteProtocolError('The member "jsonrpc" must be "2.0".')
+        if "method" in members:
+            return _parse_call(members)
+        if "result" in members or "error" in members:
+            return _parse_answer(members)
+        raise RemoteProtocolError('A message must have one of "method", "result" and "error".')
+    except RemoteProtocolError as error:
+        return _malformed(error, members)
+
+
+def _malformed(error: RemoteProtocolError, members: JsonObject | None = None) -> Malformed:
+    # What led to the error holds the whole text, and so would its traceback.
+    error.__context__ = None
+    error.with_traceback(None)
+    id = None if members is None else members.get("id")
+    if members is None or not is_request_id(id):
+        return Malformed(error)
+    if "method" not in members and ("result" in members or "error" in members):
+        return Malformed(error, answers=id)
+    error.request_id = id
+    return Malformed(error)
+
+
+def _parse_call(members: JsonObject) -> Request | Notification:
+    if "result" in members or "error" in members:
+        raise RemoteProtocolError('A message with "method" must not have "result" or "error".')
+    method = members["method"]
+    if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
+        raise RemoteProtocolError(f'"method" must be a string of 1 to {MAX_METHOD_CHARS} characters.')
+    params = members.get("params", {})
+    if not isinstance(params, dict):
+        raise RemoteProtocolError('"params" must be an object; positional and null params are not part of MCP.')
+    if "id" not in members:
+        return Notification(method, params)
+    return Request(_parse_id(members["id"]), method, params)
+
+
+def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
+    if "error" not in members:
+        result = members["result"]
+        if not isinstance(result, dict):
+            raise RemoteProtocolError('"result" must be an object.')
+        return Response(_parse_id(members.get("id")), result)
+    if "result" in members:
+        raise RemoteProtocolError('A response must have "result" or "error", not both.')
+    id = members.get("id")
+    return ErrorResponse(None if id is None else _parse_id(id), _parse_error(members["error"]))
+
+
+def _parse_error(error: JsonValue) -> ErrorDetail:
+    if not isinstance(error, dict):
+        raise RemoteProtocolError('"error" must be an object.')
+    code, message = error.get("code"), error.get("message")
+    if not isinstance(code, int) or isinstance(code, bool) or abs(code) > MAX_INTEGER:
+        raise RemoteProtocolError('"error.code" must be an integer.')
+    if not isinstance(message, str):
+        raise RemoteProtocolError('"error.message" must be a string.')
+    return ErrorDetail(code, message, error.get("data"))
+
+
+def _parse_id(id: JsonValue) -> RequestId:
+    if is_request_id(id):
+        return id
+    raise RemoteProtocolError(
+        f'"id" must be a string of at most {MAX_ID_BYTES} bytes, or an integer from -{MAX_INTEGER} to {MAX_INTEGER}.'
+    )
+
+
+# Writing
+
+
+def _dump_params(params: JsonObject | Encoded) -> bytes:
+    return b',"params":%b' % _dump_object(params, "params") if params else b""
+
+
+def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:
+    if not isinstance(members, Encoded):
+        return dumps(members, name)
+    raw = members.raw
+    if b"\n" in raw or b"\r" in raw:
+        # Between tokens a line break means no more than a space (RFC 8259, 2), and inside a string it is not JSON.
+        return raw.replace(b"\r", b" ").replace(b"\n", b" ")
+    return raw
+
+
+def _dump_error(error: ErrorDetail) -> bytes:
+    members: JsonObject = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        members["data"] = error.data
+    return dumps(members, "error")

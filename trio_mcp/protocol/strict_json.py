@@ -1,0 +1,244 @@
+"""JSON as RFC 8259 has it, within limits, and nothing else.
+
+The common decoders are kinder than a protocol can afford: two readers of one message must never see two meanings. The
+standard library takes the last of two equal names, `NaN`, `1e999` as infinity, UTF-16, a byte order mark and half a
+surrogate pair, which then fails to encode far away; nesting ends in a RecursionError whose depth depends on the stack.
+Here each of these is refused where it is read, with a sentence that says what to send instead.
+
+The work stays in C: the standard scanner with hooks reads, pydantic_core writes. Everything that needs a second look at
+the text is asked for by a cheap search first, so that an ordinary message pays for none of it, and every second look
+takes time linear in the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from math import isfinite
+
+from pydantic_core import to_json
+
+from ..errors import RemoteProtocolError
+from ..types.base import JsonObject, JsonValue
+
+__all__ = ["DEFAULT_LIMITS", "JsonLimits", "dumps", "loads"]
+
+_MAX_ENCODED_DEPTH = 255  # where pydantic_core stops
+_MAX_DIGITS = 640  # up to here Python converts integers whatever `sys.set_int_max_str_digits` says
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """How much one message may ask of the decoder.
+
+    Attributes:
+        max_bytes: the most bytes of text.
+        max_depth: the most arrays and objects that may be open at once, 255 at most: nothing is read that could not be
+            written again.
+        max_number_chars: the longest number, in characters, 640 at most; the largest double has 309 digits.
+    """
+
+    max_bytes: int = 4 * 1024 * 1024
+    max_depth: int = 64
+    max_number_chars: int = 320
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_depth <= _MAX_ENCODED_DEPTH:
+            raise ValueError(f"max_depth must be from 1 to {_MAX_ENCODED_DEPTH}, not {self.max_depth}")
+        if not 0 < self.max_number_chars <= _MAX_DIGITS:
+            raise ValueError(f"max_number_chars must be from 1 to {_MAX_DIGITS}, not {self.max_number_chars}")
+
+
+DEFAULT_LIMITS = JsonLimits()
+
+
+def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
+    """The value of a JSON text in UTF-8.
+
+    Raises:
+        RemoteProtocolError: with code -32700 for what is not JSON (malformed, not UTF-8, a name twice in one object,
+            NaN, an infinite number, half a surrogate pair), with -32600 for what is over a limit, which it names.
+    """
+    if len(data) > limits.max_bytes:
+        raise _over_limit(f"has {len(data)} bytes", limits.max_bytes, "max_bytes")
+    try:
+        text = data.decode("utf-8")
+        if data.count(b"[") + data.count(b"{") > limits.max_depth:
+            _check_depth(data, limits.max_depth)
+        value: JsonValue = _decoder(limits.max_number_chars).decode(text)
+    except UnicodeDecodeError as error:
+        raise _not_json(_other_encoding(data) or f"byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise _not_json(_other_encoding(data) or f"{error.msg} (character {error.pos})") from None
+    except RecursionError:
+        raise _over_limit("is nested too deep for the stack", limits.max_depth, "max_depth") from None
+    if "\\ud" in text or "\\uD" in text:
+        _check_surrogates(value)
+    return value
+
+
+def dumps(value: JsonValue, root: str = "") -> bytes:
+    """The value as compact JSON in UTF-8, without a line break.
+
+    Args:
+        value: what to encode.
+        root: what errors call the value itself, for example `result`.
+
+    Raises:
+        ValueError: for NaN, an infinite number, half a surrogate pair, or nesting deeper than 255; the text holds the
+            path of the first one, like `result.rows[3].price`.
+    """
+    try:
+        raw = to_json(value)
+    except ValueError as error:
+        raise ValueError(_first_flaw(value, root) or str(error)) from None
+    # pydantic_core writes NaN and Infinity bare; a text that holds the words may still hold them inside strings only.
+    if (b"NaN" in raw or b"Infinity" in raw) and raw != to_json(value, inf_nan_mode="null"):
+        raise ValueError(_first_flaw(value, root) or "NaN and infinite numbers are not JSON")
+    return raw
+
+
+# Decoding
+
+
+def _not_json(reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"The message is not JSON: {reason}.", code=-32700)
+
+
+def _over_limit(measure: str, limit: int, name: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"The message {measure}; the limit is {limit} ({name}).", code=-32600)
+
+
+def _quoted(text: str) -> str:
+    """A name from the peer as it may stand in an error: plain ASCII, and short."""
+    return json.dumps(text if len(text) <= 40 else text[:40] + "...")
+
+
+def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _not_json(f"the name {_quoted(_repeated(name for name, _ in pairs))} occurs twice in one object")
+    return members
+
+
+def _repeated(names: Iterable[str]) -> str:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError("no name is repeated")
+
+
+def _constant(name: str) -> JsonValue:
+    raise _not_json(f"{name} is not a JSON number")
+
+
+@lru_cache(maxsize=16)
+def _decoder(max_number_chars: int) -> json.JSONDecoder:
+    def too_long(digits: str) -> RemoteProtocolError:
+        return _over_limit(f"has a number of {len(digits)} characters", max_number_chars, "max_number_chars")
+
+    def integer(digits: str) -> int:
+        if len(digits) > max_number_chars:
+            raise too_long(digits)
+        return int(digits)
+
+    def real(digits: str) -> float:
+        if len(digits) > max_number_chars:
+            raise too_long(digits)
+        number = float(digits)
+        if not isfinite(number):
+            raise _not_json(f"the number {_quoted(digits)} is too large for a double")
+        return number
+
+    return json.JSONDecoder(object_pairs_hook=_object, parse_int=integer, parse_float=real, parse_constant=_constant)
+
+
+# One match eats a whole string, or all that is left when it has no end. Possessive, so that nothing is read twice.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+
+def _check_depth(data: bytes, max_depth: int) -> None:
+    """Count exactly: a text with many brackets may be wide, or hold them in strings."""
+    steps = array("b", _STRING.sub(b"", data).translate(_STEPS, _NOT_BRACKETS))
+    depth = max(accumulate(steps), default=0)
+    if depth > max_depth:
+        raise _over_limit(f"is nested {depth} levels deep", max_depth, "max_depth")
+
+
+def _check_surrogates(value: JsonValue) -> None:
+    """RFC 8259, 8.2: `\\ud800` alone stands for no character, so the value could never be encoded again."""
+    try:
+        to_json(value)
+    except ValueError:
+        flaw = _first_flaw(value, "")
+        if flaw is not None:
+            raise _not_json(flaw) from None
+
+
+def _other_encoding(data: bytes) -> str | None:
+    encoding = json.detect_encoding(data)
+    if encoding == "utf-8":
+        return None
+    name = "UTF-8 with a byte order mark" if encoding == "utf-8-sig" else encoding.upper()
+    return f"it looks like {name}, and only UTF-8 without a byte order mark is read (RFC 8259, 8.1)"
+
+
+# Where a value cannot be encoded
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]{0,63}", re.ASCII)
+
+
+def _first_flaw(value: JsonValue, root: str) -> str | None:
+    steps: list[str | int] = []
+    reason = _flaw(value, steps)
+    return None if reason is None else f"{_path(root, steps)} {reason}"
+
+
+def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
+    """Why the first flawed value below is flawed; `steps` then leads to it. Paths are joined only once one is found."""
+    match value:
+        case None | bool() | int():
+            return None
+        case float():
+            return None if isfinite(value) else f"is {value}, which JSON cannot hold"
+        case str():
+            return "holds half a surrogate pair, which is no character" if _SURROGATE.search(value) else None
+        case dict():
+            return _flaw_within(value.items(), steps)
+        case list():
+            return _flaw_within(enumerate(value), steps)
+    return f"is a {type(value).__name__}, which is no JSON value"
+
+
+def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str | int]) -> str | None:
+    if len(steps) >= _MAX_ENCODED_DEPTH:
+        return f"is nested more than {_MAX_ENCODED_DEPTH} levels deep, or contains itself"
+    for step, member in members:
+        steps.append(step)
+        if isinstance(step, str) and _SURROGATE.search(step):
+            return "has half a surrogate pair in its name"
+        reason = _flaw(member, steps)
+        if reason is not None:
+            return reason
+        steps.pop()
+    return None
+
+
+def _path(root: str, steps: list[str | int]) -> str:
+    path = root
+    for step in steps[:16]:
+        if isinstance(step, str) and _PLAIN_NAME.fullmatch(step):
+            path += f".{step}" if path else step
+        else:
+            path += f"[{_quoted(step)}]" if isinstance(step, str) else f"[{step}]"
+    return (path or "the value") + ("..." if len(steps) > 16 else "")

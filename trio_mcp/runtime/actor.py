@@ -1,0 +1,199 @@
+"""An actor is one logical call: its cancel scope, mailbox, journal and lanes, and exactly one outcome.
+
+The body of an actor and each of its branches is a *lane*. A lane is busy (it can still do something on its own), waiting (at
+least one question of its own is open) or joining (it waits for branches). The actor counts the busy ones; when none is left,
+nothing more will happen until an answer comes, and whoever carries the actor's questions to the peer can send all of them
+in one go. The rules of the count, each with a test:
+
+- a branch is busy from the moment it is created, before its task first runs;
+- an answer makes its lane busy in the step that delivers it, not when the lane wakes;
+- when the last branch that a lane joins ends, its busyness passes to that lane, so the count never touches zero in between;
+- a lane with several open questions waits until the first of them is settled;
+- a lane that is cancelled while it waits gives its questions up and becomes busy again, since its clean-up runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import trio
+
+from .journal import Journal
+from .mailbox import Mailbox, MailboxStatistics
+
+__all__ = ["Actor", "ActorState", "ActorStatistics", "CancelReason", "Cancelled", "Lane", "Outcome", "Raised", "Returned"]
+
+
+class CancelReason(Enum):
+    """Why an actor was cancelled; the first reason stands."""
+
+    CLIENT = "client"
+    DISCONNECT = "disconnect"
+    DEADLINE = "deadline"
+    EXPIRED = "expired"
+    SHUTDOWN = "shutdown"
+    SIBLING = "sibling"
+
+
+class ActorState(Enum):
+    """Running in front of a caller, parked between two requests of its caller, or over."""
+
+    RUNNING = "running"
+    PARKED = "parked"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The body returned this value."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The body raised this."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The body was cancelled, for this reason."""
+
+    reason: CancelReason
+
+
+Outcome: TypeAlias = Returned | Raised | Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class ActorStatistics:
+    """A snapshot of one actor."""
+
+    state: ActorState
+    busy_lanes: int
+    branches: int
+    mailbox: MailboxStatistics
+    cancel_reason: CancelReason | None
+
+
+class Actor:
+    """One logical call. Made by `Supervisor.start`; its owner keeps it to cancel it, park it and post to its mailbox."""
+
+    __slots__ = (
+        "__weakref__",
+        "branches",
+        "busy",
+        "cancel_reason",
+        "deadline",
+        "journal",
+        "mailbox",
+        "name",
+        "on_quiet",
+        "principal",
+        "root",
+        "scope",
+        "state",
+    )
+
+    def __init__(self, name: str, principal: str | None, deadline: float) -> None:
+        self.name = name
+        self.principal = principal
+        self.deadline = deadline
+        """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
+        self.scope = trio.CancelScope(deadline=deadline)
+        self.mailbox = Mailbox()
+        self.journal = Journal()
+        self.cancel_reason: CancelReason | None = None
+        self.state = ActorState.RUNNING
+        self.busy = 1
+        self.branches = 0
+        self.on_quiet: Callable[[], None] | None = None
+        """Called whenever no lane can do anything more on its own."""
+        self.root = Lane(self, "")
+
+    def cancel(self, reason: CancelReason) -> None:
+        """Ask the actor to stop. It unwinds through its `finally` blocks; the first reason given is the one it sees."""
+        if self.cancel_reason is None:
+            self.cancel_reason = reason
+        self.scope.cancel()
+
+    @property
+    def quiet(self) -> bool:
+        """No lane is busy: nothing will happen until an answer comes."""
+        return self.busy == 0
+
+    def lane_busy(self) -> None:
+        self.busy += 1
+
+    def lane_idle(self) -> None:
+        self.busy -= 1
+        assert self.busy >= 0, f"more idle lanes than there are: {self!r}"
+        if self.busy == 0 and self.on_quiet is not None:
+            self.on_quiet()
+
+    def statistics(self) -> ActorStatistics:
+        return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
+
+    def __repr__(self) -> str:
+        reason = f" cancelled={self.cancel_reason.value}" if self.cancel_reason else ""
+        return f"<Actor {self.name} {self.state.value} busy={self.busy} {self.mailbox!r}{reason}>"
+
+
+class Lane:
+    """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
+
+    `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run.
+    """
+
+    __slots__ = ("_asked", "_children", "_joining", "_open", "actor", "path")
+
+    def __init__(self, actor: Actor, path: str) -> None:
+        self.actor = actor
+        self.path = path
+        self._open = 0
+        self._joining = 0
+        self._children = 0
+        self._asked = 0
+
+    def next_key(self, kind: str) -> str:
+        """A key for the next question of this lane, the same in every run of the same body."""
+        self._asked += 1
+        return f"{kind}{self.path}-{self._asked}"
+
+    def next_path(self) -> str:
+        """The path of this lane's next branch."""
+        self._children += 1
+        return f"{self.path}/{self._children}"
+
+    def begin_wait(self) -> None:
+        """A question of this lane was opened."""
+        self._open += 1
+        if self._open == 1 and not self._joining:
+            self.actor.lane_idle()
+
+    def end_wait(self) -> None:
+        """One of its questions was settled or given up."""
+        self._open -= 1
+        if self._open == 0 and not self._joining:
+            self.actor.lane_busy()
+
+    def begin_join(self) -> None:
+        """The lane starts to wait for branches."""
+        self._joining += 1
+        if self._joining == 1 and not self._open:
+            self.actor.lane_idle()
+
+    def end_join(self) -> None:
+        """The branches it waited for have ended."""
+        self._joining -= 1
+        if self._joining == 0 and not self._open:
+            self.actor.lane_busy()
+
+    def __repr__(self) -> str:
+        state = "joining" if self._joining else "waiting" if self._open else "busy"
+        return f"<Lane {self.path or 'body'} {state}>"

@@ -1,0 +1,113 @@
+"""Where what an actor says waits until its connection can take it.
+
+One writer drains an outbox; many actors fill it. Replies must never block (the actor that ends has nobody left to wait for
+it), so `post` always succeeds; they are bounded by the number of running actors. What an actor says on the way (progress,
+logs, questions) goes through `send`, which waits while the outbox is full: a slow reader slows down the actors that talk,
+and nobody else. The writer takes everything that is ready at once, so that many messages cost one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+__all__ = ["Outbox", "OutboxStatistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxStatistics:
+    """What an outbox holds, how many senders wait for room, and how many items came after it was closed."""
+
+    queued: int
+    waiting: int
+    dropped: int
+    closed: bool
+
+
+class Outbox(Generic[T]):
+    """A bounded queue with one reader; items that come after `close` are dropped and counted."""
+
+    __slots__ = ("_closed", "_dropped", "_items", "_limit", "_senders", "on_ready")
+
+    def __init__(self, limit: int = 256) -> None:
+        self._items: list[T] = []
+        self._limit = limit
+        self._closed = False
+        self._dropped = 0
+        self._senders = trio.lowlevel.ParkingLot()
+        self.on_ready: Callable[[], None] | None = None
+        """Called when there is something to take, or nothing ever will be. Cleared by the call."""
+
+    def post(self, item: T) -> None:
+        """Queue an item without waiting, above the limit too."""
+        if self._closed:
+            self._dropped += 1
+            return
+        self._items.append(item)
+        self._ready()
+
+    async def send(self, item: T) -> None:
+        """Queue an item, waiting while the outbox is full. A cancel while waiting leaves the item unsent."""
+        while self.full:
+            await self._senders.park()
+        self.post(item)
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def room(self) -> None:
+        """Wait until the outbox is not full."""
+        while self.full:
+            await self._senders.park()
+
+    @property
+    def full(self) -> bool:
+        return len(self._items) >= self._limit and not self._closed
+
+    def take_nowait(self) -> list[T]:
+        """Everything that is queued, in order; empty when nothing is."""
+        items, self._items = self._items, []
+        self._senders.unpark_all()
+        return items
+
+    async def take(self) -> list[T]:
+        """Wait until something is queued and take it all; an empty list once the outbox is closed and drained."""
+        if not self._items and not self._closed:
+            task = trio.lowlevel.current_task()
+            self.on_ready = lambda: trio.lowlevel.reschedule(task)
+            await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
+        else:
+            await trio.lowlevel.checkpoint()
+        return self.take_nowait()
+
+    def close(self) -> None:
+        """No more items: what is queued can still be taken, later ones are dropped."""
+        self._closed = True
+        self._senders.unpark_all()
+        self._ready()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def statistics(self) -> OutboxStatistics:
+        return OutboxStatistics(len(self._items), self._senders.statistics().tasks_waiting, self._dropped, self._closed)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<Outbox {state} queued={len(self._items)}/{self._limit} waiting={self._senders.statistics().tasks_waiting}>"
+
+    def _ready(self) -> None:
+        callback, self.on_ready = self.on_ready, None
+        if callback is not None:
+            callback()
+
+    def _stop_taking(self, _raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
+        self.on_ready = None
+        return trio.lowlevel.Abort.SUCCEEDED

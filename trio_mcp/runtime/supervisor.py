@@ -1,0 +1,243 @@
+"""The supervisor owns the nursery in which every actor of a server runs.
+
+It starts, parks, resumes, cancels and drains them, enforces the caps, and is the boundary that contains whatever an actor's
+body raises: one tool never ends the process. Starting is a plain call, so that a refused actor has allocated nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+
+from ..errors import LimitExceeded
+from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
+
+__all__ = ["Limits", "Supervisor", "SupervisorStatistics", "open_supervisor"]
+
+Body = Callable[[Actor], Awaitable[object]]
+OnDone = Callable[[Actor, Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps on actors. Parked ones count in both `actors` and `parked`. The newest is refused, never an older one evicted."""
+
+    actors: int = 20_000
+    actors_per_principal: int = 20_000
+    parked: int = 10_000
+    parked_per_principal: int = 10_000
+    park_ttl: float = 600.0
+    """Seconds a parked actor waits for the next request of its caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorStatistics:
+    """Actors by state now, and how actors ended since the supervisor was opened."""
+
+    running: int
+    parked: int
+    started: int
+    returned: int
+    raised: int
+    cancelled: dict[CancelReason, int]
+    refused: int
+
+
+class Supervisor:
+    """Made by `open_supervisor`. All methods but `drain` are synchronous and must be called from its Trio loop."""
+
+    def __init__(self, nursery: trio.Nursery, limits: Limits) -> None:
+        self.limits = limits
+        self._nursery = nursery
+        self._actors: dict[str, Actor] = {}
+        self._per_principal: Counter[str | None] = Counter()
+        self._parked: Counter[str | None] = Counter()
+        self._parked_total = 0
+        self._serial = itertools.count(1)
+        self._started = self._returned = self._raised = self._refused = 0
+        self._cancelled: Counter[CancelReason] = Counter()
+        self._draining = False
+        self._idle: trio.Event | None = None
+
+    def start(
+        self, body: Body, on_done: OnDone, *, principal: str | None = None, deadline: float = math.inf, label: str = "actor"
+    ) -> Actor:
+        """Start an actor: `body(actor)` runs in the supervisor's nursery, `on_done(actor, outcome)` is called once after it.
+
+        Args:
+            principal: whose actor it is, for the caps.
+            deadline: on Trio's clock, seconds.
+            label: the first part of its name.
+
+        Raises:
+            LimitExceeded: a cap is reached, or the supervisor is draining. Nothing was started.
+        """
+        self._admit(principal)
+        actor = Actor(f"{label}-{next(self._serial)}", principal, deadline)
+        self._actors[actor.name] = actor
+        self._per_principal[principal] += 1
+        self._started += 1
+        self._nursery.start_soon(self._run, actor, body, on_done, name=actor.name)
+        return actor
+
+    def park(self, actor: Actor) -> None:
+        """Let a running actor wait, with all it holds, for its caller's next request; it is cancelled after `park_ttl` seconds.
+
+        Raises:
+            LimitExceeded: too many are parked already. The actor still runs; cancel it.
+        """
+        limits, principal = self.limits, actor.principal
+        if self._parked_total >= limits.parked:
+            raise LimitExceeded(f"{limits.parked} calls already wait for an answer, which is this server's limit")
+        if self._parked[principal] >= limits.parked_per_principal:
+            raise LimitExceeded(f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit")
+        self._parked[principal] += 1
+        self._parked_total += 1
+        actor.state = ActorState.PARKED
+        actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
+
+    def resume(self, actor: Actor) -> None:
+        """The next request of a parked actor has come."""
+        self._unpark(actor)
+        actor.state = ActorState.RUNNING
+        actor.scope.deadline = actor.deadline
+
+    def cancel_all(self, reason: CancelReason) -> None:
+        """Cancel every actor."""
+        for actor in list(self._actors.values()):
+            actor.cancel(reason)
+
+    def refuse_new(self) -> None:
+        """From now on `start` refuses: the server is shutting down."""
+        self._draining = True
+
+    async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
+        """Refuse new actors, give the running ones `seconds` to end, then cancel all and wait `clean_up` seconds for them.
+
+        Parked actors cannot end by themselves and are cancelled at once. A cancel cuts the waiting short.
+        """
+        self.refuse_new()
+        for actor in list(self._actors.values()):
+            if actor.state is ActorState.PARKED:
+                actor.cancel(CancelReason.SHUTDOWN)
+        with trio.move_on_after(seconds):
+            await self._all_gone()
+        self.cancel_all(CancelReason.SHUTDOWN)
+        with trio.move_on_after(clean_up):
+            await self._all_gone()
+
+    @property
+    def actors(self) -> tuple[Actor, ...]:
+        """Every actor that has not ended, oldest first."""
+        return tuple(self._actors.values())
+
+    def statistics(self) -> SupervisorStatistics:
+        return SupervisorStatistics(
+            running=len(self._actors) - self._parked_total,
+            parked=self._parked_total,
+            started=self._started,
+            returned=self._returned,
+            raised=self._raised,
+            cancelled=dict(self._cancelled),
+            refused=self._refused,
+        )
+
+    def __repr__(self) -> str:
+        running = len(self._actors) - self._parked_total
+        return f"<Supervisor running={running} parked={self._parked_total} started={self._started}>"
+
+    def _admit(self, principal: str | None) -> None:
+        limits = self.limits
+        refusal = None
+        if self._draining:
+            refusal = "this server is shutting down"
+        elif len(self._actors) >= limits.actors:
+            refusal = f"this server already runs {limits.actors} calls, which is its limit"
+        elif self._per_principal[principal] >= limits.actors_per_principal:
+            refusal = f"{limits.actors_per_principal} of your calls are already running, which is the limit"
+        if refusal is not None:
+            self._refused += 1
+            raise LimitExceeded(refusal)
+
+    @trio.lowlevel.enable_ki_protection  # a real Ctrl-C belongs to the main task, not to the tool it happens to hit
+    async def _run(self, actor: Actor, body: Body, on_done: OnDone) -> None:
+        outcome: Outcome = Cancelled(CancelReason.SHUTDOWN)
+        try:
+            outcome = await contained(actor, body)
+        finally:
+            self._forget(actor, outcome)
+            on_done(actor, outcome)
+
+    def _forget(self, actor: Actor, outcome: Outcome) -> None:
+        self._unpark(actor)
+        actor.state = ActorState.DONE
+        del self._actors[actor.name]
+        self._per_principal[actor.principal] -= 1
+        if not self._per_principal[actor.principal]:
+            del self._per_principal[actor.principal]
+        match outcome:
+            case Returned():
+                self._returned += 1
+            case Raised():
+                self._raised += 1
+            case Cancelled(reason):
+                self._cancelled[reason] += 1
+        if self._idle is not None and not self._actors:
+            self._idle.set()
+
+    def _unpark(self, actor: Actor) -> None:
+        if actor.state is ActorState.PARKED:
+            self._parked_total -= 1
+            self._parked[actor.principal] -= 1
+            if not self._parked[actor.principal]:
+                del self._parked[actor.principal]
+
+    async def _all_gone(self) -> None:
+        if self._actors:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+
+async def contained(actor: Actor, body: Body) -> Outcome:
+    """Run a body inside its actor's scope and turn whatever it does into an outcome.
+
+    Only a cancellation from outside the actor passes through; `SystemExit`, `KeyboardInterrupt` and `GeneratorExit` that a
+    body raises are its own failures (reliability, finding 3).
+    """
+    try:
+        with actor.scope:
+            return Returned(await body(actor))
+    except trio.Cancelled:
+        raise
+    except BaseException as error:  # noqa: BLE001  this is the boundary
+        if isinstance(error, BaseExceptionGroup):
+            cancelled, _ = error.split(trio.Cancelled)
+            if cancelled is not None:
+                raise cancelled from None
+        return Raised(error)
+    return Cancelled(actor.cancel_reason or expiry(actor))
+
+
+def expiry(actor: Actor) -> CancelReason:
+    """Nobody cancelled it, so a deadline passed: the parking time's, or its own."""
+    parked = actor.state is ActorState.PARKED and actor.scope.deadline < actor.deadline
+    return CancelReason.EXPIRED if parked else CancelReason.DEADLINE
+
+
+@asynccontextmanager
+async def open_supervisor(limits: Limits | None = None) -> AsyncIterator[Supervisor]:
+    """A supervisor for the length of the block; leaving it cancels the actors that are left."""
+    async with trio.open_nursery() as nursery:
+        supervisor = Supervisor(nursery, limits or Limits())
+        try:
+            yield supervisor
+        finally:
+            supervisor.refuse_new()
+            supervisor.cancel_all(CancelReason.SHUTDOWN)
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,132 @@
+"""Forms: from a Python type to the flat schema that `elicitation/create` allows, and from an answer back to a value.
+
+A form is one object whose members are strings, numbers, booleans, single choices or multiple choices of strings
+(L-ELI-3s). A pydantic model is taken as it is; any other type becomes the only field, `value`, of a form.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Generic, TypeVar, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic_core import to_json
+
+from ..types import JsonObject, JsonValue, RequestedSchema
+
+T = TypeVar("T")
+
+__all__ = ["Form", "FormError", "form"]
+
+KEYWORDS = {
+    "string": {"minLength", "maxLength", "format", "enum", "oneOf"},
+    "integer": {"minimum", "maximum"},
+    "number": {"minimum", "maximum"},
+    "boolean": set[str](),
+    "array": {"minItems", "maxItems", "items"},
+}
+COMMON = {"type", "title", "description", "default"}
+FORMATS = {"email", "uri", "date", "date-time"}
+
+
+class FormError(TypeError):
+    """The type cannot be asked for in a form; the message names the offending member."""
+
+
+class Form(Generic[T]):
+    """What to send for a type, and how to read the answer. Made by `form`, which keeps one for each type."""
+
+    __slots__ = ("_adapter", "_single", "requested_schema")
+
+    def __init__(self, schema: type[T]) -> None:
+        single = not (isinstance(schema, type) and issubclass(schema, BaseModel))
+        model = create_model("Form", value=(schema, ...)) if single else cast("type[BaseModel]", schema)
+        self._single = single
+        self._adapter: TypeAdapter[BaseModel] = TypeAdapter(model)
+        self.requested_schema = RequestedSchema.model_validate(flat(self._adapter.json_schema(), getattr(schema, "__name__", str(schema))))
+
+    def read(self, content: JsonObject) -> T:
+        """The value that an answer holds.
+
+        Raises:
+            ValueError: the answer breaks the schema; the message says where and how.
+        """
+        try:
+            answer = self._adapter.validate_json(to_json(content), strict=True)
+        except ValidationError as error:
+            raise ValueError(explained(error)) from None
+        return cast("T", cast("object", answer.value if self._single else answer))  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=1024)
+def form(schema: type[T]) -> Form[T]:
+    """The form of a type.
+
+    Raises:
+        FormError: it has a member that no form may have.
+    """
+    return Form(schema)
+
+
+def explained(error: ValidationError) -> str:
+    """A validation error in one line: `flight: Input should be a valid string; ...`."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'value'}: {problem['msg']}" for problem in problems[:5])
+
+
+def flat(schema: JsonObject, name: str) -> JsonObject:
+    """The schema pydantic gives for a model, narrowed to what a form may say."""
+    definitions = schema.get("$defs")
+    known = definitions if isinstance(definitions, dict) else {}
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not properties:
+        raise FormError(f"{name}: a form needs at least one field")
+    fields = {member: field(f"{name}.{member}", value, known) for member, value in properties.items()}
+    required = schema.get("required")
+    return {"type": "object", "properties": cast("JsonValue", fields), **({"required": required} if required else {})}
+
+
+def field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+    """One member of a form."""
+    merged = resolved(path, schema, known)
+    kind = merged.get("type")
+    if not isinstance(kind, str) or kind not in KEYWORDS:
+        raise FormError(f"{path}: a form field is a string, number, boolean or choice, not {kind or 'a union'}")
+    if kind == "array":
+        merged["items"] = items(path, merged.get("items"), known)
+    kept = {key: value for key, value in merged.items() if key in COMMON or key in KEYWORDS[kind]}
+    if kept.get("format") not in FORMATS:
+        kept.pop("format", None)
+    if kept.get("default", ...) is None:
+        del kept["default"]
+    return kept
+
+
+def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+    """Follow `$ref`, take the one real type of an optional, and write a constant as a choice of one."""
+    if not isinstance(schema, dict):
+        raise FormError(f"{path}: not a schema")
+    merged = dict(schema)
+    options = merged.pop("anyOf", None)
+    if isinstance(options, list):
+        real = [option for option in options if not (isinstance(option, dict) and option.get("type") == "null")]
+        if len(real) != 1:
+            raise FormError(f"{path}: a form field has one type, not a union of {len(real)}")
+        merged = {**resolved(path, real[0], known), **merged}
+    reference = merged.pop("$ref", None)
+    if isinstance(reference, str):
+        merged = {**resolved(path, known.get(reference.rpartition("/")[2]), known), **merged}
+    if "const" in merged:
+        merged["enum"] = [merged.pop("const")]
+    choices = merged.get("enum")
+    if isinstance(choices, list) and not all(isinstance(choice, str) for choice in choices):
+        raise FormError(f"{path}: the choices of a form field are strings")
+    return merged
+
+
+def items(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+    """What a multiple choice chooses from."""
+    chosen = resolved(f"{path}[]", schema, known)
+    if chosen.get("type") != "string" or "enum" not in chosen:
+        raise FormError(f"{path}: a list in a form is a multiple choice: list[Literal[...]] or a list of an Enum of strings")
+    return {"type": "string", "enum": chosen["enum"]}

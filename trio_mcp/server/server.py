@@ -1,0 +1,146 @@
+"""`Server`: what an author declares, and how it is served."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from importlib.metadata import entry_points
+from typing import TypeVar, cast, overload
+
+import trio
+
+from ..session import Envelope, Service, ServiceOptions, Transport, open_service, serve_channel
+from ..types import Implementation, JsonObject, ServerCapabilities, ToolAnnotations, ToolsCapability
+from .router import Router
+from .tool import Tool, ToolFunction, ToolOptions, make_tool
+
+F = TypeVar("F", bound=ToolFunction)
+
+__all__ = ["Server", "find_transport"]
+
+MAX_THREADS = 100
+"""Sync tools that may run at once, in threads of their own limiter."""
+
+
+class Server:
+    """An MCP server: a name, its tools, and the ways to serve them.
+
+        server = Server("weather", version="1.0")
+
+        @server.tool
+        async def forecast(city: str) -> str:
+            "Tomorrow's weather."
+            return f"Sunny in {city}."
+
+        server.run()                         # stdio
+        server.run("http", port=8000)        # Streamable HTTP at /mcp
+
+    Args:
+        name: who this server is; also part of what seals its `requestState`, so all nodes of a deployment share it.
+        instructions: how a model should use the server.
+        options: limits and times.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0",
+        title: str | None = None,
+        instructions: str | None = None,
+        options: ServiceOptions | None = None,
+    ) -> None:
+        self.identity = Implementation(name=name, version=version, title=title)
+        self.instructions = instructions
+        self.options = options or ServiceOptions()
+        self._router = Router()
+        self._threads = trio.CapacityLimiter(MAX_THREADS)
+
+    @overload
+    def tool(self, fn: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        timeout: float = math.inf,
+        meta: JsonObject | None = None,
+    ) -> Callable[[F], F]: ...
+    def tool(
+        self,
+        fn: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        timeout: float = math.inf,
+        meta: JsonObject | None = None,
+    ) -> F | Callable[[F], F]:
+        """Offer a function as a tool; used as `@server.tool` or `@server.tool(...)`. The function itself stays as it is.
+
+        The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
+        return annotation. A parameter annotated `Context` is given the call's context. A plain `def` runs in a thread.
+
+        Args:
+            timeout: seconds after which a call is cancelled and its caller told.
+
+        Raises:
+            TypeError: the signature cannot be offered.
+            ValueError: the name is taken, or is not one.
+        """
+        options = ToolOptions(name, title, description, annotations, timeout, meta)
+
+        def add(function: F) -> F:
+            self._router.add_tool(make_tool(function, options, self._threads))
+            return function
+
+        return add if fn is None else add(fn)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools, in the order they are listed."""
+        return tuple(self._router.tools)
+
+    def run(self, transport: str = "stdio", **options: object) -> None:
+        """Serve until told to stop, in a Trio loop of its own: `run()` on stdio, `run("http", port=8000)` over HTTP.
+
+        Options are the transport's. Raises `LookupError` for a transport that is not installed.
+        """
+        trio.run(partial(self.serve, transport, **options))
+
+    async def serve(self, transport: str = "stdio", **options: object) -> None:
+        """Serve over a transport until it ends or is told to stop; a cancel stops it, with a bounded clean-up."""
+        await find_transport(transport).serve(self, **options)
+
+    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+        """Serve one connection; returns when it has ended and its calls are cleaned up."""
+        async with self.open_service() as service:
+            await serve_channel(service, channel)
+
+    def open_service(self) -> AbstractAsyncContextManager[Service]:
+        """What a transport serves its connections with; `async with server.open_service() as service`."""
+        capabilities = ServerCapabilities(logging={}, tools=ToolsCapability())
+        return open_service(self._router.routes, self.identity, capabilities, self.instructions, self.options)
+
+    def __repr__(self) -> str:
+        return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"
+
+
+def find_transport(name: str) -> Transport:
+    """The transport of that name, from the entry-point group `trio_mcp.transports`.
+
+    Raises:
+        LookupError: none is installed under that name; the message lists those that are.
+    """
+    found = entry_points(group="trio_mcp.transports")
+    for entry in found:
+        if entry.name == name:
+            return cast("Transport", entry.load())
+    raise LookupError(f"no transport {name!r} is installed; there are: {', '.join(sorted(found.names)) or 'none'}")

@@ -1,0 +1,141 @@
+"""A tool: a function, the schemas its signature promises, and how one call of it runs."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import trio
+
+from ..errors import CapabilityError, ProtocolError, ToolError
+from ..runtime import CancelReason
+from ..session import Call, Plan, RequestFacts
+from ..types import CallToolResult, JsonObject, ToolAnnotations
+from ..types import Tool as ToolModel
+from .context import Context
+from .results import Converter, error_result, read_return
+from .signature import Signature, read_signature
+
+__all__ = ["Tool", "ToolFunction", "ToolOptions", "make_tool"]
+
+ToolFunction = Callable[..., object]
+logger = logging.getLogger("trio_mcp.tool")
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What a tool says of itself beyond its signature; see `Server.tool`."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    annotations: ToolAnnotations | None = None
+    timeout: float = math.inf
+    meta: JsonObject | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A registered tool. `model` is what `tools/list` shows of it."""
+
+    function: ToolFunction
+    model: ToolModel
+    timeout: float
+    _signature: Signature
+    _converted: Converter
+    _threads: trio.CapacityLimiter
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def plan(self, facts: RequestFacts, arguments: JsonObject) -> Plan | CallToolResult:
+        """How to run one call; or the result that says what is wrong with its arguments (L-TOOL-7s, SEP-1303)."""
+        try:
+            values = self._signature.bind(arguments)
+        except ValueError as error:
+            return error_result(f"Invalid arguments for {self.name}: {error}")
+        return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed)
+
+    async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
+        if self._signature.context is not None:
+            values[self._signature.context] = Context(call, call.actor.root, facts)
+        if inspect.iscoroutinefunction(self.function):
+            value = await self.function(**values)
+        else:
+            value = await trio.to_thread.run_sync(
+                partial(self.function, **values), abandon_on_cancel=True, limiter=self._threads
+            )
+            if isinstance(value, Awaitable):
+                value = await value
+        return self._converted(value)
+
+    def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
+        """What the model is told; None leaves it to the protocol, or to nobody."""
+        match cause:
+            case CancelReason.DEADLINE:
+                return error_result(f"{self.name} did not finish within {self.timeout:g} seconds.")
+            case CancelReason() | ProtocolError() | CapabilityError():
+                return None
+            case ToolError():
+                return error_result(str(cause))
+            case BaseExceptionGroup() if (only := single(cause)) is not None:
+                return self._failed(only)
+            case _:
+                reference = secrets.token_hex(4)
+                logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
+                return error_result(unexpected(self.name, cause, reference))
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+
+def make_tool(function: ToolFunction, options: ToolOptions, threads: trio.CapacityLimiter) -> Tool:
+    """A tool from a function.
+
+    Raises:
+        TypeError: the signature cannot be offered as a tool.
+        ValueError: the name is not one.
+    """
+    name = options.name or getattr(function, "__name__", "")
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a tool name: 1 to 128 letters, digits, '_', '-' and '.'")
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(f"{name}: a tool is a function or an async function, not a generator")
+    signature = read_signature(function)
+    output_schema, converted = read_return(signature.returns)
+    model = ToolModel(
+        name=name,
+        title=options.title,
+        description=options.description or inspect.getdoc(function),
+        input_schema=signature.schema,
+        output_schema=output_schema,
+        annotations=options.annotations,
+        meta=options.meta,
+    )
+    return Tool(function, model, options.timeout, signature, converted, threads)
+
+
+def single(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The one exception in a group, however deep; None when there are several."""
+    only: BaseException = group
+    while isinstance(only, BaseExceptionGroup):
+        if len(only.exceptions) != 1:
+            return None
+        only = only.exceptions[0]
+    return only
+
+
+def unexpected(name: str, cause: BaseException, reference: str) -> str:
+    """Safe text for an error that nobody expected: what the author wrote to say stays in the log (reliability row 66)."""
+    if isinstance(cause, TypeError | ValueError) and str(cause).startswith(("the tool returned", "This cannot be sent")):
+        return f"{name}: {cause}"
+    return f"{name} failed with an internal error; the server's log has the details under {reference}."

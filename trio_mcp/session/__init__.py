@@ -1,0 +1,34 @@
+"""The session: where the protocol and the actors meet. The only room that knows both."""
+
+from .backchannel import Backchannel, Question
+from .call import Call
+from .client import Answerer, ClientSession
+from .envelope import ANONYMOUS, Envelope, Peer
+from .leg import Leg, Listener, RequestFacts
+from .pump import serve_channel
+from .server import ServerSession
+from .service import Plan, Route, Service, ServiceOptions, open_service
+from .transport import ChannelServer, Transport
+
+__all__ = [
+    "ANONYMOUS",
+    "Answerer",
+    "Backchannel",
+    "Call",
+    "ChannelServer",
+    "ClientSession",
+    "Envelope",
+    "Leg",
+    "Listener",
+    "Peer",
+    "Plan",
+    "Question",
+    "RequestFacts",
+    "Route",
+    "ServerSession",
+    "Service",
+    "ServiceOptions",
+    "Transport",
+    "open_service",
+    "serve_channel",
+]

@@ -1,0 +1,86 @@
+"""How a question leaves a call: as a live request in the handshake era, as part of a round in the modern one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from ..errors import CapabilityError
+from ..protocol.capabilities import lacks
+from ..runtime import Lane
+from ..types import ClientCapabilities, Model
+from .envelope import Envelope
+
+if TYPE_CHECKING:
+    from .call import Call
+    from .server import ServerSession
+
+__all__ = ["Backchannel", "LiveBackchannel", "Question", "require"]
+
+T = TypeVar("T", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """Something a call asks of its client.
+
+    Attributes:
+        kind: `elicit`, `sample` or `roots`; the first part of the question's key.
+        answer_type: the model that a valid answer decodes to.
+        needs: the client capabilities it takes, such as `elicitation.form`.
+    """
+
+    kind: str
+    method: str
+    params: Model
+    answer_type: type[T]
+    needs: tuple[str, ...]
+
+
+class Backchannel(Protocol):
+    """The way from a call to the client that made it."""
+
+    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+        """Put a question to the client and return its answer. A cancel withdraws the question.
+
+        Raises:
+            CapabilityError: the client did not declare that it can answer; nothing was sent.
+            PeerError: the client answered with an error (handshake era only).
+        """
+        ...
+
+
+def require(declared: ClientCapabilities, question: Question[T]) -> None:
+    """Check a question against what the client declared for the current request."""
+    missing = lacks(declared, question.needs)
+    if missing is not None:
+        names = ", ".join(missing)
+        raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+
+
+class LiveBackchannel:
+    """Questions travel as requests of their own, about the call they belong to."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: ServerSession) -> None:
+        self._session = session
+
+    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+        leg = call.leg
+        assert leg is not None, "a handshake-era call keeps its one leg"
+        require(leg.facts.client_capabilities, question)
+        session = self._session
+        request = session.connection.ask(question.method, question.params)
+        slot = call.actor.mailbox.open(str(request.id), question.answer_type)
+        session.awaited[request.id] = call.actor.mailbox
+        try:
+            listener = leg.listeners[0]
+            await listener.outbox.send(Envelope(request, about=listener.request_id))
+            return await slot.take()
+        finally:
+            slot.give_up()
+            if session.awaited.pop(request.id, None) is not None:
+                notice = session.connection.withdraw(request.id, "the call no longer needs the answer")
+                if notice is not None:
+                    leg.post(notice)

@@ -1,0 +1,169 @@
+"""A call: the actor that serves it, the leg it is on, and the way back to its client."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError
+from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail
+from ..runtime import Actor, Cancelled, CancelReason, Lane, Outcome, Raised, Returned
+from ..types import LoggingMessageNotificationParams, Model, ProgressNotificationParams
+from .backchannel import Backchannel, Question
+from .leg import Ending, Leg, RequestFacts
+from .rounds import Rounds
+
+if TYPE_CHECKING:
+    from ..types import JsonValue
+    from .service import Plan, Service
+
+__all__ = ["Call"]
+
+T = TypeVar("T", bound=Model)
+logger = logging.getLogger("trio_mcp.call")
+
+SILENT = (CancelReason.CLIENT, CancelReason.DISCONNECT)
+"""Nobody waits for the answer: none is sent (L-CAN-2b, M-CAN-2s)."""
+
+
+class Call:
+    """One logical call of a client. Made and started by the session; handlers see it through a `Context`."""
+
+    __slots__ = ("_backchannel", "_plan", "actor", "digest", "leg", "over", "rounds", "service")
+
+    def __init__(self, service: Service, plan: Plan, leg: Leg, digest: str) -> None:
+        self.service = service
+        self._plan = plan
+        self.leg: Leg | None = leg
+        """The leg it is on; None while it is parked."""
+        self.digest = digest
+        self.over = False
+        self.rounds: Rounds | None = None
+        self._backchannel: Backchannel | None = None
+        self.actor: Actor
+
+    def start(self, backchannel: Backchannel | None) -> None:
+        """Start the actor. Without a backchannel the call asks in rounds.
+
+        Raises:
+            LimitExceeded: the server runs too many calls, or is shutting down.
+        """
+        assert self.leg is not None
+        facts = self.leg.facts
+        self._backchannel = backchannel
+        self.actor = self.service.supervisor.start(
+            self._run,
+            self._done,
+            principal=facts.principal,
+            deadline=trio.current_time() + self._plan.seconds,
+            label=self._plan.target,
+        )
+        if backchannel is None:
+            self.rounds = self._backchannel = Rounds(self)
+            self.actor.on_quiet = self.rounds.quiet
+
+    async def ask(self, lane: Lane, question: Question[T]) -> T:
+        """Ask the client; see `Backchannel.ask`."""
+        assert self._backchannel is not None
+        return await self._backchannel.ask(self, lane, question)
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report progress on the current leg, if its request asked for it.
+
+        Raises:
+            LocalProtocolError: the value did not rise (L-PRG-1b), or is not a finite number.
+        """
+        leg = self.leg
+        if leg is None or leg.progress_token is None:
+            await trio.lowlevel.checkpoint()
+            return
+        if not leg.progress < progress < float("inf"):
+            raise LocalProtocolError(f"progress must rise: {progress} came after {leg.progress}")
+        leg.progress = progress
+        params = ProgressNotificationParams(
+            progress_token=leg.progress_token, progress=progress, total=total, message=message
+        )
+        await leg.notify("notifications/progress", params)
+
+    async def log(self, level: str, data: JsonValue, logger_name: str | None) -> None:
+        """Send a log message, if the current leg's threshold lets it through."""
+        leg = self.leg
+        if leg is None or not leg.threshold.passes(level):
+            await trio.lowlevel.checkpoint()
+            return
+        params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
+        await leg.notify("notifications/message", params)
+
+    def cancel(self, reason: CancelReason) -> None:
+        self.actor.cancel(reason)
+
+    def end_leg(self, ending: Ending) -> None:
+        """The current leg is over, this way."""
+        leg, self.leg = self.leg, None
+        if self.rounds is not None:
+            self.rounds.ended(ending)
+        if leg is not None:
+            leg.finish(ending)
+
+    async def _run(self, _actor: Actor) -> Model:
+        return await self._plan.run(self)
+
+    def _done(self, actor: Actor, outcome: Outcome) -> None:
+        self.over = True
+        leg = self.leg
+        if leg is not None:
+            self.end_leg(self._ending(leg.facts, outcome))
+        if self.rounds is not None:
+            self.rounds.finished()
+
+    def _ending(self, facts: RequestFacts, outcome: Outcome) -> Ending:
+        match outcome:
+            case Returned(value):
+                assert isinstance(value, Model)
+                return self._encoded(facts, value)
+            case Raised(error):
+                result = self._plan.failed(error)
+                return error_detail(facts, error) if result is None else self._encoded(facts, result)
+            case Cancelled(reason):
+                if reason in SILENT:
+                    return None
+                result = self._plan.failed(reason)
+                return CANCELLED[reason] if result is None else self._encoded(facts, result)
+
+    def _encoded(self, facts: RequestFacts, result: Model) -> Ending:
+        try:
+            return facts.codec.encode_result(facts.method, result)
+        except ValueError as error:
+            instead = self._plan.failed(error)
+            if instead is None or instead == result:
+                return error_detail(facts, error)
+            return facts.codec.encode_result(facts.method, instead)
+
+    def __repr__(self) -> str:
+        return f"<Call {self._plan.target} {self.leg!r}>"
+
+
+CANCELLED = {
+    CancelReason.DEADLINE: ErrorDetail(SERVER_BUSY, "The call took longer than this server allows."),
+    CancelReason.EXPIRED: ErrorDetail(SERVER_BUSY, "The call waited too long for an answer."),
+    CancelReason.SHUTDOWN: ErrorDetail(SERVER_BUSY, "The server is shutting down. Try again in a moment."),
+    CancelReason.SIBLING: ErrorDetail(INTERNAL_ERROR, "The call was cancelled."),
+}
+
+
+def error_detail(facts: RequestFacts, error: BaseException) -> ErrorDetail:
+    """What the peer is told of an error that is not the tool's own; unknown ones only by a number to look up in the log."""
+    match error:
+        case ProtocolError():
+            return ErrorDetail(error.code, str(error), error.data)
+        case CapabilityError():
+            return ErrorDetail(facts.codec.missing_capability, str(error), {"requiredCapabilities": error.required})
+        case LimitExceeded():
+            return ErrorDetail(SERVER_BUSY, str(error))
+        case _:
+            reference = secrets.token_hex(4)
+            logger.error("%s failed [%s]", facts.method, reference, exc_info=error)
+            return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")

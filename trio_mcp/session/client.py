@@ -1,0 +1,225 @@
+"""The client's end of a conversation: requests out, answers in, and what the server asks of this side.
+
+Each request waits in a mailbox of its own. A caller whose scope is cancelled, or whose time is up, withdraws its request: the
+server is told in the way the transport has for it. Requests of the server (handshake era) are served by tasks of the nursery
+given to `run`; the server may cancel them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+import trio
+
+from ..errors import Disconnected, McpError, PeerError, RequestTimeout
+from ..protocol.codec import Codec
+from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
+from ..protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    ErrorDetail,
+    ErrorResponse,
+    Notification,
+    RequestId,
+    Response,
+    error_response,
+)
+from ..protocol.revisions import Side
+from ..runtime import Mailbox, Outbox
+from ..types import JsonObject, Model, ProgressNotificationParams, RequestParams
+from .envelope import Envelope
+from .pump import CLEAN_UP, write_all
+
+__all__ = ["Answerer", "ClientSession", "OnProgress"]
+
+logger = logging.getLogger("trio_mcp.client")
+
+Answerer: TypeAlias = Callable[[Model], Awaitable[Model]]
+"""Serves one method that the server may ask for."""
+
+OnNotification: TypeAlias = Callable[[str, Model], None]
+OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
+
+
+class ClientSession:
+    """One conversation with a server over a channel.
+
+    Args:
+        answerers: what serves the server's requests, by method.
+        on_notification: called with each notification that belongs to no request of ours.
+    """
+
+    def __init__(
+        self,
+        channel: trio.abc.Channel[Envelope],
+        answerers: Mapping[str, Answerer],
+        on_notification: OnNotification,
+    ) -> None:
+        self.connection = Connection(Side.SERVER)
+        self.codec: Codec = self.connection.codec
+        """The codec of the revision in use; the client sets it once the era is known."""
+        self.stamp: JsonObject = {}
+        """Members that every request carries in `_meta`: none in the handshake era."""
+        self._channel = channel
+        self._answerers = answerers
+        self._on_notification = on_notification
+        self._outbox: Outbox[Envelope] = Outbox()
+        self._mailbox = Mailbox(limit=100_000)
+        self._progress: dict[RequestId, OnProgress] = {}
+        self._tokens = itertools.count(1)
+        self._serving: dict[RequestId, trio.CancelScope] = {}
+        self._over: Disconnected | None = None
+        self._written = trio.Event()
+
+    async def request(
+        self,
+        method: str,
+        params: RequestParams,
+        *,
+        codec: Codec | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Model:
+        """Ask the server and return its decoded result.
+
+        Args:
+            timeout: seconds to wait for the answer; None waits as long as it takes.
+            on_progress: called with each progress notification about this request, in the reader's task.
+
+        Raises:
+            PeerError: the server answered with an error.
+            RemoteProtocolError: its answer is malformed.
+            RequestTimeout: no answer within `timeout`; the server was told that none is wanted any more.
+            Disconnected: the connection ended first.
+
+        A cancel withdraws the request at the server.
+        """
+        if self._over is not None:
+            raise Disconnected(str(self._over))
+        token = next(self._tokens)
+        meta: JsonObject = {**self.stamp, **(params.meta or {})}
+        if on_progress is not None:
+            meta["progressToken"] = token
+            self._progress[token] = on_progress
+        if meta:
+            params = params.model_copy(update={"meta": meta})
+        request = self.connection.ask(method, params, codec or self.codec)
+        slot = self._mailbox.open(str(request.id), Model)
+        self._outbox.post(Envelope(request, about=request.id))
+        try:
+            with trio.move_on_after(float("inf") if timeout is None else timeout):
+                return await slot.take()
+        finally:
+            self._progress.pop(token, None)
+            slot.give_up()
+            notice = self.connection.withdraw(request.id, "the caller no longer needs the answer")
+            if notice is not None:
+                self._outbox.post(Envelope(notice, about=request.id))
+        raise RequestTimeout(f"the server did not answer {method} within {timeout} seconds")
+
+    def notify(self, method: str, params: Model) -> None:
+        """Tell the server something; it is sent as soon as the connection takes it."""
+        self._outbox.post(Envelope(Notification(method, self.codec.encode_notification(method, params))))
+
+    async def run(self, nursery: trio.Nursery) -> None:
+        """Carry messages until the channel ends; then everything that waits for an answer gets `Disconnected`."""
+        why = "the server closed the connection"
+        nursery.start_soon(self._write)
+        try:
+            async for envelope in self._channel:
+                self._receive(envelope, nursery)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            why = f"the connection broke: {error}" if str(error) else "the connection broke"
+        finally:
+            self._end(why)
+
+    async def flush(self) -> None:
+        """Write what is queued, within a bound, and send nothing more."""
+        self._outbox.close()
+        with trio.move_on_after(CLEAN_UP, shield=True):
+            await self._written.wait()
+
+    def __repr__(self) -> str:
+        return f"<ClientSession {self.connection!r} serving={len(self._serving)}>"
+
+    # one step each
+
+    async def _write(self) -> None:
+        try:
+            await write_all(self._channel, self._outbox)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            logger.debug("writing ended: %s", error)
+            self._end(f"the connection broke: {error}")
+        finally:
+            self._written.set()
+
+    def _end(self, why: str) -> None:
+        if self._over is None:
+            self._over = Disconnected(why)
+            self.connection.close()
+            self._mailbox.close(self._over)
+            self._outbox.close()
+
+    def _receive(self, envelope: Envelope, nursery: trio.Nursery) -> None:
+        event = self.connection.receive(envelope.message)
+        match event:
+            case ReplyIn(request_id, result):
+                self._reply(request_id, result)
+            case NotificationIn(method, params):
+                self._notified(method, params)
+            case RequestIn():
+                nursery.start_soon(self._serve, event)
+            case CancelIn(request_id):
+                if request_id in self._serving:
+                    self._serving[request_id].cancel()
+            case Refused(error, answer):
+                logger.warning("the server sent something invalid: %s", error)
+                if answer and error.request_id is not None:
+                    self._outbox.post(Envelope(error_response(error)))
+            case Ignored(why):
+                logger.debug("a message was ignored: %s", why)
+
+    def _reply(self, request_id: RequestId, result: Model | Exception) -> None:
+        if isinstance(result, Exception):
+            self._mailbox.fail(str(request_id), result)
+        else:
+            self._mailbox.post(str(request_id), result)
+
+    def _notified(self, method: str, params: Model) -> None:
+        try:
+            if isinstance(params, ProgressNotificationParams):
+                on_progress = self._progress.get(params.progress_token)
+                if on_progress is not None:
+                    on_progress(params)
+            else:
+                self._on_notification(method, params)
+        except Exception:  # the caller's function must not end everybody's connection
+            logger.exception("a handler of %s failed", method)
+
+    async def _serve(self, request: RequestIn) -> None:
+        with trio.CancelScope() as scope:
+            self._serving[request.id] = scope
+            try:
+                answer = await self._answer(request)
+            finally:
+                del self._serving[request.id]
+                self.connection.answered(request.id)
+            self._outbox.post(Envelope(answer, about=request.id))
+
+    async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
+        answerer = self._answerers.get(request.method)
+        if answerer is None:
+            detail = ErrorDetail(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
+            return ErrorResponse(request.id, detail)
+        try:
+            result = await answerer(request.params)
+            return Response(request.id, request.codec.encode_result(request.method, result))
+        except PeerError as error:
+            return ErrorResponse(request.id, ErrorDetail(error.code, error.message, error.data))
+        except Exception as error:
+            logger.exception("the handler of %s failed", request.method)
+            text = str(error) if isinstance(error, McpError) else "the client's handler failed"
+            return ErrorResponse(request.id, ErrorDetail(INTERNAL_ERROR, text))

@@ -1,0 +1,66 @@
+"""The calls that a later request may carry forward, and the outcomes of their finished legs.
+
+A modern call is known under an unguessable name that travels sealed in `requestState`. The directory finds its call while
+it lives, and for a grace period afterwards, so that a repeated request gets the outcome that the first one got and runs
+nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from .call import Call
+
+__all__ = ["Directory"]
+
+MAX_FINISHED = 10_000
+"""Finished calls kept for repeated requests; the oldest goes first."""
+
+
+class Directory:
+    """Calls by name. Names carry 128 bits from the system's generator (reliability S-41)."""
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._live: dict[str, Call] = {}
+        self._finished: OrderedDict[str, tuple[float, Call]] = OrderedDict()
+
+    def add(self, call: Call) -> str:
+        """Give the call a name under which later requests find it."""
+        name = secrets.token_urlsafe(16)
+        self._live[name] = call
+        return name
+
+    def finish(self, name: str) -> None:
+        """The call is over; its outcomes stay for the grace period."""
+        call = self._live.pop(name)
+        now = trio.current_time()
+        self._finished[name] = (now + self._grace, call)
+        self._evict(now)
+
+    def find(self, name: str) -> Call | None:
+        """The call of that name, living or lately finished."""
+        self._evict(trio.current_time())
+        live = self._live.get(name)
+        if live is not None:
+            return live
+        _, finished = self._finished.get(name, (0.0, None))
+        return finished
+
+    def _evict(self, now: float) -> None:
+        while self._finished:
+            until, _ = next(iter(self._finished.values()))
+            if until > now and len(self._finished) <= MAX_FINISHED:
+                return
+            self._finished.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __repr__(self) -> str:
+        return f"<Directory live={len(self._live)} finished={len(self._finished)}>"

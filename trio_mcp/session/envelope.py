@@ -1,0 +1,39 @@
+"""What travels over a transport's channel: one message, whom it is about, and who sent it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..protocol.jsonrpc import Malformed, Message, RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end, as far as the transport has verified it.
+
+    Attributes:
+        principal: the authenticated identity, or None when the transport authenticates nobody (pipes, memory).
+        headers: the HTTP headers of the request that brought the message, names in lower case; empty elsewhere.
+    """
+
+    principal: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+ANONYMOUS = Peer()
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One message on its way to or from a peer.
+
+    Attributes:
+        message: the message; `Malformed` only ever arrives, it is never sent.
+        about: the request this message belongs to. HTTP picks the response stream by it; pipes ignore it.
+        peer: who sent it; `ANONYMOUS` on the way out.
+    """
+
+    message: Message | Malformed
+    about: RequestId | None = None
+    peer: Peer = ANONYMOUS

@@ -1,0 +1,126 @@
+"""A leg: one request that carries a call forward, and everyone who waits for its outcome.
+
+In the handshake era a call has one leg. In the modern era it may take several: each brings its own id, progress token, log
+level and response stream, and ends with a result, an error or a round of questions. Two copies of the same leg (a client's
+retry, a load balancer's) are one leg with two listeners: it runs once and both get the same outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ..protocol.codec import Codec
+from ..protocol.jsonrpc import Encoded, ErrorDetail, ErrorResponse, Notification, RequestId, Response
+from ..runtime import Outbox
+from ..types import LOGGING_LEVELS, ClientCapabilities, Implementation, JsonObject, LoggingLevel, Model
+from .envelope import Envelope
+
+__all__ = ["Ending", "Leg", "Listener", "RequestFacts", "Threshold"]
+
+
+Ending = Encoded | ErrorDetail | None
+"""How a leg ended: a result, an error, or nothing because it was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """What a handler may know about the request it serves. `meta` is the raw `_meta` object."""
+
+    id: RequestId
+    method: str
+    codec: Codec
+    client_capabilities: ClientCapabilities
+    client_info: Implementation | None
+    principal: str | None
+    headers: Mapping[str, str]
+    meta: JsonObject
+
+    @property
+    def protocol_version(self) -> str:
+        return self.codec.revision.name
+
+
+@dataclass(slots=True, eq=False)
+class Threshold:
+    """The least severe level that is sent; None sends nothing. A session shares one, a modern leg has its own (M-LOG-1s)."""
+
+    level: LoggingLevel | None
+
+    def passes(self, level: LoggingLevel) -> bool:
+        return self.level is not None and LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(self.level)
+
+
+SILENT = Threshold(None)
+
+
+@dataclass(slots=True, eq=False)
+class Listener:
+    """One request id and the outbox its answer goes to; `exclusive` when the outbox serves nothing but this request."""
+
+    request_id: RequestId
+    outbox: Outbox[Envelope]
+    exclusive: bool = False
+    on_finished: Callable[[Listener], None] | None = None
+
+    def finish(self, ending: Ending) -> None:
+        """Send the outcome to this listener."""
+        if self.on_finished is not None:
+            self.on_finished(self)
+        if isinstance(ending, Encoded):
+            self.outbox.post(Envelope(Response(self.request_id, ending), about=self.request_id))
+        elif ending is not None:
+            self.outbox.post(Envelope(ErrorResponse(self.request_id, ending), about=self.request_id))
+        if self.exclusive:
+            self.outbox.close()
+
+
+@dataclass(slots=True, eq=False)
+class Leg:
+    """One leg of a call. `finish` ends it, once."""
+
+    facts: RequestFacts
+    listeners: list[Listener]
+    progress_token: RequestId | None = None
+    threshold: Threshold = SILENT
+    progress: float = -math.inf
+    """The last progress value sent: it must rise (L-PRG-1b)."""
+    ended: bool = field(default=False, init=False)
+    dropped: int = field(default=0, init=False)
+
+    @property
+    def codec(self) -> Codec:
+        return self.facts.codec
+
+    def finish(self, ending: Ending) -> None:
+        """Send the outcome to everyone who waits for it. Nothing is sent for this leg afterwards."""
+        if self.ended:
+            return
+        self.ended = True
+        for listener in self.listeners:
+            listener.finish(ending)
+
+    def leave(self, listener: Listener) -> bool:
+        """A listener is gone; True when it was the last one."""
+        self.listeners = [other for other in self.listeners if other is not listener]
+        return not self.listeners
+
+    def post(self, message: Notification) -> None:
+        """Send without waiting, for what must get out in a clean-up."""
+        if self.listeners and not self.ended:
+            first = self.listeners[0]
+            first.outbox.post(Envelope(message, about=first.request_id))
+
+    async def notify(self, method: str, params: Model) -> None:
+        """Send a notification about this request; waits while its reader is slow. Silent once the leg is over."""
+        if self.ended or not self.listeners:
+            self.dropped += 1
+            return
+        first = self.listeners[0]
+        encoded = self.codec.encode_notification(method, params)
+        await first.outbox.send(Envelope(Notification(method, encoded), about=first.request_id))
+
+    def __repr__(self) -> str:
+        ids = [listener.request_id for listener in self.listeners]
+        return f"<Leg {self.facts.method} ids={ids} {'ended' if self.ended else 'open'}>"

@@ -1,0 +1,79 @@
+"""Carrying envelopes between a channel and a session: one reader, one writer, owned by whoever awaits `serve_channel`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, runtime_checkable
+
+import trio
+
+from ..runtime import CancelReason, Outbox
+from .envelope import Envelope
+from .server import ServerSession
+from .service import Service
+
+__all__ = ["CLEAN_UP", "SendsMany", "serve_channel", "write_all"]
+
+logger = logging.getLogger("trio_mcp.session")
+
+CLEAN_UP = 2.0
+"""Seconds that the clean-up of a connection's calls, and the writing of their last messages, may take."""
+
+
+@runtime_checkable
+class SendsMany(Protocol):
+    """A channel that can write several envelopes at the price of one."""
+
+    def send_many(self, envelopes: Sequence[Envelope], /) -> Awaitable[None]: ...
+
+
+async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -> None:
+    """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind."""
+    outbox: Outbox[Envelope] = Outbox(service.options.outbox)
+    session = ServerSession(service)
+    async with channel, trio.open_nursery() as nursery:
+        nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
+        try:
+            await _read_all(channel, session, outbox)
+        finally:
+            session.close(CancelReason.DISCONNECT)
+            with trio.move_on_after(CLEAN_UP, shield=True):
+                await session.idle()
+            outbox.close()
+            nursery.cancel_scope.deadline = trio.current_time() + CLEAN_UP
+
+
+async def write_all(channel: trio.abc.Channel[Envelope], outbox: Outbox[Envelope]) -> None:
+    """Send everything from the outbox until it is closed and empty.
+
+    Raises:
+        trio.BrokenResourceError: the channel broke; what was queued is lost.
+    """
+    many = channel if isinstance(channel, SendsMany) else None
+    while envelopes := await outbox.take():
+        if many is not None:
+            await many.send_many(envelopes)
+        else:
+            for envelope in envelopes:
+                await channel.send(envelope)
+
+
+async def _read_all(channel: trio.abc.Channel[Envelope], session: ServerSession, outbox: Outbox[Envelope]) -> None:
+    try:
+        async for envelope in channel:
+            session.receive(envelope, outbox)
+            if outbox.full:  # a client that does not read its answers is not read either
+                await outbox.room()
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        logger.info("the connection broke: %s", error)
+
+
+async def _write_then_stop(
+    channel: trio.abc.Channel[Envelope], outbox: Outbox[Envelope], connection: trio.CancelScope
+) -> None:
+    try:
+        await write_all(channel, outbox)
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        logger.info("the connection broke: %s", error)
+    connection.cancel()

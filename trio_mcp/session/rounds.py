@@ -1,0 +1,199 @@
+"""The legs and rounds of a modern call (specification 2026-07-28, multi round-trip requests).
+
+A question is not sent when it is asked. It is noted; when no lane of the call can do anything more on its own (or a busy one
+has held its siblings back for the settle time), the leg ends with one `InputRequiredResult` that holds every open question,
+and the actor is parked with all it has: locals, files, branches. The retry carries the sealed state that names this call and
+the leg that ended; its answers are posted and a new leg begins.
+
+A leg runs at most once. Whoever sends the same leg again while it runs becomes another listener of it; whoever sends it after
+it ended gets the outcome that was kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import trio
+
+from ..errors import InvalidRequestState, LimitExceeded, RemoteProtocolError
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDetail
+from ..runtime import CancelReason, Lane, Slot
+from ..types import InputRequiredResult, JsonObject, JsonValue, Model
+from .backchannel import Question, require
+from .leg import Ending, Leg, Listener
+
+if TYPE_CHECKING:
+    from .call import Call
+
+__all__ = ["Rounds"]
+
+T = TypeVar("T", bound=Model)
+
+KEPT_OUTCOMES = 16
+"""Outcomes of earlier legs that a call keeps; clients give up after ten rounds."""
+
+
+class OpenQuestion:
+    """A question that waits for an answer, and the scope that limits how long siblings may hold it back."""
+
+    __slots__ = ("question", "settle")
+
+    def __init__(self, question: Question[Model], settle: trio.CancelScope) -> None:
+        self.question = question
+        self.settle = settle
+
+
+class Rounds:
+    """The backchannel of one modern call."""
+
+    __slots__ = ("_asking", "_call", "_name", "_open", "_outcomes", "number")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._name: str | None = None
+        self._open: dict[str, OpenQuestion] = {}
+        self._outcomes: dict[int, Ending] = {}
+        self._asking = 0
+        self.number = 1
+        """The leg that runs, or ran last; the first is 1."""
+
+    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+        if call.leg is not None:
+            require(call.leg.facts.client_capabilities, question)
+        key = lane.next_key(question.kind)
+        slot = call.actor.mailbox.open(key, question.answer_type, lane.end_wait)
+        noted = OpenQuestion(cast("Question[Model]", question), trio.CancelScope())
+        self._open[key] = noted
+        try:
+            await self._join_round(lane)
+            return await self._wait(slot, noted)
+        finally:
+            self._open.pop(key, None)
+            slot.give_up()
+
+    async def _join_round(self, lane: Lane) -> None:
+        """Count the lane as waiting, and give siblings that are about to ask one turn of the scheduler to do so."""
+        self._asking += 1
+        lane.begin_wait()
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            self._asking -= 1
+        self.quiet()
+
+    async def _wait(self, slot: Slot[T], noted: OpenQuestion) -> T:
+        while True:
+            with noted.settle:
+                noted.settle.deadline = self._settle_deadline()
+                return await slot.take()
+            noted.settle = trio.CancelScope()
+            self._end_round()
+
+    def _settle_deadline(self) -> float:
+        if self._call.leg is None:
+            return math.inf
+        return trio.current_time() + self._call.service.options.settle
+
+    def quiet(self) -> None:
+        """No lane is busy: if a leg is open and there are questions, it ends with them."""
+        if self._call.actor.quiet and not self._asking:
+            self._end_round()
+
+    # the end of a leg
+
+    def _end_round(self) -> None:
+        call, leg = self._call, self._call.leg
+        if leg is None or not self._open:
+            return
+        try:
+            result = self._round(leg)
+            call.service.supervisor.park(call.actor)
+        except (LimitExceeded, ValueError) as error:
+            call.end_leg(ErrorDetail(INTERNAL_ERROR, f"the question cannot be asked: {error}"))
+            call.actor.cancel(CancelReason.EXPIRED)
+            return
+        call.end_leg(result)
+        for noted in self._open.values():
+            noted.settle.deadline = math.inf
+
+    def _round(self, leg: Leg) -> Encoded:
+        """The interim result: every open question, and the sealed way back to this call."""
+        call, codec = self._call, leg.codec
+        requests: dict[str, JsonValue] = {
+            key: codec.encode_input_request(noted.question.method, noted.question.params) for key, noted in self._open.items()
+        }
+        assert requests, "an empty round is a bug"
+        if self._name is None:
+            self._name = call.service.directory.add(call)
+        state = call.service.sealer.seal(
+            leg.facts.principal, leg.facts.method, call.digest, self._name, self.number
+        )
+        result = InputRequiredResult.model_validate({"inputRequests": requests, "requestState": state, "resultType": "input_required"})
+        return codec.encode_result(leg.facts.method, result)
+
+    def ended(self, ending: Ending) -> None:
+        """The leg that ran has ended this way; keep it for whoever sends that leg again."""
+        self._outcomes[self.number] = ending
+        if len(self._outcomes) > KEPT_OUTCOMES:
+            del self._outcomes[next(iter(self._outcomes))]
+
+    def finished(self) -> None:
+        """The call is over."""
+        if self._name is not None:
+            self._call.service.directory.finish(self._name)
+
+    # the next leg
+
+    def carry_on(self, ended: int, leg: Leg, listener: Listener, answers: Mapping[str, JsonValue]) -> None:
+        """A request carries the call forward from the end of leg number `ended`.
+
+        Raises:
+            RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
+            InvalidRequestState: that leg is too long ago.
+        """
+        if ended == self.number and self._call.leg is None and not self._call.over:
+            decoded = self._decoded(leg, answers)
+            self._begin(leg, decoded)
+        elif ended + 1 == self.number and self._call.leg is not None:
+            self._call.leg.listeners.append(listener)
+        elif ended + 1 in self._outcomes:
+            listener.finish(self._outcomes[ended + 1] or GONE)
+        else:
+            raise InvalidRequestState(f"leg {ended + 1} of a call that is at leg {self.number}")
+
+    def _decoded(self, leg: Leg, answers: Mapping[str, JsonValue]) -> dict[str, Model]:
+        """The answers to open questions; others were never asked, or are answered, and are ignored (M-MRTR-7s)."""
+        decoded: dict[str, Model] = {}
+        for key, noted in self._open.items():
+            answer = answers.get(key)
+            if answer is None:
+                continue
+            try:
+                decoded[key] = leg.codec.decode_input_response(noted.question.method, as_object(answer))
+            except RemoteProtocolError as error:
+                raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None
+        return decoded
+
+    def _begin(self, leg: Leg, answers: Mapping[str, Model]) -> None:
+        call = self._call
+        call.service.supervisor.resume(call.actor)
+        self.number += 1
+        call.leg = leg
+        for key, answer in answers.items():
+            del self._open[key]
+            call.actor.mailbox.post(key, answer)
+        for noted in self._open.values():
+            noted.settle.deadline = self._settle_deadline()
+        self.quiet()
+
+
+def as_object(value: JsonValue) -> JsonObject:
+    if isinstance(value, dict):
+        return value
+    raise RemoteProtocolError("expected an object", code=INVALID_PARAMS)
+
+
+GONE = ErrorDetail(INTERNAL_ERROR, "The call was cancelled because the client that carried it went away. Start it again.")
+"""What a copy of a leg gets whose first sender disconnected: the leg was cancelled then, and runs no more."""

@@ -1,0 +1,273 @@
+"""The server's end of a conversation: messages in, actors started, answers out.
+
+A session owns no task. `receive` works out what a message means and acts on it at once: it answers, cancels, posts a reply to
+the mailbox that waits for it, or starts an actor in the service's supervisor. So a reader is never held up by a tool, and a
+cancellation overtakes all work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import trio
+
+from ..errors import InvalidRequestState, RemoteProtocolError
+from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
+from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
+from ..protocol.request_state import digest
+from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era, Side
+from ..runtime import CancelReason, Mailbox, Outbox
+from ..types import (
+    CallToolRequestParams,
+    ClientCapabilities,
+    DiscoverResult,
+    EmptyResult,
+    GetPromptRequestParams,
+    Implementation,
+    InitializeRequestParams,
+    InitializeResult,
+    InputResponseRequestParams,
+    JsonObject,
+    Model,
+    RequestParams,
+    ResourceRequestParams,
+    SetLevelRequestParams,
+)
+from .backchannel import LiveBackchannel
+from .call import Call, error_detail
+from .envelope import Envelope, Peer
+from .leg import Leg, Listener, RequestFacts, Threshold
+from .service import Plan, Service
+
+__all__ = ["ServerSession"]
+
+logger = logging.getLogger("trio_mcp.session")
+
+NOTHING = ClientCapabilities()
+
+
+class ServerSession:
+    """One conversation with a client.
+
+    On a pipe it lives as long as the connection; over HTTP a legacy session lives across requests, and a modern request has a
+    session of its own.
+
+    Args:
+        shared: see `Connection`.
+    """
+
+    def __init__(self, service: Service, *, shared: bool = True) -> None:
+        self.service = service
+        self.connection = Connection(Side.CLIENT, shared=shared)
+        self.awaited: dict[RequestId, Mailbox] = {}
+        """The mailboxes that wait for answers to our live requests."""
+        self._calls: dict[Listener, Call] = {}
+        self._threshold = Threshold("info")
+        self._capabilities = NOTHING
+        self._client: Implementation | None = None
+        self._idle: trio.Event | None = None
+
+    def receive(self, envelope: Envelope, outbox: Outbox[Envelope], *, exclusive: bool = False) -> Listener | None:
+        """Act on one message; what there is to say about it goes to `outbox`.
+
+        Returns the listener of a request that was started and is not answered yet, for `disconnect`.
+        """
+        event = self.connection.receive(envelope.message)
+        match event:
+            case RequestIn():
+                listener = Listener(event.id, outbox, exclusive, self._finished)
+                self._serve(event, listener, envelope.peer)
+                return listener if listener in self._calls else None
+            case CancelIn(request_id):
+                self._cancel(request_id)
+            case ReplyIn(request_id, result):
+                self._reply(request_id, result)
+            case NotificationIn():
+                pass  # initialized and roots/list_changed ask nothing of this side
+            case Refused(error, answer):
+                if answer:
+                    outbox.post(Envelope(error_response(error), about=error.request_id))
+                else:
+                    logger.warning("a message was dropped: %s", error)
+            case Ignored(why):
+                logger.debug("a message was ignored: %s", why)
+        return None
+
+    def disconnect(self, listener: Listener) -> None:
+        """Whoever waited for this answer is gone. The call is cancelled unless somebody else waits for it too."""
+        call = self._calls.pop(listener, None)
+        self.connection.answered(listener.request_id)
+        if call is not None and call.leg is not None and call.leg.leave(listener):
+            call.cancel(CancelReason.DISCONNECT)
+
+    def close(self, reason: CancelReason) -> None:
+        """The connection is over: everything that runs for it is cancelled. Parked calls belong to no connection (M-ST-2c)."""
+        self.connection.close()
+        self.awaited.clear()
+        for call in list(self._calls.values()):
+            call.cancel(reason)
+
+    @property
+    def busy(self) -> bool:
+        """Some request of the client has no answer yet."""
+        return bool(self._calls)
+
+    async def idle(self) -> None:
+        """Wait until every request of the client has been answered or given up."""
+        if self._calls:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+    def __repr__(self) -> str:
+        client = self._client.name if self._client else "?"
+        return f"<ServerSession with {client} calls={len(self._calls)} {self.connection!r}>"
+
+    # one step each
+
+    def _serve(self, request: RequestIn, listener: Listener, peer: Peer) -> None:
+        facts = self._facts(request, peer)
+        try:
+            self._serve_by_route(request, facts, listener)
+        except Exception as error:  # noqa: BLE001  one bad answer must not end the session
+            listener.finish(error_detail(facts, error))
+
+    def _facts(self, request: RequestIn, peer: Peer) -> RequestFacts:
+        params, meta = request.params, request.meta
+        return RequestFacts(
+            id=request.id,
+            method=request.method,
+            codec=request.codec,
+            client_capabilities=self._capabilities if meta is None else meta.client_capabilities,
+            client_info=self._client if meta is None else meta.client_info,
+            principal=peer.principal,
+            headers=peer.headers,
+            meta=(params.meta or {}) if isinstance(params, RequestParams) else {},
+        )
+
+    def _serve_by_route(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
+        params = request.params
+        if request.meta is not None and isinstance(params, InputResponseRequestParams) and params.request_state is not None:
+            self._carry_on(params.request_state, params, self._leg(request, facts, listener), listener)
+            return
+        own = OWN_METHODS.get(request.method)
+        answer = self._routed(request, facts) if own is None else own(self, params)
+        if isinstance(answer, Plan):
+            self._start(answer, request, facts, listener)
+        elif isinstance(answer, Encoded):
+            listener.finish(answer)
+        else:
+            listener.finish(facts.codec.encode_result(request.method, answer))
+
+    def _routed(self, request: RequestIn, facts: RequestFacts) -> Model | Encoded | Plan:
+        route = self.service.routes.get(request.method)
+        if route is None:
+            raise RemoteProtocolError(f"this server does not offer {request.method}", code=METHOD_NOT_FOUND)
+        return route(facts, request.params)
+
+    def _leg(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> Leg:
+        meta = request.meta
+        if meta is None:
+            return Leg(facts, [listener], progress_token(facts.meta), self._threshold)
+        return Leg(facts, [listener], meta.progress_token, Threshold(meta.log_level))
+
+    def _start(self, plan: Plan, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
+        modern = request.meta is not None
+        call = Call(self.service, plan, self._leg(request, facts, listener), salient(request.params) if modern else "")
+        call.start(None if modern else LiveBackchannel(self))
+        self._calls[listener] = call
+
+    def _carry_on(self, state: str, params: InputResponseRequestParams, leg: Leg, listener: Listener) -> None:
+        """A request that brings a `requestState` carries a parked call forward; it never starts one."""
+        facts = leg.facts
+        claims = self.service.sealer.open(state, facts.principal, facts.method, salient(params))
+        call = self.service.directory.find(claims.call_id)
+        if call is None or call.rounds is None:
+            raise InvalidRequestState("the call is not known here: it expired, or ran in another process")
+        self._calls[listener] = call  # before its leg can end: finishing takes it out again
+        call.rounds.carry_on(claims.leg, leg, listener, params.input_responses or {})
+
+    def _cancel(self, request_id: RequestId) -> None:
+        for listener, call in self._calls.items():
+            if listener.request_id == request_id:
+                self.connection.answered(request_id)
+                call.cancel(CancelReason.CLIENT)
+                return
+        logger.debug("a cancellation of %r, which is not running", request_id)
+
+    def _reply(self, request_id: RequestId, result: Model | Exception) -> None:
+        mailbox = self.awaited.pop(request_id, None)
+        if mailbox is None:
+            return
+        if isinstance(result, Exception):
+            mailbox.fail(str(request_id), result)
+        else:
+            mailbox.post(str(request_id), result)
+
+    def _finished(self, listener: Listener) -> None:
+        self._calls.pop(listener, None)
+        self.connection.answered(listener.request_id)
+        if self._idle is not None and not self._calls:
+            self._idle.set()
+
+    # the methods that belong to the conversation itself
+
+    def _initialize(self, params: Model) -> Model:
+        assert isinstance(params, InitializeRequestParams)
+        version = agreed(params.protocol_version)
+        self.connection.agree(version)
+        self._capabilities = params.capabilities
+        self._client = params.client_info
+        return InitializeResult(
+            protocol_version=version,
+            capabilities=self.service.capabilities,
+            server_info=self.service.identity,
+            instructions=self.service.instructions,
+        )
+
+    def _ping(self, _params: Model) -> Model:
+        return EmptyResult()
+
+    def _discover(self, _params: Model) -> Model:
+        return DiscoverResult(
+            supported_versions=list(SUPPORTED),
+            capabilities=self.service.capabilities,
+            instructions=self.service.instructions,
+        )
+
+    def _set_level(self, params: Model) -> Model:
+        assert isinstance(params, SetLevelRequestParams)
+        self._threshold.level = params.level
+        return EmptyResult()
+
+
+OWN_METHODS: Mapping[str, Callable[[ServerSession, Model], Model]] = {
+    "initialize": ServerSession._initialize,  # noqa: SLF001
+    "ping": ServerSession._ping,  # noqa: SLF001
+    "server/discover": ServerSession._discover,  # noqa: SLF001
+    "logging/setLevel": ServerSession._set_level,  # noqa: SLF001
+}
+
+
+def agreed(wanted: str) -> str:
+    """The revision of a session: the one the client wants if we speak it, else our newest legacy one (L-LC-2s)."""
+    revision = REVISIONS.get(wanted)
+    return wanted if revision is not None and revision.era is Era.LEGACY else NEWEST_LEGACY
+
+
+def progress_token(meta: JsonObject) -> RequestId | None:
+    token = meta.get("progressToken")
+    return token if isinstance(token, str | int) and not isinstance(token, bool) else None
+
+
+def salient(params: Model) -> str:
+    """A digest of what a request is about: a retry may change nothing of it (M-MRTR-6s)."""
+    match params:
+        case CallToolRequestParams(name=name, arguments=arguments):
+            return digest(name, arguments or {})
+        case GetPromptRequestParams(name=name, arguments=texts):
+            return digest(name, dict(texts or {}))
+        case ResourceRequestParams(uri=uri):
+            return digest(uri, {})
+        case _:
+            return digest("", {})

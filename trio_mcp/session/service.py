@@ -1,0 +1,111 @@
+"""What a session serves: the routes, the supervisor, and what outlives a single connection.
+
+A `Service` exists while a server is being served. Every connection of it, whatever its transport, shares its actors' nursery,
+its caps and its directory of calls that modern clients may carry forward from any connection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..protocol.jsonrpc import Encoded
+from ..protocol.request_state import KeyRing, Sealer
+from ..runtime import CancelReason, Supervisor, open_supervisor
+from ..runtime import Limits as ActorLimits
+from ..types import Implementation, Model, ServerCapabilities
+from .directory import Directory
+from .leg import RequestFacts
+
+if TYPE_CHECKING:
+    from .call import Call
+
+__all__ = ["Plan", "Route", "Service", "ServiceOptions", "open_service"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a request as an actor.
+
+    Attributes:
+        run: the body; its result is the request's.
+        target: what is called (a tool's name, a resource's URI), bound into `requestState`.
+        seconds: the longest the call may take, or infinity.
+        failed: the result that tells of a failure or of a cancellation, or None to answer with a protocol error instead.
+    """
+
+    run: Callable[[Call], Awaitable[Model]]
+    target: str
+    seconds: float = math.inf
+    failed: Callable[[BaseException | CancelReason], Model | None] = lambda _cause: None
+
+
+Route = Callable[[RequestFacts, Model], Model | Encoded | Plan]
+"""Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Limits and times of a service, in seconds."""
+
+    actors: ActorLimits = field(default_factory=ActorLimits)
+    settle: float = 0.2
+    """How long a busy branch may hold back the questions of its siblings."""
+    outcome_grace: float = 60.0
+    """How long the outcome of a finished leg is kept for a repeated request."""
+    outbox: int = 256
+    """Messages that may wait for a slow reader before the tools that send them wait too."""
+    keys: KeyRing | None = None
+    """Keys that seal `requestState`; random ones, good for the life of the process, when None."""
+
+
+class Service:
+    """Made by `open_service`."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        routes: Mapping[str, Route],
+        identity: Implementation,
+        capabilities: ServerCapabilities,
+        instructions: str | None,
+        options: ServiceOptions,
+    ) -> None:
+        self.supervisor = supervisor
+        self.routes = routes
+        self.identity = identity
+        self.capabilities = capabilities
+        self.instructions = instructions
+        self.options = options
+        self.sealer = Sealer(
+            options.keys or KeyRing.random(), audience=identity.name, ttl=options.actors.park_ttl
+        )
+        self.directory = Directory(options.outcome_grace)
+
+    async def drain(self, seconds: float) -> None:
+        """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""
+        await self.supervisor.drain(seconds)
+
+    def __repr__(self) -> str:
+        return f"<Service {self.identity.name} {self.supervisor!r}>"
+
+
+@asynccontextmanager
+async def open_service(
+    routes: Mapping[str, Route],
+    identity: Implementation,
+    capabilities: ServerCapabilities,
+    instructions: str | None = None,
+    options: ServiceOptions | None = None,
+) -> AsyncIterator[Service]:
+    """A service for the length of the block; leaving it cancels what still runs."""
+    options = options or ServiceOptions()
+    async with open_supervisor(options.actors) as supervisor:
+        yield Service(supervisor, routes, identity, capabilities, instructions, options)
+        with trio.CancelScope(shield=True):
+            await supervisor.drain(0)

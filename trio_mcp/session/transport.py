@@ -1,0 +1,33 @@
+"""What a transport offers: to serve a server to its peers, and to connect to one. Both speak channels of envelopes.
+
+A transport is found by name through the entry-point group `trio_mcp.transports`; the core imports none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import trio
+
+from .envelope import Envelope
+
+
+class ChannelServer(Protocol):
+    """What a transport needs of a server."""
+
+    async def serve_channel(self, channel: trio.abc.Channel[Envelope], /) -> None:
+        """Serve one connection. Returns when the channel has ended and everything that ran for it is cleaned up."""
+
+
+class Transport(Protocol):
+    """One way to carry messages. The options differ from transport to transport, so each documents its own."""
+
+    @property
+    def serve(self) -> Callable[..., Awaitable[None]]:
+        """`await serve(server, **options)` serves a `ChannelServer` until its peers are gone or it is told to stop."""
+
+    @property
+    def connect(self) -> Callable[..., AbstractAsyncContextManager[trio.abc.Channel[Envelope]]]:
+        """`async with connect(target, **options) as channel` opens a connection, and closes it on every way out."""

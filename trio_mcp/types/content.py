@@ -1,0 +1,131 @@
+"""Content blocks: what tools, prompts and models say."""
+
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import Field
+
+from .base import Fraction, Integer, JsonObject, JsonValue, MetaModel, Model, NullableModel
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+
+class Annotations(Model):
+    """Hints about a block or a resource: for whom, how important (0 to 1), last changed when (ISO 8601)."""
+
+    audience: list[Role] | None = None
+    priority: Fraction | None = None
+    last_modified: str | None = None
+
+
+class Icon(Model):
+    """An image to show beside a name; `src` is an https or data URI."""
+
+    src: str
+    mime_type: str | None = None
+    sizes: list[str] | None = None
+    theme: Literal["light", "dark"] | None = None
+
+
+class TextContent(MetaModel):
+    """Text."""
+
+    type: Literal["text"] = "text"
+    text: str
+    annotations: Annotations | None = None
+
+
+class ImageContent(MetaModel):
+    """An image; `data` is base64."""
+
+    type: Literal["image"] = "image"
+    data: str
+    mime_type: str
+    annotations: Annotations | None = None
+
+
+class AudioContent(MetaModel):
+    """Sound; `data` is base64."""
+
+    type: Literal["audio"] = "audio"
+    data: str
+    mime_type: str
+    annotations: Annotations | None = None
+
+
+class ResourceContents(MetaModel):
+    """What the contents of text and binary resources share."""
+
+    uri: str
+    mime_type: str | None = None
+
+
+class TextResourceContents(ResourceContents):
+    """The contents of a resource that is text."""
+
+    text: str
+
+
+class BlobResourceContents(ResourceContents):
+    """The contents of a binary resource; `blob` is base64."""
+
+    blob: str
+
+
+class Resource(MetaModel):
+    """A resource a server can be asked to read; `size` is in bytes, before any encoding."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: Integer | None = None
+    icons: list[Icon] | None = None
+    annotations: Annotations | None = None
+
+
+class ResourceLink(Resource):
+    """A pointer to a resource, as content."""
+
+    type: Literal["resource_link"] = "resource_link"
+
+
+class EmbeddedResource(MetaModel):
+    """The contents of a resource, as content."""
+
+    type: Literal["resource"] = "resource"
+    resource: TextResourceContents | BlobResourceContents
+    annotations: Annotations | None = None
+
+
+ContentBlock: TypeAlias = Annotated[
+    TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource,
+    Field(discriminator="type"),
+]
+
+
+class ToolUseContent(MetaModel):
+    """A model wants to call a tool (sampling)."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: JsonObject
+
+
+class ToolResultContent(NullableModel):
+    """What a tool answered, given back to a model (sampling)."""
+
+    nullable: ClassVar[tuple[tuple[str, str], ...]] = (("structured_content", "structuredContent"),)
+
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: str
+    content: list[ContentBlock]
+    structured_content: JsonValue = None
+    is_error: bool | None = None
+
+
+SamplingContentBlock: TypeAlias = Annotated[
+    TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent,
+    Field(discriminator="type"),
+]

@@ -1,0 +1,197 @@
+"""Elicitation: asking the user, by a form or by a URL."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag
+
+from .base import Integer, JsonObject, JsonValue, MetaModel, Model, Number
+from .messages import NotificationParams, RequestParams
+
+
+class _PropertySchema(Model):
+    title: str | None = None
+    description: str | None = None
+
+
+class StringSchema(_PropertySchema):
+    """A text field."""
+
+    type: Literal["string"] = "string"
+    min_length: Integer | None = None
+    max_length: Integer | None = None
+    format: Literal["email", "uri", "date", "date-time"] | None = None
+    default: str | None = None
+
+
+class NumberSchema(_PropertySchema):
+    """A number field."""
+
+    type: Literal["number", "integer"] = "number"
+    minimum: Number | None = None
+    maximum: Number | None = None
+    default: Number | None = None
+
+
+class BooleanSchema(_PropertySchema):
+    """A check box."""
+
+    type: Literal["boolean"] = "boolean"
+    default: bool | None = None
+
+
+class EnumOption(Model):
+    """A choice and its label."""
+
+    const: str
+    title: str
+
+
+class UntitledSingleSelectEnumSchema(_PropertySchema):
+    """One choice of several."""
+
+    type: Literal["string"] = "string"
+    enum: list[str]
+    default: str | None = None
+
+
+class TitledSingleSelectEnumSchema(_PropertySchema):
+    """One choice of several that have labels."""
+
+    type: Literal["string"] = "string"
+    one_of: list[EnumOption]
+    default: str | None = None
+
+
+class LegacyTitledEnumSchema(_PropertySchema):
+    """One choice of several with labels, as 2025-06-18 wrote it."""
+
+    type: Literal["string"] = "string"
+    enum: list[str]
+    enum_names: list[str] | None = None
+    default: str | None = None
+
+
+class UntitledItems(Model):
+    """The choices of a multiple choice."""
+
+    type: Literal["string"] = "string"
+    enum: list[str]
+
+
+class TitledItems(Model):
+    """The labelled choices of a multiple choice."""
+
+    any_of: list[EnumOption]
+
+
+class _MultiSelectSchema(_PropertySchema):
+    type: Literal["array"] = "array"
+    min_items: Integer | None = None
+    max_items: Integer | None = None
+    default: list[str] | None = None
+
+
+class UntitledMultiSelectEnumSchema(_MultiSelectSchema):
+    """Any number of choices."""
+
+    items: UntitledItems
+
+
+class TitledMultiSelectEnumSchema(_MultiSelectSchema):
+    """Any number of choices that have labels."""
+
+    items: TitledItems
+
+
+def _kind(value: Model | JsonValue) -> str:
+    """Which property schema this is: the schema file tells them apart by their members, not by one tag."""
+    if isinstance(value, Model):
+        return type(value).__name__
+    return _kind_of_object(value) if isinstance(value, dict) else "StringSchema"
+
+
+def _kind_of_object(schema: JsonObject) -> str:
+    match schema.get("type"):
+        case "boolean":
+            return "BooleanSchema"
+        case "number" | "integer":
+            return "NumberSchema"
+        case "array":
+            items = schema.get("items")
+            titled = isinstance(items, dict) and "anyOf" in items
+            return "TitledMultiSelectEnumSchema" if titled else "UntitledMultiSelectEnumSchema"
+        case _:
+            return _kind_of_text(schema)
+
+
+def _kind_of_text(schema: JsonObject) -> str:
+    if "oneOf" in schema:
+        return "TitledSingleSelectEnumSchema"
+    if "enumNames" in schema:
+        return "LegacyTitledEnumSchema"
+    return "UntitledSingleSelectEnumSchema" if "enum" in schema else "StringSchema"
+
+
+PrimitiveSchemaDefinition: TypeAlias = Annotated[
+    Annotated[StringSchema, Tag("StringSchema")]
+    | Annotated[NumberSchema, Tag("NumberSchema")]
+    | Annotated[BooleanSchema, Tag("BooleanSchema")]
+    | Annotated[UntitledSingleSelectEnumSchema, Tag("UntitledSingleSelectEnumSchema")]
+    | Annotated[TitledSingleSelectEnumSchema, Tag("TitledSingleSelectEnumSchema")]
+    | Annotated[UntitledMultiSelectEnumSchema, Tag("UntitledMultiSelectEnumSchema")]
+    | Annotated[TitledMultiSelectEnumSchema, Tag("TitledMultiSelectEnumSchema")]
+    | Annotated[LegacyTitledEnumSchema, Tag("LegacyTitledEnumSchema")],
+    Discriminator(_kind),
+]
+
+
+class RequestedSchema(Model):
+    """The fields of a form: flat, each one primitive."""
+
+    schema_dialect: str | None = Field(default=None, alias="$schema")
+    type: Literal["object"] = "object"
+    properties: dict[str, PrimitiveSchemaDefinition]
+    required: list[str] | None = None
+
+
+class ElicitRequestFormParams(RequestParams):
+    """Ask the user to fill in a form. Never for secrets (L-ELI-7s)."""
+
+    mode: Literal["form"] | None = None
+    message: str
+    requested_schema: RequestedSchema
+
+
+class ElicitRequestURLParams(RequestParams):
+    """Ask the user to open a page. `elicitation_id` is for 2025-11-25, which requires it."""
+
+    mode: Literal["url"] = "url"
+    message: str
+    url: str
+    elicitation_id: str | None = None
+
+
+ElicitRequestParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
+
+ElicitValue: TypeAlias = str | int | float | bool | list[str] | None
+"""An answer to one field: fractions too, as in `schema.ts`, and the null that some clients send for an empty field."""
+
+
+class ElicitResult(MetaModel):
+    """What the user chose. `content` comes with an accepted form only."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, ElicitValue] | None = None
+
+
+class ElicitationCompleteNotificationParams(NotificationParams):
+    """What a URL elicitation was for is done (2025-11-25)."""
+
+    elicitation_id: str
+
+
+class ElicitRequest(Model):
+    """The question, as one of the input requests of a round (2026-07-28)."""
+
+    method: Literal["elicitation/create"] = "elicitation/create"
+    params: ElicitRequestParams

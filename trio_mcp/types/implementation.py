@@ -1,0 +1,15 @@
+"""Who a client or a server is."""
+
+from .base import Model
+from .content import Icon
+
+
+class Implementation(Model):
+    """The name and version of a program, for display and logs; it never decides anything."""
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    icons: list[Icon] | None = None
+    website_url: str | None = None

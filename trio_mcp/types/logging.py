@@ -1,0 +1,36 @@
+"""Log messages from a server to its client."""
+
+from typing import ClassVar, Literal, TypeAlias
+
+from .base import JsonValue, NullableModel
+from .messages import NotificationParams, RequestParams
+
+LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+LOGGING_LEVELS: tuple[LoggingLevel, ...] = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+"""From the least to the most severe (RFC 5424)."""
+
+
+class SetLevelRequestParams(RequestParams):
+    """Send log messages of this level and above (until 2025-11-25)."""
+
+    level: LoggingLevel
+
+
+class LoggingMessageNotificationParams(NotificationParams, NullableModel):
+    """A log message; `data` is any JSON value."""
+
+    nullable: ClassVar[tuple[tuple[str, str], ...]] = (("data", "data"),)
+
+    level: LoggingLevel
+    logger: str | None = None
+    data: JsonValue

@@ -1,0 +1,51 @@
+"""Prompts: listing and rendering them."""
+
+from .base import MetaModel, Model
+from .content import ContentBlock, Icon, Role
+from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
+
+
+class PromptArgument(Model):
+    """An argument of a prompt."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+
+
+class Prompt(MetaModel):
+    """A prompt, or a template of one."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgument] | None = None
+    icons: list[Icon] | None = None
+
+
+class PromptMessage(Model):
+    """One message of a prompt."""
+
+    role: Role
+    content: ContentBlock
+
+
+class ListPromptsResult(PaginatedResult, CacheableResult):
+    """A page of prompts."""
+
+    prompts: list[Prompt]
+
+
+class GetPromptRequestParams(InputResponseRequestParams):
+    """Render a prompt."""
+
+    name: str
+    arguments: dict[str, str] | None = None
+
+
+class GetPromptResult(Result):
+    """A rendered prompt."""
+
+    description: str | None = None
+    messages: list[PromptMessage]

@@ -1,0 +1,26 @@
+"""Roots: the folders a client works in. They are advice, not access control."""
+
+from typing import Literal
+
+from .base import MetaModel, Model
+from .messages import RequestParams
+
+
+class Root(MetaModel):
+    """A folder, by its `file://` URI."""
+
+    uri: str
+    name: str | None = None
+
+
+class ListRootsResult(MetaModel):
+    """The roots."""
+
+    roots: list[Root]
+
+
+class ListRootsRequest(Model):
+    """The question, as one of the input requests of a round (2026-07-28)."""
+
+    method: Literal["roots/list"] = "roots/list"
+    params: RequestParams | None = None

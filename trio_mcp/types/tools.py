@@ -1,0 +1,62 @@
+"""Tools: what they are, and calling them."""
+
+from typing import ClassVar, Literal
+
+from .base import JsonObject, JsonValue, MetaModel, Model, NullableModel
+from .content import ContentBlock, Icon
+from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
+
+
+class ToolAnnotations(Model):
+    """Hints about a tool, never to be trusted (L-TOOL-10c).
+
+    Unset means: not read-only, destructive, not idempotent, open world.
+    """
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class ToolExecution(Model):
+    """How a tool may be run (2025-11-25 only)."""
+
+    task_support: Literal["forbidden", "optional", "required"] | None = None
+
+
+class Tool(MetaModel):
+    """A tool that a model may call; both schemas are JSON Schema."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    input_schema: JsonObject
+    output_schema: JsonObject | None = None
+    annotations: ToolAnnotations | None = None
+    icons: list[Icon] | None = None
+    execution: ToolExecution | None = None
+
+
+class ListToolsResult(PaginatedResult, CacheableResult):
+    """A page of tools."""
+
+    tools: list[Tool]
+
+
+class CallToolRequestParams(InputResponseRequestParams):
+    """A call of a tool."""
+
+    name: str
+    arguments: JsonObject | None = None
+
+
+class CallToolResult(Result, NullableModel):
+    """What a tool answered. `structured_content` that was set to None is a JSON null; unset, it is absent."""
+
+    nullable: ClassVar[tuple[tuple[str, str], ...]] = (("structured_content", "structuredContent"),)
+
+    content: list[ContentBlock]
+    structured_content: JsonValue = None
+    is_error: bool | None = None
