@@ -123,7 +123,7 @@ async def test_an_exception_in_the_body_leaves_unwrapped_and_with_its_cause() ->
 
 
 async def test_an_exception_in_the_server_cancels_the_body_and_leaves_unwrapped() -> None:
-    with pytest.raises(LookupError, match="7"):
+    with pytest.raises(LookupError, match="7"):  # noqa: PT012
         async with transport.connect(Echo()) as channel:
             await channel.send(Envelope(Request(7, "fail")))
             await trio.sleep_forever()

@@ -7,8 +7,8 @@ refusal reads the same, so that none of them teaches anything; the reason is for
 
 What sealing cannot do: a state can be presented again until it expires. What must happen once needs its own record.
 
-Layout: base64url without padding of `version (1 byte) | key id (4) | nonce (12) | ciphertext and tag`; version and key id
-are the associated data. Nothing is compressed, so nothing can inflate.
+Layout: base64url without padding of `version (1 byte) | key id (4) | nonce (12) | ciphertext and tag`; version and key
+id are the associated data. Nothing is compressed, so nothing can inflate.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -122,17 +123,9 @@ def _quoted(text: str) -> str:
 def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise _not_json(f"the name {_quoted(_repeated(name for name, _ in pairs))} occurs twice in one object")
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise _not_json(f"the name {_quoted(name)} occurs twice in one object")
     return members
-
-
-def _repeated(names: Iterable[str]) -> str:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    raise AssertionError("no name is repeated")
 
 
 def _constant(name: str) -> JsonValue:
@@ -178,10 +171,8 @@ def _check_surrogates(value: JsonValue) -> None:
     """RFC 8259, 8.2: `\\ud800` alone stands for no character, so the value could never be encoded again."""
     try:
         to_json(value)
-    except ValueError:
-        flaw = _first_flaw(value, "")
-        if flaw is not None:
-            raise _not_json(flaw) from None
+    except ValueError as error:
+        raise _not_json(_first_flaw(value, "") or str(error)) from None
 
 
 def _other_encoding(data: bytes) -> str | None:

@@ -3,7 +3,7 @@
 from .context import Accepted, BranchGroup, Context, Declined, Dismissed, Elicited, Sampled
 from .forms import FormError
 from .results import ToolResult
-from .server import Server, find_transport
+from .server import Server
 from .tool import Tool
 
 __all__ = [
@@ -18,5 +18,4 @@ __all__ = [
     "Server",
     "Tool",
     "ToolResult",
-    "find_transport",
 ]

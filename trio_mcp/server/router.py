@@ -16,7 +16,8 @@ __all__ = ["Router"]
 class Router:
     """What a server offers, by name, and the routes that offer it. Lists are encoded once for each revision."""
 
-    def __init__(self) -> None:
+    def __init__(self, signature: Encoded) -> None:
+        self._signature = signature
         self._tools: dict[str, Tool] = {}
         self._lists: dict[str, Encoded] = {}
 
@@ -47,7 +48,9 @@ class Router:
         encoded = self._lists.get(facts.protocol_version)
         if encoded is None:
             result = ListToolsResult(tools=[tool.model for tool in self._tools.values()])
-            encoded = self._lists[facts.protocol_version] = facts.codec.encode_result(facts.method, result)
+            encoded = self._lists[facts.protocol_version] = facts.codec.encode_result(
+                facts.method, result, self._signature
+            )
         return encoded
 
     def _call_tool(self, facts: RequestFacts, params: Model) -> Model | Plan:

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from importlib.metadata import entry_points
-from typing import TypeVar, cast, overload
+from typing import TypeVar, overload
 
 import trio
 
-from ..session import Envelope, Service, ServiceOptions, Transport, open_service, serve_channel
+from ..protocol.jsonrpc import Encoded
+from ..session import Envelope, Service, ServiceOptions, find_transport, open_service, serve_channel
 from ..types import Implementation, JsonObject, ServerCapabilities, ToolAnnotations, ToolsCapability
 from .router import Router
 from .tool import Tool, ToolFunction, ToolOptions, make_tool
 
 F = TypeVar("F", bound=ToolFunction)
 
-__all__ = ["Server", "find_transport"]
+__all__ = ["Server"]
 
 MAX_THREADS = 100
 """Sync tools that may run at once, in threads of their own limiter."""
@@ -55,7 +55,7 @@ class Server:
         self.identity = Implementation(name=name, version=version, title=title)
         self.instructions = instructions
         self.options = options or ServiceOptions()
-        self._router = Router()
+        self._router = Router(Encoded(self.identity.encode()))
         self._threads = trio.CapacityLimiter(MAX_THREADS)
 
     @overload
@@ -132,15 +132,3 @@ class Server:
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"
 
-
-def find_transport(name: str) -> Transport:
-    """The transport of that name, from the entry-point group `trio_mcp.transports`.
-
-    Raises:
-        LookupError: none is installed under that name; the message lists those that are.
-    """
-    found = entry_points(group="trio_mcp.transports")
-    for entry in found:
-        if entry.name == name:
-            return cast("Transport", entry.load())
-    raise LookupError(f"no transport {name!r} is installed; there are: {', '.join(sorted(found.names)) or 'none'}")

@@ -8,7 +8,7 @@ from .leg import Leg, Listener, RequestFacts
 from .pump import serve_channel
 from .server import ServerSession
 from .service import Plan, Route, Service, ServiceOptions, open_service
-from .transport import ChannelServer, Transport
+from .transport import ChannelServer, Transport, find_transport
 
 __all__ = [
     "ANONYMOUS",
@@ -29,6 +29,7 @@ __all__ = [
     "Service",
     "ServiceOptions",
     "Transport",
+    "find_transport",
     "open_service",
     "serve_channel",
 ]

@@ -135,12 +135,12 @@ class Call:
 
     def _encoded(self, facts: RequestFacts, result: Model) -> Ending:
         try:
-            return facts.codec.encode_result(facts.method, result)
+            return facts.codec.encode_result(facts.method, result, self.service.signature)
         except ValueError as error:
             instead = self._plan.failed(error)
             if instead is None or instead == result:
                 return error_detail(facts, error)
-            return facts.codec.encode_result(facts.method, instead)
+            return facts.codec.encode_result(facts.method, instead, self.service.signature)
 
     def __repr__(self) -> str:
         return f"<Call {self._plan.target} {self.leg!r}>"

@@ -63,9 +63,12 @@ class Listener:
     outbox: Outbox[Envelope]
     exclusive: bool = False
     on_finished: Callable[[Listener], None] | None = None
+    finished: bool = field(default=False, init=False)
+    """It has had its answer, or will get none."""
 
     def finish(self, ending: Ending) -> None:
         """Send the outcome to this listener."""
+        self.finished = True
         if self.on_finished is not None:
             self.on_finished(self)
         if isinstance(ending, Encoded):

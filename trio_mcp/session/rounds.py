@@ -131,7 +131,7 @@ class Rounds:
             leg.facts.principal, leg.facts.method, call.digest, self._name, self.number
         )
         result = InputRequiredResult.model_validate({"inputRequests": requests, "requestState": state, "resultType": "input_required"})
-        return codec.encode_result(leg.facts.method, result)
+        return codec.encode_result(leg.facts.method, result, call.service.signature)
 
     def ended(self, ending: Ending) -> None:
         """The leg that ran has ended this way; keep it for whoever sends that leg again."""

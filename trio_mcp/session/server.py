@@ -68,17 +68,23 @@ class ServerSession:
         self._client: Implementation | None = None
         self._idle: trio.Event | None = None
 
-    def receive(self, envelope: Envelope, outbox: Outbox[Envelope], *, exclusive: bool = False) -> Listener | None:
+    def receive(
+        self, envelope: Envelope, outbox: Outbox[Envelope], *, exclusive: bool = False
+    ) -> Listener | Refused | None:
         """Act on one message; what there is to say about it goes to `outbox`.
 
-        Returns the listener of a request that was started and is not answered yet, for `disconnect`.
+        Args:
+            exclusive: the outbox serves nothing but this message; it is closed when the message has had its answer.
+
+        Returns:
+            the listener of a request, for `disconnect`; what was wrong with a message that was refused unread; else None.
         """
         event = self.connection.receive(envelope.message)
         match event:
             case RequestIn():
                 listener = Listener(event.id, outbox, exclusive, self._finished)
                 self._serve(event, listener, envelope.peer)
-                return listener if listener in self._calls else None
+                return listener
             case CancelIn(request_id):
                 self._cancel(request_id)
             case ReplyIn(request_id, result):
@@ -90,6 +96,7 @@ class ServerSession:
                     outbox.post(Envelope(error_response(error), about=error.request_id))
                 else:
                     logger.warning("a message was dropped: %s", error)
+                return event
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
         return None
@@ -157,7 +164,7 @@ class ServerSession:
         elif isinstance(answer, Encoded):
             listener.finish(answer)
         else:
-            listener.finish(facts.codec.encode_result(request.method, answer))
+            listener.finish(facts.codec.encode_result(request.method, answer, self.service.signature))
 
     def _routed(self, request: RequestIn, facts: RequestFacts) -> Model | Encoded | Plan:
         route = self.service.routes.get(request.method)

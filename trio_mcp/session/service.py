@@ -79,6 +79,8 @@ class Service:
         self.supervisor = supervisor
         self.routes = routes
         self.identity = identity
+        self.signature = Encoded(identity.encode())
+        """The identity as modern results carry it."""
         self.capabilities = capabilities
         self.instructions = instructions
         self.options = options

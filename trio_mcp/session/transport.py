@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from importlib.metadata import entry_points
+from typing import Protocol, cast
 
 import trio
 
@@ -31,3 +32,16 @@ class Transport(Protocol):
     @property
     def connect(self) -> Callable[..., AbstractAsyncContextManager[trio.abc.Channel[Envelope]]]:
         """`async with connect(target, **options) as channel` opens a connection, and closes it on every way out."""
+
+
+def find_transport(name: str) -> Transport:
+    """The transport of that name, from the entry-point group `trio_mcp.transports`.
+
+    Raises:
+        LookupError: none is installed under that name; the message lists those that are.
+    """
+    found = entry_points(group="trio_mcp.transports")
+    for entry in found:
+        if entry.name == name:
+            return cast("Transport", entry.load())
+    raise LookupError(f"no transport {name!r} is installed; there are: {', '.join(sorted(found.names)) or 'none'}")

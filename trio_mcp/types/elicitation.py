@@ -107,7 +107,7 @@ def _kind(value: Model | JsonValue) -> str:
     """Which property schema this is: the schema file tells them apart by their members, not by one tag."""
     if isinstance(value, Model):
         return type(value).__name__
-    return _kind_of_object(value) if isinstance(value, dict) else "StringSchema"
+    return _kind_of_object(value) if isinstance(value, dict) else type(value).__name__
 
 
 def _kind_of_object(schema: JsonObject) -> str:
@@ -120,8 +120,10 @@ def _kind_of_object(schema: JsonObject) -> str:
             items = schema.get("items")
             titled = isinstance(items, dict) and "anyOf" in items
             return "TitledMultiSelectEnumSchema" if titled else "UntitledMultiSelectEnumSchema"
-        case _:
+        case "string":
             return _kind_of_text(schema)
+        case other:
+            return f"type {other}"  # no such kind: refused
 
 
 def _kind_of_text(schema: JsonObject) -> str:

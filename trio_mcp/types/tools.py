@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from .base import JsonObject, JsonValue, MetaModel, Model, NullableModel
-from .content import ContentBlock, Icon
+from .content import ContentBlock, Icon, TextContent
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
 
 
@@ -60,3 +60,8 @@ class CallToolResult(Result, NullableModel):
     content: list[ContentBlock]
     structured_content: JsonValue = None
     is_error: bool | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text blocks, joined."""
+        return "".join(block.text for block in self.content if isinstance(block, TextContent))

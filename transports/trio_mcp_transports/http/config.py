@@ -85,8 +85,8 @@ def guarded_config(
         websocket_ping_interval: seconds between pings; a WebSocket silent for two of them is cut. None: no pings.
         certfile, keyfile: PEM files; both together switch the server to TLS.
 
-    Nothing is logged per request; errors go to the logger `trio_mcp.http`. `read_timeout` has no effect under the guard:
-    it would cut idle event streams.
+    Nothing is logged per request; errors go to the logger `trio_mcp.http`. `read_timeout` has no effect under the
+    guard: it would cut idle event streams.
     """
     config = GuardedConfig()
     config.bind = list(bind)

@@ -1,5 +1,7 @@
 """The open connections of one server: counted, capped, and cut together."""
 
+# pyright: basic
+# Hypercorn's own types are partial.
 from __future__ import annotations
 
 import logging
@@ -22,9 +24,7 @@ __all__ = ["Connections", "connection_limit", "connections_of"]
 logger = logging.getLogger("trio_mcp.http")
 
 MAX_RECV: Final = 1 << 16
-REFUSAL: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
-)
+REFUSAL: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 REFUSE_TIME: Final = 0.25  # seconds
 MAX_REFUSING: Final = 16  # refusals being written at once
 RESERVED_FILES: Final = 48  # for listeners, refusals, the app's own

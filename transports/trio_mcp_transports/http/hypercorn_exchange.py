@@ -5,6 +5,8 @@ an error which is no `Exception` leaves the nursery and takes the server along; 
 itself when it answers before having read its body; and a second `receive` after the end waits for ever.
 """
 
+# pyright: basic
+# Hypercorn's own types are partial.
 from __future__ import annotations
 
 import logging
@@ -121,12 +123,12 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
     """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes."""
     try:
         await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - an app may raise anything
         cancelled, failure = split_cancelled(error)
         if failure is not None:
             log_failure(f"the ASGI app failed in a {scope['type']} exchange", failure)
         if cancelled is not None:
-            raise cancelled
+            raise cancelled from None
     finally:
         # Hypercorn's word for "the app is done": it answers 500 if nothing was sent. The write below it is shielded,
         # and bounded.

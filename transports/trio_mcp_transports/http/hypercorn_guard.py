@@ -1,15 +1,17 @@
 """The guard that hypercorn's Trio worker needs before it may face a network.
 
-Hypercorn 0.18 runs every connection in one nursery: an error in one connection's code ends the server. It writes inside a
-shield without a deadline: a client that stops reading pins its app and the shutdown for ever. And it starts and cancels a
-task per request to time idle connections, more than a fourth of what a small request costs. `GuardedTCPServer` is its
-connection class with these three put right; `install` puts it in hypercorn's place.
+Hypercorn 0.18 runs every connection in one nursery: an error in one connection's code ends the server. It writes
+inside a shield without a deadline: a client that stops reading pins its app and the shutdown for ever. And it starts
+and cancels a task per request to time idle connections, more than a fourth of what a small request costs.
+`GuardedTCPServer` is its connection class with these three put right; `install` puts it in hypercorn's place.
 
-How a stalled write ends in time: every write is shielded, so that half a message never stays on a connection in use, and
-has a deadline. A small task per connection does nothing but wait, unshielded: when the server is cut, that task is cancelled
-and shortens the deadlines.
+How a stalled write ends in time: every write is shielded, so that half a message never stays on a connection in use,
+and has a deadline. A small task per connection does nothing but wait, unshielded: when the server is cut, that task is
+cancelled and shortens the deadlines.
 """
 
+# pyright: basic
+# Hypercorn's own types are partial.
 from __future__ import annotations
 
 import importlib.metadata
@@ -18,7 +20,7 @@ import socket
 import struct
 from contextlib import suppress
 from math import inf
-from typing import Final
+from typing import Final, cast
 
 import hypercorn.trio.run
 import trio
@@ -67,7 +69,7 @@ def install() -> None:
         return
     if current is not TCPServer or "TCPServer" not in hypercorn.trio.run.worker_serve.__code__.co_names:
         raise UnsupportedHypercorn(f"hypercorn.trio.run.TCPServer is not hypercorn's own class but {current!r}")
-    setattr(hypercorn.trio.run, "TCPServer", GuardedTCPServer)
+    hypercorn.trio.run.TCPServer = GuardedTCPServer  # type: ignore[attr-defined]
     Config.alpn_protocols = ALPN_PROTOCOLS
 
 
@@ -82,9 +84,12 @@ class GuardedTCPServer(TCPServer):
         config: Config,
         context: WorkerContext,
         state: LifespanState,
-        stream: trio.SSLStream[trio.SocketStream],
+        stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
     ) -> None:
-        super().__init__(app, config, context, state, stream)
+        super().__init__(app, config, context, state, cast("trio.SSLStream[trio.SocketStream]", stream))
+        self._tls = stream if isinstance(stream, trio.SSLStream) else None
+        self._plain = stream if isinstance(stream, trio.SocketStream) else None
+        self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
         self._limits = limits_of(config)
         self._whole = trio.CancelScope()
         self._watching = trio.CancelScope()
@@ -104,12 +109,12 @@ class GuardedTCPServer(TCPServer):
                     await self._serve()
             else:
                 await connections.refuse(self.stream)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - one connection must never end the server
             cancelled, failure = split_cancelled(error)
             if failure is not None:
                 log_failure("a connection failed and was closed", failure)
             if cancelled is not None:
-                raise cancelled
+                raise cancelled from None
         finally:
             connections.leave(self)
 
@@ -118,12 +123,11 @@ class GuardedTCPServer(TCPServer):
         self._whole.cancel()
 
     async def _serve(self) -> None:
-        transport = await self._transport()
-        if transport is None:
+        if not await self._shake_hands():
             return
         try:
-            client = parse_socket_addr(transport.family, transport.getpeername())
-            server = parse_socket_addr(transport.family, transport.getsockname())
+            client = parse_socket_addr(self._socket.family, self._socket.getpeername())
+            server = parse_socket_addr(self._socket.family, self._socket.getsockname())
         except OSError:
             return  # gone before it was served
         try:
@@ -134,7 +138,7 @@ class GuardedTCPServer(TCPServer):
                     self.context,
                     ConnectionTasks(nursery),
                     ConnectionState(self.state),
-                    isinstance(self.stream, trio.SSLStream),
+                    self._tls is not None,
                     client,
                     server,
                     self.protocol_send,
@@ -146,17 +150,16 @@ class GuardedTCPServer(TCPServer):
         finally:
             await self._close()
 
-    async def _transport(self) -> trio.socket.SocketType | None:
-        """The socket, after the TLS handshake if there is one; None when that failed."""
-        if not isinstance(self.stream, trio.SSLStream):
-            plain: trio.SocketStream = self.stream
-            return plain.socket
+    async def _shake_hands(self) -> bool:
+        """The TLS handshake, if there is to be one; False when it failed."""
+        if self._tls is None:
+            return True
         try:
             with trio.fail_after(self.config.ssl_handshake_timeout):
-                await self.stream.do_handshake()
+                await self._tls.do_handshake()
         except (trio.BrokenResourceError, trio.TooSlowError):
-            return None
-        return self.stream.transport_stream.socket
+            return False
+        return True
 
     # Ends
 
@@ -181,14 +184,15 @@ class GuardedTCPServer(TCPServer):
     async def _end(self) -> None:
         """Close because the protocol says so. A client that is still sending is heard out for a moment first.
 
-        Closing with unread bytes makes TCP send a reset, which can destroy the answer before it is read (RFC 9112, 9.6).
+        Closing with unread bytes makes TCP send a reset, which can destroy the answer before it is read (RFC 9112,
+        9.6).
         """
         if self.protocol.peer_still_sending and self._lingering is None:
             self._lingering = 0
             self._reading.deadline = trio.current_time() + LINGER
-            if isinstance(self.stream, trio.SocketStream):
+            if isinstance(self._plain, trio.SocketStream):
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
-                    await self.stream.send_eof()
+                    await self._plain.send_eof()
         elif self._lingering is None:
             await self._close()
         await self.protocol.handle(Closed())
@@ -199,9 +203,8 @@ class GuardedTCPServer(TCPServer):
 
     async def _abort(self) -> None:
         """Close at once and let the kernel forget what could not be sent."""
-        stream = self.stream.transport_stream if isinstance(self.stream, trio.SSLStream) else self.stream
         with suppress(OSError):
-            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await trio.aclose_forcefully(self.stream)
 
     # Reading

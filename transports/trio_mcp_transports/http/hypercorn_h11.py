@@ -1,11 +1,13 @@
 """HTTP/1.1, and nothing else, on a guarded connection.
 
-Hypercorn's own protocol class also switches to HTTP/2, by prior knowledge and by an h2c upgrade, on plain ports. Here both
-stay HTTP/1.1: the first is answered 505, the second ignored (RFC 9110, 7.8 allows it). A response head waits for the first
-body bytes and goes out in one write with them, as ASGI asks of a server anyway; an app that fails before has its 500.
+Hypercorn's own protocol class also switches to HTTP/2, by prior knowledge and by an h2c upgrade, on plain ports. Here
+the first is answered 505 and the second ignored (RFC 9110, 7.8 allows it). A response head waits for the first body
+bytes and goes out in one write with them, as ASGI asks of a server anyway; an app that fails before then has its 500.
 While a request is in progress the connection is read on, so that a pipelined request cannot hide that the client left.
 """
 
+# pyright: basic
+# Hypercorn's own types are partial.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable

@@ -5,7 +5,11 @@ refused handshake ends the connection (stock: it stays open without any deadline
 extension (permessage-deflate lets 60 KB on the wire become 180 MB), counts bytes, and is cut when it falls silent.
 """
 
+# pyright: basic
+# Hypercorn's own types are partial.
 from __future__ import annotations
+
+from typing import Any
 
 import trio
 from hypercorn.protocol.events import Body, Event, Request, StreamClosed
@@ -119,7 +123,7 @@ class GuardedWSStream(WSStream):
             if self.closed:
                 return
 
-    async def _handle_message(self, event: Message) -> None:
+    async def _handle_message(self, event: Message[Any]) -> None:
         try:
             self.buffer.extend(event)
         except FrameTooLargeError:
@@ -136,19 +140,21 @@ class GuardedWSStream(WSStream):
     async def _send_pings(self) -> None:
         interval = self.config.websocket_ping_interval
         assert interval is not None
-        while not self.closed:
+        while True:
+            await trio.sleep(interval)
+            if self.closed:
+                return
             silent = 0.0 if self._delivering else trio.current_time() - self._heard
             if silent > 2 * interval:
                 await self.send(StreamClosed(stream_id=self.stream_id))
                 return
             await self._send_wsproto_event(Ping())
-            await trio.sleep(interval)
 
 
 class ByteBuffer(WebsocketBuffer):
     """Counts the bytes of a text message; hypercorn's counts its characters."""
 
-    def extend(self, event: Message) -> None:
+    def extend(self, event: Message[Any]) -> None:
         if isinstance(event, TextMessage) and not event.data.isascii():
             self.length += len(event.data.encode()) - len(event.data)
         super().extend(event)

@@ -1,9 +1,9 @@
 """Serving an ASGI application from one process, from its first connection to an end that comes in bounded time.
 
-The shutdown has four steps, and each has an end of its own: no connection is accepted any more and idle ones are closed; the
-app is told (`on_drain`) and open exchanges go on, for at most `drain` seconds; what is left is cut, and may write for
-one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can hold each of them up:
-that is what the watchdog thread is for.
+The shutdown has four steps, and each has an end of its own: no connection is accepted any more and idle ones are
+closed; the app is told (`on_drain`) and open exchanges go on, for at most `drain` seconds; what is left is cut, and may
+write for one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can hold
+each of them up: that is what the watchdog thread is for.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import Final
 
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework, ASGIReceiveCallable, ASGIReceiveEvent, ASGISendCallable, Scope
-from hypercorn.utils import wrap_app
 
 from .config import GuardedConfig, guarded_config
 from .hypercorn_connections import Connections, connections_of
@@ -58,9 +58,10 @@ async def serve_asgi(
     """Serve `app` over HTTP/1.1 and WebSocket until SIGTERM or SIGINT, in this process.
 
     The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open exchanges may end by
-    themselves. What is still open `drain` seconds later, or one second after `on_drain` returned, is cut. A second signal cuts
-    at once. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If the
-    process is still in here `drain + 5` seconds after the first signal, it is ended by `os._exit(HARD_EXIT_CODE)`, which is 70.
+    themselves. What is still open `drain` seconds later, or one second after `on_drain` returned, is cut. A second
+    signal cuts at once. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns.
+    If the process is still in here `drain + 5` seconds after the first signal, it is ended by
+    `os._exit(HARD_EXIT_CODE)`, which is 70.
 
     Signals are only handled in the main thread. A cancel cuts everything at once; the app's lifespan is cancelled with
     it. Use several processes with shared sockets for more cores.
@@ -95,7 +96,7 @@ async def serve_asgi(
                     nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
                 nursery.start_soon(shutdown.run)
                 await worker_serve(
-                    wrap_app(shutdown.guard_lifespan(app), config.wsgi_max_body_size, "asgi"),
+                    ASGIWrapper(shutdown.guard_lifespan(app)),
                     config,
                     shutdown_trigger=shutdown.begun.wait,
                     task_status=shutdown,
@@ -162,12 +163,12 @@ class Shutdown(trio.TaskStatus[list[str]]):
     async def _call_on_drain(self, on_drain: Callable[[], Awaitable[None]]) -> None:
         try:
             await on_drain()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a shutdown goes on whatever the app raises
             cancelled, failure = split_cancelled(error)
             if failure is not None:
                 log_failure("on_drain failed", failure)
             if cancelled is not None:
-                raise cancelled
+                raise cancelled from None
 
     async def finished(self) -> None:
         """Once begun, `on_drain` is heard out even if every connection has ended."""
@@ -190,7 +191,7 @@ class Shutdown(trio.TaskStatus[list[str]]):
 
 
 @contextmanager
-def watched_signals(hard_end: HardEnd | None, seconds: float) -> Iterator[AsyncIterator[int]]:
+def watched_signals(hard_end: HardEnd | None, seconds: float) -> Generator[AsyncIterator[int]]:
     """Receive the signals, and arm the watchdog from their very handlers: it must work when the event loop hangs."""
     owned = HardEnd() if hard_end is None else nullcontext(hard_end)
     with owned as watchdog, trio.open_signal_receiver(*SIGNALS) as received:

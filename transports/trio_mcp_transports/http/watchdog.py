@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 __all__ = ["HARD_EXIT_CODE", "HardEnd"]
 
@@ -21,7 +21,7 @@ HARD_EXIT_CODE: Final = 70  # EX_SOFTWARE
 class HardEnd:
     """A context in which `arm(seconds)` gives the process that long to leave the context.
 
-    When it does not, the process exits with `HARD_EXIT_CODE` from a daemon thread, through `os._exit`: no clean-up runs.
+    When it does not, a daemon thread ends the process with `HARD_EXIT_CODE`, through `os._exit`: no clean-up runs.
     `arm` may be called from a signal handler, and only its first call counts. Leaving the context disarms it.
     """
 
@@ -29,7 +29,7 @@ class HardEnd:
         # SimpleQueue.put is the one primitive documented as safe in a signal handler that interrupts itself.
         self._orders: SimpleQueue[float | None] = SimpleQueue()
 
-    def __enter__(self) -> HardEnd:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._run, name="trio_mcp hard end", daemon=True).start()
         return self
 

@@ -11,7 +11,8 @@ fd 1, a child that reads fd 0. So the two descriptors are moved away to private,
 | SIGINT (unless ignored)                    | everything is cancelled                  | 130         |
 | the parent process is gone                 | everything is cancelled, within 5 s      | 0           |
 | stdout is closed (EPIPE), or nobody reads  | `send` raises; the session ends          | 0           |
-| clean-up takes longer than the grace, or a second signal comes | the process is ended  | 1           |
+| clean-up takes longer than the grace       | stacks to stderr, the process is ended   | 1           |
+| a second signal                            | the process is ended                     | 1           |
 
 SIGPIPE is ignored by Python and shows as EPIPE; SIGKILL cannot be seen.
 """
@@ -19,6 +20,7 @@ SIGPIPE is ignored by Python and shows as EPIPE; SIGKILL cannot be seen.
 from __future__ import annotations
 
 import errno
+import faulthandler
 import io
 import os
 import signal
@@ -27,7 +29,8 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from typing import Final, NoReturn
+from types import FrameType
+from typing import Final, TextIO
 
 import trio
 
@@ -63,12 +66,13 @@ async def serve(
     """
     ending = _Ending(shutdown_grace)
     async with guarded_stdio(max_line=max_line, write_deadline=write_deadline) as channel:
-        async with open_background() as watchers:
-            await watchers.start(_watch_signals, ending)
-            watchers.start_soon(_watch_parent, ending)
-            with ending.scope:
-                await server.serve_channel(channel)
-    ending.finish()
+        with _handling_signals(ending):
+            async with open_background() as watchers:
+                watchers.start_soon(_watch_parent, ending)
+                with ending.scope:
+                    await server.serve_channel(channel)
+    if ending.status:
+        raise SystemExit(ending.status)
 
 
 @asynccontextmanager
@@ -92,46 +96,49 @@ async def guarded_stdio(
 
 
 class _Ending:
-    """How the process was told to end. A thread bounds the clean-up: no shielded or blocking tool outlasts it."""
+    """How the process was told to end.
+
+    The clean-up is bounded by faulthandler's own thread, so that neither a shielded tool nor one that blocks the event
+    loop outlasts it; the stacks that it shows then tell which tool it was. For the same reason signals come here
+    directly and not through a task.
+    """
 
     def __init__(self, grace: float) -> None:
         self.scope = trio.CancelScope()
-        self.begun = False
-        self._status = 0
-        self._hard_end = threading.Timer(grace, _end_now, [f"clean-up took longer than {grace:g} s"])
-        self._hard_end.daemon = True
+        self.status = 0
+        self._grace = grace
+        self._begun = False
+        self._token = trio.lowlevel.current_trio_token()
 
-    def begin(self, reason: str, status: int = 0) -> None:
-        if self.begun:
-            return
-        self.begun = True
-        self._status = status
-        self._hard_end.start()
-        self.scope.cancel(reason)
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """The signal handler. It may run between any two steps of the main thread, so the loop does the cancelling."""
+        if self._begun:
+            with suppress(OSError):
+                os.write(STDERR, b"trio_mcp: a second signal came; the process ends at once\n")
+            os._exit(1)
+        self.status = 130 if number == signal.SIGINT else 0
+        self.begin(signal.Signals(number).name)
+
+    def begin(self, reason: str) -> None:
+        self._begun = True
+        faulthandler.dump_traceback_later(self._grace, exit=True, file=STDERR)
+        self._token.run_sync_soon(self.scope.cancel, reason)
 
     def finish(self) -> None:
-        self._hard_end.cancel()
-        if self._status:
-            raise SystemExit(self._status)
+        """The clean-up is done."""
+        if self._begun:
+            faulthandler.cancel_dump_traceback_later()
 
 
-def _end_now(reason: str) -> NoReturn:
-    with suppress(OSError):
-        os.write(STDERR, f"trio_mcp: the server was ended at once: {reason}\n".encode())
-    os._exit(1)
-
-
-async def _watch_signals(ending: _Ending, *, task_status: trio.TaskStatus[None]) -> None:
-    wanted = _wanted_signals()
-    if not wanted:
-        task_status.started()
-        return
-    with trio.open_signal_receiver(*wanted) as signals:
-        task_status.started()
-        async for number in signals:
-            if ending.begun:
-                _end_now("a second signal came")
-            ending.begin(signal.Signals(number).name, status=130 if number == signal.SIGINT else 0)
+@contextmanager
+def _handling_signals(ending: _Ending) -> Iterator[None]:
+    previous = {number: signal.signal(number, ending.on_signal) for number in _wanted_signals()}
+    try:
+        yield
+    finally:
+        ending.finish()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _wanted_signals() -> list[signal.Signals]:
@@ -153,33 +160,20 @@ async def _watch_parent(ending: _Ending) -> None:
 @contextmanager
 def _wire() -> Iterator[tuple[int, int]]:
     """Yield private descriptors for stdin and stdout, whose own numbers lead elsewhere meanwhile."""
-    _check_standard_descriptors()
-    wire_in, wire_out = _private(STDIN, os.O_RDONLY), _private(STDOUT, os.O_WRONLY)
-    with (
-        open(os.devnull, "rb") as null,
-        _redirected(STDIN, null.fileno()),
-        _redirected(STDOUT, STDERR),
-        _prompt_prints(),
-    ):
-        yield wire_in, wire_out
+    _check_open(sys.__stdin__, "stdin")
+    _check_open(sys.__stdout__, "stdout")
+    with open(os.devnull, "r+b", buffering=0) as null:
+        # Without a stderr, number 2 is free or belongs to something else; if it was free, `null` has it now.
+        prints_to = null.fileno() if sys.__stderr__ is None else STDERR
+        wire_in, wire_out = _private(STDIN, os.O_RDONLY), _private(STDOUT, os.O_WRONLY)
+        with _redirected(STDIN, null.fileno()), _redirected(STDOUT, prints_to), _prompt_prints():
+            yield wire_in, wire_out
 
 
-def _check_standard_descriptors() -> None:
-    """Stdin and stdout must be open; a closed stderr becomes /dev/null, lest the next file opened be taken for it."""
-    for number, name in ((STDIN, "stdin"), (STDOUT, "stdout")):
-        if not _is_open(number):
-            raise OSError(errno.EBADF, f"{name} is closed, and the stdio transport speaks through it")
-    if not _is_open(STDERR):
-        os.open(os.devnull, os.O_WRONLY)  # the lowest free number, which is 2
-        os.set_inheritable(STDERR, True)
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
+def _check_open(stream: TextIO | None, name: str) -> None:
+    """What Python found closed when it started has no stream; by now the number may belong to another file."""
+    if stream is None:
+        raise OSError(errno.EBADF, f"{name} is closed, and the stdio transport speaks through it")
 
 
 def _private(fd: int, flags: int) -> int:

@@ -15,7 +15,8 @@ from ...types import (
     Model,
     Result,
 )
-from ..jsonrpc import METHOD_NOT_FOUND, Encoded
+from ..jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, Encoded, decoded
+from ..meta import SERVER_INFO
 from ..revisions import REVISIONS, Era, Method, Revision, Side, unsupported_version
 from ..validation import validated
 from .downlevel import Downlevel
@@ -39,7 +40,7 @@ class Codec:
 
     @property
     def missing_capability(self) -> int:
-        """The error code for a client that did not declare what a request needs; older revisions have no code of their own."""
+        """The error code for a capability that the client did not declare; only the modern era has one of its own."""
         return MISSING_CAPABILITY if self._modern else INVALID_REQUEST
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
@@ -84,15 +85,28 @@ class Codec:
             raise self._lacks(method)
         return self._encoded(params, _kind(params, known.params), "params")
 
-    def encode_result(self, method: str, result: Model) -> Encoded:
-        """A result, as this revision writes it; a modern one gets the result type and cache hints that are not set."""
+    def encode_result(self, method: str, result: Model, identity: Encoded | None = None) -> Encoded:
+        """A result, as this revision writes it; a modern one gets the result type and cache hints that are not set.
+
+        Args:
+            identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
+        """
         known = self._request(method)
         if not self._modern:
             return self._encoded(result, _kind(result, _result_type(known)), "result")
         if isinstance(result, InputRequiredResult) and has_rounds(known):
-            return self._encoded(_asking(result, LocalProtocolError), InputRequiredResult, "result")
-        encoded = self._encoded(result, _kind(result, _result_type(known)), "result")
-        return Encoded(_with_defaults(encoded.raw, result))
+            return self._signed(_asking(result, LocalProtocolError), InputRequiredResult, identity)
+        return self._signed(result, _kind(result, _result_type(known)), identity)
+
+    def _signed(self, result: Model, kind: type[Model], identity: Encoded | None) -> Encoded:
+        """With the members that every modern result has, and with the server's name."""
+        own = result.meta if isinstance(result, Result) else None
+        if identity is not None and own is not None and SERVER_INFO not in own:
+            result = result.model_copy(update={"meta": {**own, SERVER_INFO: decoded(identity)}})
+        raw = _with_defaults(self._encoded(result, kind, "result").raw, result)
+        if identity is None or own is not None:
+            return Encoded(raw)
+        return Encoded(b'{"_meta":{"%b":%b},' % (SERVER_INFO.encode(), identity.raw) + raw[1:])
 
     def encode_input_request(self, method: str, params: Model) -> JsonObject:
         """A question of an interim result, as one value of its `input_requests` (M-MRTR-2s)."""

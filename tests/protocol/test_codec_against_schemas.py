@@ -1,0 +1,113 @@
+"""Whatever a codec writes is valid in its revision and has no member that the revision does not name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mcp_types
+import pytest
+from samples import NOTIFICATIONS, PARAMS, REQUEST_META, RESULTS
+from spec_schemas import VERSIONS, closed_validator, request_definitions, validator
+
+from trio_mcp.protocol.codec import codec_for
+from trio_mcp.protocol.revisions import MODERN, REVISIONS
+from trio_mcp.types import InputRequiredResult, JsonObject, Model
+
+
+def cases(table: str, samples: list[Model]) -> list[tuple[str, str, Model]]:
+    """Every (version, method, model) in which the model is what the method takes or gives."""
+    found = []
+    for version in VERSIONS:
+        for method in getattr(REVISIONS[version], table).values():
+            kinds = (method.params, *method.modes.values()) if samples is not RESULTS else (method.result,)
+            found += [(version, method.name, model) for model in samples if type(model) in kinds]
+    return found
+
+
+def name(value: object) -> str:
+    return type(value).__name__ if isinstance(value, Model) else str(value)
+
+
+def check(spec_dir: Path, version: str, definition: str, value: JsonObject) -> None:
+    validator(spec_dir, version, definition).validate(value)
+    closed_validator(spec_dir, version, definition).validate(value)
+
+
+@pytest.mark.parametrize(("version", "method", "params"), cases("requests", PARAMS), ids=name)
+def test_a_request(spec_dir: Path, version: str, method: str, params: Model):
+    sent = params.model_copy(update={"meta": REQUEST_META}) if version == MODERN else params
+    encoded = codec_for(version).encode_request(method, sent)
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": json.loads(encoded.raw)}
+    definition = request_definitions(spec_dir, version)[method]
+    validator(spec_dir, version, definition).validate(message)
+    if version >= "2025-11-25":
+        check(spec_dir, version, definition, message)
+    else:  # older definitions leave the envelope to a general one
+        del message["jsonrpc"], message["id"]
+        check(spec_dir, version, definition, message)
+
+
+@pytest.mark.parametrize(("version", "method", "params"), cases("notifications", NOTIFICATIONS), ids=name)
+def test_a_notification(spec_dir: Path, version: str, method: str, params: Model):
+    encoded = codec_for(version).encode_notification(method, params)
+    message = {"jsonrpc": "2.0", "method": method, "params": json.loads(encoded.raw)}
+    if version < "2025-11-25":
+        del message["jsonrpc"]
+    check(spec_dir, version, request_definitions(spec_dir, version)[method], message)
+
+
+@pytest.mark.parametrize(("version", "method", "result"), cases("requests", RESULTS), ids=name)
+def test_a_result(spec_dir: Path, version: str, method: str, result: Model):
+    raw = codec_for(version).encode_result(method, result).raw
+    value = json.loads(raw)
+    definition = type(result).__name__
+    validator(spec_dir, version, definition).validate(value)
+    if definition != "EmptyResult":
+        closed_validator(spec_dir, version, definition).validate(value)
+    late = b"resultType", b"ttlMs", b"cacheScope", b"io.modelcontextprotocol/"
+    assert version == MODERN or not any(member in raw for member in late)
+    assert version != MODERN or value["resultType"] == "complete"
+
+
+@pytest.mark.parametrize(("version", "method", "params"), cases("inputs", PARAMS), ids=name)
+def test_an_input_request(spec_dir: Path, version: str, method: str, params: Model):
+    wire = codec_for(version).encode_input_request(method, params)
+    check(spec_dir, version, request_definitions(spec_dir, version)[method], wire)
+    asking = InputRequiredResult.model_validate({"inputRequests": {"k": wire}})
+    raw = codec_for(version).encode_result("tools/call", asking).raw
+    validator(spec_dir, version, "InputRequiredResult").validate(json.loads(raw))
+
+
+@pytest.mark.parametrize(("version", "method", "result"), cases("inputs", RESULTS), ids=name)
+def test_an_input_response(spec_dir: Path, version: str, method: str, result: Model):
+    wire = codec_for(version).encode_input_response(method, result)
+    check(spec_dir, version, type(result).__name__, wire)
+    assert codec_for(version).decode_input_response(method, wire) == result
+
+
+@pytest.mark.parametrize(("version", "method", "result"), cases("requests", RESULTS), ids=name)
+def test_the_official_types_read_our_results_and_we_read_theirs(version: str, method: str, result: Model):
+    codec = codec_for(version)
+    ours = json.loads(codec.encode_result(method, result).raw)
+    several = isinstance(ours.get("content"), list) and method == "sampling/createMessage"
+    theirs = mcp_types.CreateMessageResultWithTools if several else getattr(mcp_types, type(result).__name__)
+    written = theirs.model_validate(ours).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    again = json.loads(codec.encode_result(method, codec.decode_result(method, written)).raw)
+    assert ours == again
+
+
+@pytest.mark.parametrize(("version", "method", "params"), cases("requests", PARAMS), ids=name)
+def test_the_official_types_read_our_requests(version: str, method: str, params: Model):
+    ours = json.loads(codec_for(version).encode_request(method, params).raw)
+    getattr(mcp_types, type(params).__name__).model_validate(ours)
+
+
+def test_every_method_of_every_revision_has_a_sample():
+    for version in VERSIONS:
+        revision = REVISIONS[version]
+        requests = {method for of, method, _ in cases("requests", PARAMS) if of == version}
+        results = {method for of, method, _ in cases("requests", RESULTS) if of == version}
+        notifications = {method for of, method, _ in cases("notifications", NOTIFICATIONS) if of == version}
+        assert requests == results == set(revision.requests)
+        assert notifications == set(revision.notifications)

@@ -1,0 +1,141 @@
+"""Lines: only a newline ends one, a limit cannot stop the next one, and a cut line is never delivered."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trio_mcp.protocol.framing import LineDecoder, LineTooLong
+
+MIB = 1024 * 1024
+
+streams = st.lists(
+    st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"bb", b" ", b"\t", b"{}", b"\xe2\x80\xa8", b"0123456789"]),
+    max_size=40,
+).map(b"".join)
+
+
+def expected(stream: bytes, limit: int) -> list[bytes | LineTooLong]:
+    *ended, rest = stream.split(b"\n")
+    lines: list[bytes | LineTooLong] = []
+    for line in (line.removesuffix(b"\r") for line in ended):
+        if len(line) > limit:
+            lines.append(LineTooLong(limit))
+        elif line.strip(b" \t\r"):
+            lines.append(line)
+    if len(rest.removesuffix(b"\r")) > limit or len(rest) > limit + 1:
+        lines.append(LineTooLong(limit))
+    return lines
+
+
+def chunks(stream: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
+    return [stream[start:end] for start, end in pairwise(edges)]
+
+
+@given(streams, st.lists(st.integers(0, 10**6), max_size=12), st.integers(1, 12))
+@settings(max_examples=300)
+def test_lines_are_the_same_however_the_stream_is_cut(stream: bytes, cuts: list[int], limit: int) -> None:
+    decoder = LineDecoder(limit)
+    assert expected(stream, limit) == [line for chunk in chunks(stream, cuts) for line in decoder.feed(chunk)]
+
+
+@given(streams, st.integers(1, 12))
+@settings(max_examples=100)
+def test_lines_are_the_same_one_byte_at_a_time(stream: bytes, limit: int) -> None:
+    decoder = LineDecoder(limit)
+    assert expected(stream, limit) == [line for byte in stream for line in decoder.feed(bytes([byte]))]
+
+
+def test_a_line_cut_by_the_end_of_the_stream_is_never_delivered() -> None:
+    line = b'{"jsonrpc":"2.0","method":"go"}'
+    decoder = LineDecoder(100)
+    for end in range(len(line) + 1):
+        decoder = LineDecoder(100)
+        assert decoder.feed(line[:end]) == []
+        assert end == decoder.buffered
+    assert [line] == decoder.feed(b"\n")
+    assert decoder.buffered == 0
+
+
+def test_a_carriage_return_before_the_newline_is_dropped_once() -> None:
+    assert LineDecoder(10).feed(b"a\r\nb\r\r\nc\n") == [b"a", b"b\r", b"c"]
+
+
+def test_blank_lines_are_skipped() -> None:
+    assert LineDecoder(10).feed(b"\n\r\n  \n\t\r\n\r\r\na\n\n") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    "kept", [b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x85", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"]
+)
+def test_only_a_newline_ends_a_line(kept: bytes) -> None:
+    assert [b"a" + kept + b"b"] == LineDecoder(10).feed(b"a" + kept + b"b\n")
+
+
+def test_a_line_of_just_the_limit_is_delivered_with_either_end() -> None:
+    assert LineDecoder(5).feed(b"12345\n67890\r\n") == [b"12345", b"67890"]
+
+
+def test_a_line_over_the_limit_is_refused_and_the_next_line_is_served() -> None:
+    assert [b"a", LineTooLong(5), b"b"] == LineDecoder(5).feed(b"a\n123456\nb\n")
+
+
+def test_a_line_over_the_limit_is_reported_once_and_before_its_end() -> None:
+    decoder = LineDecoder(5)
+    assert [LineTooLong(5)] == decoder.feed(b"123456")
+    assert "skipping a line over the limit" in repr(decoder)
+    assert decoder.feed(b"7" * 100) == []
+    assert decoder.feed(b"\nb\n") == [b"b"]
+
+
+def test_a_carriage_return_beyond_the_limit_that_ends_no_line_counts() -> None:
+    decoder = LineDecoder(5)
+    assert decoder.feed(b"12345\r") == []
+    assert decoder.feed(b"") == []
+    assert [LineTooLong(5), b"y"] == decoder.feed(b"x\ny\n")
+
+
+def test_the_error_for_a_long_line_names_the_limit() -> None:
+    error = LineTooLong(5).error()
+    assert (error.code, error.request_id) == (-32700, None)
+    assert "more than 5 bytes (max_line)" in str(error)
+
+
+def test_a_limit_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="max_line must be at least 1, not 0"):
+        LineDecoder(0)
+
+
+def test_a_line_without_end_takes_no_more_memory_than_the_limit_and_decoding_goes_on() -> None:
+    decoder = LineDecoder(MIB)
+    chunk = b"x" * 65536
+    tracemalloc.start()
+    lines = [line for _ in range(1600) for line in decoder.feed(chunk)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [LineTooLong(MIB)] == lines
+    assert peak < 2 * MIB
+    assert decoder.feed(b"\nnext\n") == [b"next"]
+
+
+def test_a_long_line_one_byte_at_a_time_takes_linear_time() -> None:
+    decoder = LineDecoder(MIB)
+    feed = decoder.feed
+    for _ in range(MIB // 2):
+        feed(b"x")
+    assert feed(b"\n") == [b"x" * (MIB // 2)]
+
+
+def test_many_lines_in_one_chunk_take_linear_time() -> None:
+    assert LineDecoder(10).feed(b"x\n\n" * 200_000) == [b"x"] * 200_000
+
+
+def test_a_decoder_shows_its_state() -> None:
+    decoder = LineDecoder(10)
+    decoder.feed(b"abc")
+    assert repr(decoder) == "<LineDecoder: 3 bytes buffered, max_line=10>"

@@ -1,0 +1,367 @@
+"""JSON-RPC messages: what is one, what is none and whom to tell, and what goes out."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trio_mcp.errors import InvalidRequestState, ProtocolError
+from trio_mcp.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Encoded,
+    ErrorDetail,
+    ErrorResponse,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Response,
+    decoded,
+    dump,
+    error_response,
+    is_request_id,
+    parse,
+)
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.types.base import JsonObject, JsonValue
+
+SAFE = 2**53 - 1
+
+ids = st.integers(-SAFE, SAFE) | st.text(max_size=64)
+scalars = (
+    st.none() | st.booleans() | st.integers(-SAFE, SAFE) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.text(max_size=8), values, max_size=4)
+methods = st.text(min_size=1, max_size=256)
+messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Request, ids, methods, objects),
+    st.builds(Notification, methods, objects),
+    st.builds(Response, ids, objects),
+    st.builds(ErrorResponse, st.none() | ids, st.builds(ErrorDetail, st.integers(-SAFE, SAFE), st.text(), values)),
+)
+
+CORPUS = [
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1.5}}}',
+    b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    b'{"jsonrpc":"2.0","id":"r-1","result":{"content":[{"type":"text","text":"\xc3\xa9"}]}}',
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","data":[1]}}',
+]
+
+
+def refused(text: str | bytes) -> Malformed:
+    outcome = parse(text if isinstance(text, bytes) else text.encode())
+    assert isinstance(outcome, Malformed), outcome
+    return outcome
+
+
+def with_id(id: str) -> str:
+    return f'{{"jsonrpc":"2.0","id":{id},"method":"ping"}}'
+
+
+# Reading
+
+
+@given(messages)
+@settings(max_examples=200)
+def test_what_is_dumped_is_parsed_back(message: Message) -> None:
+    assert message == parse(dump(message))
+
+
+@given(messages)
+@settings(max_examples=50)
+def test_what_is_dumped_is_one_line_of_json_rpc(message: Message) -> None:
+    line = dump(message)
+    assert b"\n" not in line
+    assert b"\r" not in line
+    assert json.loads(line)["jsonrpc"] == "2.0"
+
+
+@given(st.binary(max_size=100))
+@settings(max_examples=300)
+def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
+    assert isinstance(parse(data), Request | Notification | Response | ErrorResponse | Malformed)
+
+
+members = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "code", "Method", "x"])
+
+
+@given(st.dictionaries(members, st.just("2.0") | values | st.dictionaries(members, values), max_size=6))
+@settings(max_examples=300)
+def test_any_object_is_a_message_or_malformed(value: JsonObject) -> None:
+    outcome = parse(json.dumps({"jsonrpc": "2.0"} | value).encode())
+    if isinstance(outcome, Malformed):
+        assert outcome.error.code == INVALID_REQUEST
+        assert outcome.error.request_id is None or outcome.error.request_id == value["id"]
+
+
+@pytest.mark.parametrize("text", CORPUS)
+def test_a_message_with_any_byte_replaced_is_a_message_or_malformed(text: bytes) -> None:
+    for position in range(len(text)):
+        for byte in range(256):
+            outcome = parse(text[:position] + bytes([byte]) + text[position + 1 :])
+            assert not isinstance(outcome, Malformed) or outcome.error.code in (PARSE_ERROR, INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("text", CORPUS)
+def test_a_message_cut_short_anywhere_is_a_parse_error_without_an_id(text: bytes) -> None:
+    for end in range(len(text)):
+        outcome = refused(text[:end])
+        assert (outcome.error.code, outcome.error.request_id, outcome.answers) == (PARSE_ERROR, None, None)
+
+
+@pytest.mark.parametrize("text", ["1", "1.5", '"ping"', "null", "true", "{}", '{"id":1}', '{"jsonrpc":"2.0"}'])
+def test_json_that_is_no_message_is_an_invalid_request(text: str) -> None:
+    assert refused(text).error.code == INVALID_REQUEST
+
+
+@pytest.mark.parametrize("text", ["[]", "[1]", "[[]]", f"[{with_id('1')}]", f"[{with_id('1')},{with_id('2')}]"])
+def test_a_batch_is_refused_as_one(text: str) -> None:
+    error = refused(text).error
+    assert (error.code, error.request_id) == (INVALID_REQUEST, None)
+    assert "batches are not supported" in str(error)
+
+
+@pytest.mark.parametrize("version", ["", '"jsonrpc":"1.0",', '"jsonrpc":2.0,', '"jsonrpc":null,', '"JSONRPC":"2.0",'])
+def test_another_version_of_json_rpc_is_refused(version: str) -> None:
+    error = refused(f'{{{version}"id":7,"method":"ping"}}').error
+    assert (error.code, error.request_id) == (INVALID_REQUEST, 7)
+
+
+@pytest.mark.parametrize(
+    "name", ["Method", "METHOD", "method ", "\uff4dethod", "m\u0435thod", "metho\u1e0f", "method\\u0000"]
+)
+def test_a_method_under_a_look_alike_name_is_no_method(name: str) -> None:
+    error = refused(f'{{"jsonrpc":"2.0","id":1,"{name}":"ping"}}').error
+    assert (error.code, error.request_id) == (INVALID_REQUEST, 1)
+
+
+@pytest.mark.parametrize("name", ["Params", "PARAMS", "param\u017f", "params "])
+def test_params_under_a_look_alike_name_are_ignored(name: str) -> None:
+    assert Request(1, "ping", {}) == parse(f'{{"jsonrpc":"2.0","id":1,"method":"ping","{name}":{{"a":1}}}}'.encode())
+
+
+@pytest.mark.parametrize("name", ["Id", "ID", "\u0131d"])
+def test_an_id_under_a_look_alike_name_makes_no_request(name: str) -> None:
+    assert Notification("ping") == parse(f'{{"jsonrpc":"2.0","{name}":1,"method":"ping"}}'.encode())
+
+
+def test_an_escaped_name_is_the_name() -> None:
+    assert Notification("ping") == parse(rb'{"jsonrpc":"2.0","\u006dethod":"ping"}')
+
+
+def test_unknown_members_beside_the_known_ones_are_ignored() -> None:
+    assert Request("a", "ping") == parse(b'{"jsonrpc":"2.0","id":"a","method":"ping","extra":[1],"Result":{}}')
+
+
+@pytest.mark.parametrize(
+    "id", ["0", "-1", str(SAFE), str(-SAFE), '""', '"1"', '"' + "x" * 256 + '"', '"' + "é" * 128 + '"']
+)
+def test_a_valid_id_is_kept_as_it_is(id: str) -> None:
+    message = parse(with_id(id).encode())
+    assert isinstance(message, Request)
+    assert (json.loads(id), type(json.loads(id))) == (message.id, type(message.id))
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "null",
+        "1.0",
+        "1.5",
+        "1e3",
+        "true",
+        "false",
+        "{}",
+        "[]",
+        "[1]",
+        str(SAFE + 1),
+        str(-SAFE - 1),
+        "9" * 300,
+        '"' + "x" * 257 + '"',
+        '"' + "é" * 129 + '"',
+        '"' + "x" * 1024 * 1024 + '"',
+    ],
+)
+def test_an_invalid_id_is_refused_and_not_echoed(id: str) -> None:
+    error = refused(with_id(id)).error
+    assert (error.code, error.request_id) == (INVALID_REQUEST, None)
+    assert len(str(error)) < 200
+
+
+def test_an_integer_of_5000_digits_is_refused_by_its_length() -> None:
+    error = refused(with_id("1" * 5000)).error
+    assert error.code == INVALID_REQUEST
+    assert "max_number_chars" in str(error)
+
+
+def test_the_number_1_and_the_string_1_are_different_ids() -> None:
+    first, second = parse(with_id("1").encode()), parse(with_id('"1"').encode())
+    assert isinstance(first, Request)
+    assert isinstance(second, Request)
+    assert len({first.id, second.id}) == 2
+
+
+@pytest.mark.parametrize("value", [True, False, None, 1.0, [], {}, SAFE + 1, "x" * 257, "\ud800" * 86, b"1"])
+def test_what_is_no_id(value: object) -> None:
+    assert not is_request_id(value)
+
+
+@pytest.mark.parametrize("method", ['""', "null", "1", "{}", '["ping"]', '"' + "m" * 257 + '"'])
+def test_a_method_must_be_a_short_string(method: str) -> None:
+    error = refused(f'{{"jsonrpc":"2.0","id":3,"method":{method}}}').error
+    assert (error.code, error.request_id) == (INVALID_REQUEST, 3)
+
+
+@pytest.mark.parametrize("params", ["[]", "[1]", "null", '"a"', "1", "false"])
+def test_params_must_be_an_object(params: str) -> None:
+    error = refused(f'{{"jsonrpc":"2.0","id":3,"method":"ping","params":{params}}}').error
+    assert (error.code, error.request_id) == (INVALID_REQUEST, 3)
+    assert '"params" must be an object' in str(error)
+
+
+@pytest.mark.parametrize("extra", ['"result":{}', '"error":{"code":1,"message":""}', '"result":null'])
+def test_a_call_that_is_an_answer_too_is_refused(extra: str) -> None:
+    error = refused(f'{{"jsonrpc":"2.0","id":3,"method":"ping",{extra}}}').error
+    assert (error.code, error.request_id) == (INVALID_REQUEST, 3)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"result":{},"error":{"code":1,"message":"x"}',
+        '"result":{},"error":null',
+        '"result":null',
+        '"result":[]',
+        '"result":"ok"',
+        '"error":null',
+        '"error":"x"',
+        '"error":{}',
+        '"error":{"code":1}',
+        '"error":{"message":"x"}',
+        '"error":{"code":"1","message":"x"}',
+        '"error":{"code":1.0,"message":"x"}',
+        '"error":{"code":true,"message":"x"}',
+        '"error":{"code":1,"message":null}',
+        f'"error":{{"code":{SAFE + 1},"message":"x"}}',
+    ],
+)
+def test_a_malformed_answer_names_the_request_it_fails_and_nobody_to_answer(members: str) -> None:
+    outcome = refused(f'{{"jsonrpc":"2.0","id":5,{members}}}')
+    assert (outcome.error.code, outcome.error.request_id) == (INVALID_REQUEST, None)
+    assert outcome.answers == 5
+
+
+@pytest.mark.parametrize("id", ["", '"id":null,', '"id":1.5,', '"id":true,'])
+def test_a_result_needs_a_valid_id(id: str) -> None:
+    outcome = refused(f'{{"jsonrpc":"2.0",{id}"result":{{}}}}')
+    assert (outcome.error.code, outcome.error.request_id, outcome.answers) == (INVALID_REQUEST, None, None)
+
+
+@pytest.mark.parametrize("id", ["", '"id":null,'])
+def test_an_error_may_come_without_an_id(id: str) -> None:
+    message = parse(f'{{"jsonrpc":"2.0",{id}"error":{{"code":-32700,"message":"x"}}}}'.encode())
+    assert ErrorResponse(None, ErrorDetail(PARSE_ERROR, "x")) == message
+
+
+def test_an_error_with_an_invalid_id_is_refused() -> None:
+    assert refused('{"jsonrpc":"2.0","id":1.5,"error":{"code":1,"message":"x"}}').error.code == INVALID_REQUEST
+
+
+def test_a_message_over_a_limit_is_an_invalid_request_naming_it() -> None:
+    outcome = parse(CORPUS[0], JsonLimits(max_bytes=20))
+    assert isinstance(outcome, Malformed)
+    assert outcome.error.code == INVALID_REQUEST
+    assert "the limit is 20 (max_bytes)" in str(outcome.error)
+
+
+@pytest.mark.parametrize("text", [b'{"jsonrpc":', b"\xff", b"[", b'{"jsonrpc":"1.0"}'])
+def test_a_malformed_message_does_not_keep_its_bytes_alive(text: bytes) -> None:
+    error = refused(text).error
+    assert (error.__cause__, error.__context__, error.__traceback__) == (None, None, None)
+
+
+# Writing
+
+
+def test_a_request_on_the_wire() -> None:
+    assert dump(Request(1, "ping")) == b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    assert dump(Request('a"b', "m", {"x": 1})) == b'{"jsonrpc":"2.0","id":"a\\"b","method":"m","params":{"x":1}}'
+
+
+def test_a_notification_on_the_wire() -> None:
+    assert dump(Notification("m", {"x": []})) == b'{"jsonrpc":"2.0","method":"m","params":{"x":[]}}'
+
+
+def test_an_empty_result_is_written_all_the_same() -> None:
+    assert dump(Response(1, {})) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
+
+
+def test_an_error_on_the_wire() -> None:
+    assert (
+        dump(ErrorResponse(None, ErrorDetail(PARSE_ERROR, "x")))
+        == b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}'
+    )
+    assert (
+        dump(ErrorResponse(1, ErrorDetail(1, "x", 0)))
+        == b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":0}}'
+    )
+
+
+def test_encoded_members_are_spliced_unchanged() -> None:
+    raw = b'{"b" : 1.0,"a":"\xc3\xa9"}'
+    assert b'{"jsonrpc":"2.0","id":1,"result":' + raw + b"}" == dump(Response(1, Encoded(raw)))
+    assert b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + raw + b"}" == dump(Request(1, "m", Encoded(raw)))
+
+
+@given(objects)
+@settings(max_examples=50)
+def test_encoded_members_with_line_breaks_between_tokens_stay_one_line_with_the_same_meaning(value: JsonObject) -> None:
+    pretty = json.dumps(value, indent=1).replace("\n", "\r\n").encode()
+    line = dump(Response(1, Encoded(pretty)))
+    assert b"\n" not in line
+    assert b"\r" not in line
+    assert Response(1, value) == parse(line)
+
+
+def test_a_reader_gets_the_members_of_encoded_and_plain_objects_alike() -> None:
+    assert {"a": 1} == decoded(Encoded(b'{"a":1}')) == decoded({"a": 1})
+    with pytest.raises(TypeError, match="must hold a JSON object, not list"):
+        decoded(Encoded(b"[]"))
+
+
+@pytest.mark.parametrize(
+    ("message", "path"),
+    [
+        (Request(1, "m", {"a": math.nan}), r"params\.a"),
+        (Response(1, {"rows": [{"price": math.inf}]}), r"result\.rows\[0\]\.price"),
+        (ErrorResponse(1, ErrorDetail(1, "x", {"a": math.nan})), r"error\.data\.a"),
+        (ErrorResponse(1, ErrorDetail(1, "\ud800")), r"error\.message"),
+        (Request("\ud800", "m"), "id"),
+        (Notification("\ud800"), "method"),
+    ],
+)
+def test_a_message_that_cannot_be_json_is_refused_with_the_path(message: Message, path: str) -> None:
+    with pytest.raises(ValueError, match=f"^{path} "):
+        dump(message)
+
+
+def test_a_broken_rule_becomes_an_error_response() -> None:
+    data: JsonValue = {"supported": []}
+    broken = ProtocolError("no", code=-32022, data=data, request_id="a")
+    assert ErrorResponse("a", ErrorDetail(-32022, "no", data)) == error_response(broken)
+
+
+def test_the_reason_for_an_invalid_state_is_not_in_its_response() -> None:
+    response = error_response(InvalidRequestState("expired"))
+    assert ErrorResponse(None, ErrorDetail(INVALID_PARAMS, InvalidRequestState.TEXT)) == response

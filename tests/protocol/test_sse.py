@@ -1,0 +1,303 @@
+"""Server-sent events: the HTML standard's rules, a limit, and the same events however the stream is cut."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.sse import KEEP_ALIVE, SseDecoder, SseEvent, encode
+
+MIB = 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+LINE_BREAK = re.compile("\r\n|\r|\n")
+
+streams = st.lists(
+    st.sampled_from(
+        [
+            "data",
+            "event",
+            "id",
+            "retry",
+            "x",
+            ":",
+            ": ",
+            " ",
+            "\n",
+            "\n\n",
+            "\r",
+            "\r\n",
+            "data: 1\n",
+            "\x00",
+            "12",
+            "-",
+            "\ufeff",
+            "é",
+            "\u2028",
+            "{}",
+        ],
+    ),
+    max_size=40,
+).map(lambda pieces: "".join(pieces).encode())
+one_line = st.text().filter(lambda text: not re.search("[\r\n\0]", text))
+
+
+def expected(stream: bytes) -> list[SseEvent]:
+    """The standard's algorithm (9.2.6), word by word, over the whole stream at once."""
+    *lines, _ = LINE_BREAK.split(stream.decode().removeprefix("\ufeff"))
+    events: list[SseEvent] = []
+    data, kind, id, retry = "", "", None, None
+    for line in lines:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line:
+            if data:
+                events.append(SseEvent(data.removesuffix("\n"), kind or "message", id, retry))
+            data, kind, id, retry = "", "", None, None
+        elif name == "data":
+            data += value + "\n"
+        elif name == "event":
+            kind = value
+        elif name == "id" and "\0" not in value:
+            id = value
+        elif name == "retry" and re.fullmatch("[0-9]+", value):
+            retry = int(value)
+    return events
+
+
+def read(stream: bytes, max_event: int = MIB) -> list[SseEvent]:
+    return SseDecoder(max_event).feed(stream)
+
+
+def outcome(pieces: list[bytes], max_event: int) -> tuple[list[SseEvent], str | None]:
+    decoder = SseDecoder(max_event)
+    events: list[SseEvent] = []
+    try:
+        for piece in [*pieces, b""]:
+            events += decoder.feed(piece)
+    except RemoteProtocolError as error:
+        return events, str(error)
+    return events, None
+
+
+def single_bytes(stream: bytes) -> list[bytes]:
+    return [bytes([byte]) for byte in stream]
+
+
+# Reading
+
+
+@given(streams)
+@settings(max_examples=300)
+def test_events_are_those_of_the_standard(stream: bytes) -> None:
+    assert expected(stream) == read(stream)
+
+
+@given(streams, st.integers(1, 30) | st.just(MIB), st.lists(st.integers(0, 10**6), max_size=12))
+@settings(max_examples=300)
+def test_events_and_errors_are_the_same_however_the_stream_is_cut(stream: bytes, limit: int, cuts: list[int]) -> None:
+    edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
+    pieces = [stream[start:end] for start, end in pairwise(edges)]
+    assert outcome([stream], limit) == outcome(pieces, limit) == outcome(single_bytes(stream), limit)
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=200)
+def test_any_bytes_are_read_or_refused(stream: bytes) -> None:
+    outcome([stream], 40)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_every_line_end_of_the_standard_is_one(end: bytes) -> None:
+    assert [SseEvent("a\nb"), SseEvent("c")] == read(end.join([b"data: a", b"data: b", b"", b"data: c", b"", b""]))
+
+
+def test_a_crlf_split_between_chunks_is_one_line_end() -> None:
+    decoder = SseDecoder(MIB)
+    assert decoder.feed(b"data: a\r") == []
+    assert decoder.feed(b"") == []
+    assert decoder.feed(b"\ndata: b\r") == []
+    assert [SseEvent("a\nb")] == decoder.feed(b"\n\r")
+    assert decoder.feed(b"\n") == []
+
+
+def test_a_byte_order_mark_is_dropped_at_the_start_only() -> None:
+    assert [SseEvent("a")] == read(BOM + b"data: a\n\n" + BOM + b"data: b\n\n")
+    assert ([SseEvent("a")], None) == outcome(single_bytes(BOM + b"data: a\n\n"), MIB)
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b":\n:comment\n: data: x\n\n", []),
+        (b": hi\ndata: a\n: there\ndata: b\n\n", [SseEvent("a\nb")]),
+        (b"unknown: x\nDATA: x\nData: x\n data: x\ndata : x\n\n", []),
+        (b"data\n\n", [SseEvent("")]),
+        (b"data\ndata\n\n", [SseEvent("\n")]),
+        (b"data:\n\n", [SseEvent("")]),
+        (b"data:a\ndata: b\ndata:  c\n\n", [SseEvent("a\nb\n c")]),
+        (b"data: a:b\n\n", [SseEvent("a:b")]),
+        (b"event: ping\ndata: a\n\ndata: b\n\n", [SseEvent("a", "ping"), SseEvent("b")]),
+        (b"event: ping\n\ndata: b\n\n", [SseEvent("b")]),
+        (b"event\ndata: b\n\n", [SseEvent("b")]),
+        (b"id: 1\ndata: a\n\ndata: b\n\n", [SseEvent("a", id="1"), SseEvent("b")]),
+        (b"id: 1\nid: 2\0\ndata: a\n\n", [SseEvent("a", id="1")]),
+        (b"id\ndata: a\n\n", [SseEvent("a", id="")]),
+        (b"retry: 1500\ndata: a\n\n", [SseEvent("a", retry=1500)]),
+        (b"\n\n\n\r\n\r\r", []),
+        (b"data: a\n", []),
+        (b"data: a\n\ndata: b", [SseEvent("a")]),
+        (b"data: a\0\n\n", [SseEvent("a\0")]),
+    ],
+)
+def test_a_stream_of_the_corpus(stream: bytes, events: list[SseEvent]) -> None:
+    assert events == read(stream)
+    assert events == outcome(single_bytes(stream), MIB)[0]
+
+
+@pytest.mark.parametrize("junk", ["", "x", "-1", "+1", "1.5", "1e3", " 1", "1 ", "0x10", "\u0661", "\xb2", "9" * 5000])
+def test_a_retry_that_is_no_number_is_ignored(junk: str) -> None:
+    assert [SseEvent("a")] == read(f"retry: {junk}\ndata: a\n\n".encode())
+
+
+def test_an_unfinished_event_is_never_delivered() -> None:
+    stream = b"event: ping\nid: 7\ndata: a\n\n"
+    for end in range(len(stream)):
+        assert read(stream[:end]) == []
+
+
+def test_the_last_event_id_stays_until_an_event_changes_it() -> None:
+    decoder = SseDecoder(MIB)
+    decoder.feed(b"id: 1\ndata: a\n\ndata: b\n\n")
+    assert decoder.last_event_id == "1"
+    decoder.feed(b"id: 2\n")
+    assert decoder.last_event_id == "1"
+    decoder.feed(b"\n")
+    assert decoder.last_event_id == "2"
+    decoder.feed(b"id\n\n")
+    assert decoder.last_event_id == ""
+
+
+def test_a_retry_counts_even_without_an_event() -> None:
+    decoder = SseDecoder(MIB)
+    assert decoder.retry is None
+    assert decoder.feed(b"retry: 0\n") == []
+    assert decoder.retry == 0
+    decoder.feed(b"\nretry: 25\nretry: x\n\ndata: a\n\n")
+    assert decoder.retry == 25
+
+
+@pytest.mark.parametrize("field", [b"data: \xff\n\n", b"event: \xff\ndata: a\n\n", b"id: \xff\n\n"])
+def test_bytes_that_are_not_utf_8_are_refused_rather_than_altered(field: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="not UTF-8") as caught:
+        read(field)
+    assert caught.value.code == -32700
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"data: 12345\n",
+        b"data: 12345",
+        b"data: 1\ndata: 2\n",
+        b"data:1\ndata:2",
+        b"data\n" * 100,
+        b":" + b"x" * 11,
+        b"x" * 11,
+    ],
+)
+def test_an_event_over_the_limit_is_refused_naming_it(stream: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"more than 10 bytes \(max_event\)") as caught:
+        read(stream, 10)
+    assert caught.value.code == -32600
+
+
+def test_each_event_has_the_limit_to_itself_and_comments_are_free() -> None:
+    assert [SseEvent("1234")] * 50 == read(b":comment\ndata: 1234\n\n" * 50, 10)
+    assert [SseEvent("1")] == read(b":comment\n" * 50 + b"data: 1\n\n", 10)
+
+
+def test_events_before_the_flaw_are_delivered_and_then_the_decoder_is_spent() -> None:
+    decoder = SseDecoder(10)
+    assert [SseEvent("1")] == decoder.feed(b"data: 1\n\ndata: 123456789\n\ndata: 2\n\n")
+    for _ in range(2):
+        with pytest.raises(RemoteProtocolError, match="max_event"):
+            decoder.feed(b"")
+
+
+def test_an_event_without_end_is_refused_at_the_limit() -> None:
+    decoder = SseDecoder(MIB)
+    for _ in range(15):
+        decoder.feed(b"data: " + b"x" * 65536)
+    with pytest.raises(RemoteProtocolError, match="max_event"):
+        decoder.feed(b"data: " + b"x" * 65536)
+
+
+def test_a_large_event_one_byte_at_a_time_takes_linear_time() -> None:
+    decoder = SseDecoder(MIB)
+    feed = decoder.feed
+    for byte in single_bytes(b"data: " + b"x" * 300_000 + b"\n"):
+        feed(byte)
+    assert [SseEvent("x" * 300_000)] == feed(b"\n")
+
+
+def test_many_lines_of_one_event_take_linear_time() -> None:
+    assert [SseEvent("\n".join(["x"] * 100_000))] == read(b"data: x\n" * 100_000 + b"\n")
+
+
+def test_a_limit_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="max_event must be at least 1, not 0"):
+        SseDecoder(0)
+
+
+def test_a_decoder_shows_its_state() -> None:
+    decoder = SseDecoder(10)
+    decoder.feed(b"data:a\nx")
+    assert repr(decoder) == "<SseDecoder: 7 bytes buffered, max_event=10>"
+
+
+# Writing
+
+
+@given(st.text(), one_line.filter(bool), st.none() | one_line, st.none() | st.integers(0, 10**15 - 1))
+@settings(max_examples=200)
+def test_what_is_encoded_is_read_back(data: str, event: str, id: str | None, retry: int | None) -> None:
+    raw = encode(SseEvent(data, event, id, retry))
+    assert [SseEvent(LINE_BREAK.sub("\n", data), event, id, retry)] == read(raw)
+    assert read(raw) == outcome(single_bytes(raw), MIB)[0]
+
+
+def test_an_event_on_the_wire() -> None:
+    assert encode(SseEvent("{}")) == b"event: message\ndata: {}\n\n"
+    assert encode(SseEvent("a\rb\r\n", "e", "1", 20)) == b"event: e\nid: 1\nretry: 20\ndata: a\ndata: b\ndata: \n\n"
+
+
+@pytest.mark.parametrize("text", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", " lead", "a\0b"])
+def test_other_line_breaks_and_spaces_in_data_are_untouched(text: str) -> None:
+    raw = encode(SseEvent(text))
+    assert f"event: message\ndata: {text}\n\n".encode() == raw
+    assert [SseEvent(text)] == read(raw)
+
+
+@pytest.mark.parametrize("bad", ["\r", "\n", "\0", "a\r\ndata: injected"])
+def test_a_line_break_or_nul_in_a_field_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="event of a server-sent event must not hold CR, LF or NUL"):
+        encode(SseEvent("x", event=bad))
+    with pytest.raises(ValueError, match="id of a server-sent event must not hold CR, LF or NUL"):
+        encode(SseEvent("x", id=bad))
+
+
+@pytest.mark.parametrize(
+    "event", [SseEvent("x", event=""), SseEvent("x", retry=-1), SseEvent("x", retry=10**15), SseEvent("\ud800")]
+)
+def test_an_event_that_could_not_be_read_back_is_refused(event: SseEvent) -> None:
+    with pytest.raises(ValueError):
+        encode(event)
+
+
+def test_a_keep_alive_is_no_event_and_breaks_none() -> None:
+    assert [SseEvent("a"), SseEvent("b")] == read(encode(SseEvent("a")) + KEEP_ALIVE * 3 + encode(SseEvent("b")))

@@ -1,0 +1,212 @@
+"""What the tests of the guarded server share: a server on a real port, and a client that speaks bytes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypercorn.trio.run
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+from hypercorn.trio.tcp_server import TCPServer
+from trio_mcp_transports.http.hypercorn_guard import GuardedTCPServer
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+OK = [(b"content-length", b"2")]
+SOON = 5.0
+
+
+def get(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "host: x", *headers, "", ""]).encode("latin-1")
+
+
+def upgrade(*headers: str) -> bytes:
+    return get(
+        "/",
+        "connection: upgrade",
+        "upgrade: websocket",
+        "sec-websocket-version: 13",
+        "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+        *headers,
+    )
+
+
+def frame(opcode: int, payload: bytes = b"", *, first: int = 0x80) -> bytes:
+    """A masked WebSocket frame (the mask is zero); `first` holds FIN and the reserved bits."""
+    length = bytes([0x80 | len(payload)]) if len(payload) < 126 else bytes([0xFE]) + len(payload).to_bytes(2, "big")
+    return bytes([first | opcode]) + length + b"\0\0\0\0" + payload
+
+
+@dataclass
+class Client:
+    """One connection."""
+
+    stream: trio.abc.Stream
+    buffer: bytearray = field(default_factory=bytearray)
+
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def ask(self, data: bytes = GET) -> tuple[int, bytes]:
+        """Send a request; its status and body."""
+        await self.send(data)
+        status, _, body = await self.response()
+        return status, body
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """The next response head."""
+        lines = (await self.until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+        return int(lines[0].split()[1]), headers
+
+    async def response(self) -> tuple[int, dict[str, str], bytes]:
+        """The next whole response."""
+        status, headers = await self.head()
+        if "content-length" in headers:
+            return status, headers, await self.exactly(int(headers["content-length"]))
+        body = b""
+        while length := int(await self.until(b"\r\n"), 16):
+            body += (await self.exactly(length + 2))[:-2]
+        await self.exactly(2)
+        return status, headers, body
+
+    async def until(self, end: bytes) -> bytes:
+        while end not in self.buffer:
+            await self._more()
+        return await self.exactly(self.buffer.index(end) + len(end))
+
+    async def exactly(self, count: int) -> bytes:
+        while len(self.buffer) < count:
+            await self._more()
+        found = bytes(self.buffer[:count])
+        del self.buffer[:count]
+        return found
+
+    async def frame(self) -> tuple[int, bytes]:
+        """The first byte and the payload of the next WebSocket frame, up to 64 KiB."""
+        first, length = await self.exactly(2)
+        if length == 126:
+            length = int.from_bytes(await self.exactly(2), "big")
+        return first, await self.exactly(length)
+
+    async def rest(self) -> bytes:
+        """Everything until the server has closed."""
+        try:
+            while True:
+                await self._more()
+        except (EOFError, trio.BrokenResourceError):
+            return bytes(self.buffer)
+
+    async def _more(self) -> None:
+        with trio.fail_after(SOON):
+            data = await self.stream.receive_some(65536)
+        if not data:
+            raise EOFError(bytes(self.buffer))
+        self.buffer += data
+
+
+@dataclass
+class Server:
+    """A running server. `ended` is set when it is over; `error` is what ended it, if anything did."""
+
+    port: int = 0
+    stop: trio.Event = field(default_factory=trio.Event)
+    ended: trio.Event = field(default_factory=trio.Event)
+    error: BaseException | None = None
+
+    @asynccontextmanager
+    async def client(self, *, receive_buffer: int | None = None) -> AsyncIterator[Client]:
+        sock = trio.socket.socket()
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        with trio.fail_after(SOON):
+            await sock.connect(("127.0.0.1", self.port))
+        stream = trio.SocketStream(sock)
+        try:
+            yield Client(stream)
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def ask(self, data: bytes = GET) -> tuple[int, bytes]:
+        """One request on a connection of its own."""
+        async with self.client() as client:
+            return await client.ask(data)
+
+    async def has_ended(self) -> None:
+        with trio.fail_after(SOON):
+            await self.ended.wait()
+
+
+@asynccontextmanager
+async def running(app: App, config: Config | None = None, *, guarded: bool) -> AsyncIterator[Server]:
+    """`app` served by hypercorn in a nursery of its own, whose failure is kept in the server's `error`."""
+    server = Server()
+    config = config or Config()
+    config.bind = ["127.0.0.1:0"]
+    config.errorlog = None if not guarded else config.errorlog
+    before = hypercorn.trio.run.TCPServer
+    hypercorn.trio.run.TCPServer = GuardedTCPServer if guarded else TCPServer
+
+    async def run(task_status: trio.TaskStatus[list[str]]) -> None:
+        try:
+            await serve(app, config, shutdown_trigger=server.stop.wait, task_status=task_status)
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            server.error = error
+        finally:
+            server.ended.set()
+
+    try:
+        with trio.fail_after(25):
+            async with trio.open_nursery() as nursery:
+                address = (await nursery.start(run))[0]
+                server.port = int(address.rsplit(":", 1)[1])
+                yield server
+                nursery.cancel_scope.cancel()
+    finally:
+        hypercorn.trio.run.TCPServer = before
+
+
+async def reply(send: Any, body: bytes = b"ok", status: int = 200) -> None:
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def lifespan(receive: Any, send: Any) -> None:
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": kind + ".complete"})
+        if kind == "lifespan.shutdown":
+            return
+
+
+def serving(handle: App) -> App:
+    """`handle` for requests to `/`, and an answer of "ok" everywhere else: the bystander's side of an app."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+        elif scope["type"] == "http" and scope["path"] == "/bystander":
+            await receive()
+            await reply(send)
+        else:
+            await handle(scope, receive, send)
+
+    return app
+
+
+@asynccontextmanager
+async def bystander(server: Server) -> AsyncIterator[None]:
+    """A keep-alive connection that has to work before and after the block, without a reconnect."""
+    async with server.client() as client:
+        assert await client.ask(get("/bystander")) == (200, b"ok")
+        yield
+        assert await client.ask(get("/bystander")) == (200, b"ok")

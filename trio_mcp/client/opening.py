@@ -1,0 +1,118 @@
+"""Finding out which era a server speaks, and opening the conversation in it.
+
+A server of the modern era needs no handshake and answers `server/discover` (M-DUAL-5c, M-DUAL-6c). One that answers with a
+modern error is modern too. Anything else, an error of any other code or silence, means the handshake era: then `initialize`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from ..errors import PeerError, RemoteProtocolError, RequestTimeout
+from ..protocol.codec import codec_for
+from ..protocol.jsonrpc import UNSUPPORTED_VERSION
+from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
+from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, Era
+from ..session import ClientSession
+from ..types import (
+    ClientCapabilities,
+    DiscoverResult,
+    Implementation,
+    InitializeRequestParams,
+    InitializeResult,
+    JsonObject,
+    NotificationParams,
+    RequestParams,
+    ServerCapabilities,
+)
+
+__all__ = ["ServerFacts", "open_conversation"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the server told of itself."""
+
+    protocol_version: str
+    capabilities: ServerCapabilities
+    info: Implementation | None
+    instructions: str | None
+
+
+async def open_conversation(
+    session: ClientSession,
+    mode: str,
+    capabilities: ClientCapabilities,
+    info: Implementation,
+    probe_timeout: float,
+) -> ServerFacts:
+    """Open the conversation: `mode` is "auto", "legacy", or the revision to speak.
+
+    Raises:
+        RemoteProtocolError: there is no revision that both sides speak.
+        PeerError, RequestTimeout, Disconnected: the server failed to open it.
+    """
+    revision = REVISIONS.get(mode)
+    if mode == "legacy" or (revision is not None and revision.era is Era.LEGACY):
+        return await initialize(session, NEWEST_LEGACY if mode == "legacy" else mode, capabilities, info)
+    if mode != "auto":
+        codec_for(mode)  # names the revisions there are when this is none of them
+        return await discover(session, mode, capabilities, info, None)
+    try:
+        return await discover(session, MODERN, capabilities, info, probe_timeout)
+    except (PeerError, RequestTimeout, RemoteProtocolError) as error:
+        version = modern_version_of(error)
+    session.stamp = {}
+    if version is not None:
+        return await discover(session, version, capabilities, info, probe_timeout)
+    session.codec = codec_for(NEWEST_LEGACY)
+    return await initialize(session, NEWEST_LEGACY, capabilities, info)
+
+
+async def discover(
+    session: ClientSession, version: str, capabilities: ClientCapabilities, info: Implementation, timeout: float | None
+) -> ServerFacts:
+    """Speak a modern revision: from now on every request says who asks and what it can be asked."""
+    session.codec = codec_for(version)
+    session.stamp = {
+        PROTOCOL_VERSION: version,
+        CLIENT_CAPABILITIES: capabilities.wire(),
+        CLIENT_INFO: info.wire(),
+    }
+    result = await session.request("server/discover", RequestParams(), timeout=timeout)
+    assert isinstance(result, DiscoverResult)
+    if version not in result.supported_versions:
+        raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
+    server = (result.meta or {}).get(SERVER_INFO)
+    known = Implementation.model_validate(server) if isinstance(server, dict) else None
+    return ServerFacts(version, result.capabilities, known, result.instructions)
+
+
+async def initialize(
+    session: ClientSession, version: str, capabilities: ClientCapabilities, info: Implementation
+) -> ServerFacts:
+    """The handshake (L-LC-1c to L-LC-3c)."""
+    session.codec = codec_for(version)
+    params = InitializeRequestParams(protocol_version=version, capabilities=capabilities, client_info=info)
+    result = await session.request("initialize", params)
+    assert isinstance(result, InitializeResult)
+    chosen = REVISIONS.get(result.protocol_version)
+    if chosen is None or chosen.era is not Era.LEGACY:
+        raise RemoteProtocolError(f"the server wants to speak {result.protocol_version!r}, which this client does not")
+    session.connection.agree(chosen.name)
+    session.codec = session.connection.codec
+    session.notify("notifications/initialized", NotificationParams())
+    return ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
+
+
+def modern_version_of(error: Exception) -> str | None:
+    """A modern revision that the server's refusal offers and that we speak; None when it is of the handshake era."""
+    if not isinstance(error, PeerError) or error.code != UNSUPPORTED_VERSION or not isinstance(error.data, dict):
+        return None
+    supported = cast("JsonObject", error.data).get("supported")
+    offered = supported if isinstance(supported, list) else []
+    for name, revision in REVISIONS.items():
+        if revision.era is Era.MODERN and name in offered and name != MODERN:
+            return name
+    return None

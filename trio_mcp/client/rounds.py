@@ -1,0 +1,81 @@
+"""Driving a modern request through its rounds: answer what the server asks, send the request again, until it is done.
+
+The state is echoed byte for byte, never read, and never sent on another request (M-MRTR-8c). The questions of one round are
+answered side by side. A handler that fails ends the request: nothing is owed to the server, which is not waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from ..errors import CapabilityError, LimitExceeded
+from ..session import Answerer, ClientSession
+from ..session.client import OnProgress
+from ..types import InputRequest, InputRequiredResult, InputResponseRequestParams, JsonObject, Model
+
+__all__ = ["MAX_ROUNDS", "request_in_rounds"]
+
+MAX_ROUNDS = 10
+"""Rounds after which a client gives up, as its peers do (protocol.md 3.7)."""
+
+PACE = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds to wait before answering a round that asks nothing: such a server is not ready yet."""
+
+
+async def request_in_rounds(
+    session: ClientSession,
+    method: str,
+    params: InputResponseRequestParams,
+    answerers: Mapping[str, Answerer],
+    *,
+    on_progress: OnProgress | None = None,
+    max_rounds: int = MAX_ROUNDS,
+) -> Model:
+    """Send a request and answer its rounds; returns the complete result.
+
+    Raises:
+        LimitExceeded: the server asked in more than `max_rounds` rounds.
+        CapabilityError: it asked for something this client never declared.
+
+    A cancel withdraws the request that is open and abandons the call.
+    """
+    current = params
+    for number in range(max_rounds + 1):
+        result = await session.request(method, current, on_progress=on_progress)
+        if not isinstance(result, InputRequiredResult):
+            return result
+        if number == max_rounds:
+            break
+        answers = await answered(session, result.input_requests or {}, answerers)
+        if not answers:
+            await trio.sleep(PACE[min(number, len(PACE) - 1)])
+        update = {"input_responses": answers or None, "request_state": result.request_state}
+        current = params.model_copy(update=update)
+    raise LimitExceeded(f"the server asked in more than {max_rounds} rounds for {method}; the limit is max_rounds")
+
+
+async def answered(
+    session: ClientSession, questions: Mapping[str, InputRequest], answerers: Mapping[str, Answerer]
+) -> dict[str, JsonObject]:
+    """The answers to one round, by key."""
+    answers: dict[str, JsonObject] = {}
+
+    async def answer(key: str, question: InputRequest) -> None:
+        answerer = answerers.get(question.method)
+        if answerer is None:
+            raise CapabilityError(f"the server asked for {question.method}, which this client did not declare", {})
+        params = question.params
+        result = await answerer(params if params is not None else InputResponseRequestParams())
+        answers[key] = session.codec.encode_input_response(question.method, result)
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for key, question in questions.items():
+                nursery.start_soon(answer, key, question)
+    except ExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
+    return answers
