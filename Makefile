@@ -27,9 +27,9 @@ test: $(STAMPS)/dev  ## run the tests
 lint: $(STAMPS)/dev  ## check format, style, types and the layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/flake8 trio_mcp transports tests examples
+	$(BIN)/flake8 trio_mcp transports examples
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -32,7 +32,7 @@ def key(version: str) -> str:
 
 @cache
 def validator(spec_dir: Path, version: str, pointer: str) -> Validator:
-    """Validates against one definition, or a part of one: `pointer` is like `Tool` or `ElicitRequest/properties/params`."""
+    """Validates against one definition, or against a part of one, like `ElicitRequest/properties/params`."""
     kind = Draft202012Validator if version >= "2025-11-25" else Draft7Validator
     file = schema_file(spec_dir, version)
     return kind({key(version): file[key(version)], "$ref": f"#/{key(version)}/{pointer}"})
@@ -50,7 +50,12 @@ def closed_validator(spec_dir: Path, version: str, pointer: str) -> Validator:
 
 
 def close(name: str, schema: dict) -> dict:
-    if "properties" not in schema or "additionalProperties" in schema or name in FREE_FORM or name.endswith("MetaObject"):
+    if (
+        "properties" not in schema
+        or "additionalProperties" in schema
+        or name in FREE_FORM
+        or name.endswith("MetaObject")
+    ):
         return schema
     members = {member: close(member, inner) for member, inner in schema["properties"].items()}
     if name == "params":

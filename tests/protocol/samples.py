@@ -105,7 +105,14 @@ TEXT = TextContent(text="t", annotations=HINTS, meta={"a": 1})
 IMAGE = ImageContent(data="aGk=", mime_type="image/png", annotations=HINTS, meta={"a": 1})
 AUDIO = AudioContent(data="aGk=", mime_type="audio/wav", annotations=HINTS, meta={"a": 1})
 LINK = ResourceLink(
-    uri="file:///a", name="a", title="A", description="It.", mime_type="text/plain", size=1, icons=ICONS, annotations=HINTS
+    uri="file:///a",
+    name="a",
+    title="A",
+    description="It.",
+    mime_type="text/plain",
+    size=1,
+    icons=ICONS,
+    annotations=HINTS,
 )
 PAGE = TextResourceContents(uri="file:///a", mime_type="text/plain", text="t", meta={"a": 1})
 BLOB = BlobResourceContents(uri="file:///b", mime_type="image/png", blob="aGk=", meta={"a": 1})
@@ -166,7 +173,9 @@ PARAMS: list[Model] = [
     RequestParams(),
     PaginatedRequestParams(cursor="c"),
     InitializeRequestParams(protocol_version="2025-11-25", capabilities=CLIENT, client_info=WHO),
-    CallToolRequestParams(name="a", arguments={"x": None}, input_responses={"k": {"action": "cancel"}}, request_state="s"),
+    CallToolRequestParams(
+        name="a", arguments={"x": None}, input_responses={"k": {"action": "cancel"}}, request_state="s"
+    ),
     GetPromptRequestParams(name="a", arguments={"x": "y"}, request_state="s"),
     ReadResourceRequestParams(uri="file:///a", request_state="s"),
     SubscribeRequestParams(uri="file:///a"),
@@ -198,7 +207,7 @@ PARAMS: list[Model] = [
         include_context="none",
         temperature=0.5,
         stop_sequences=["."],
-        metadata={"a": None},
+        metadata={"a": 1},
     ),
     ElicitRequestFormParams(mode="form", message="?", requested_schema=FORM),
     ElicitRequestURLParams(message="?", url="https://example.org/a", elicitation_id="e"),

@@ -39,9 +39,7 @@ def test_the_least_a_modern_request_says():
 
 def test_everything_a_modern_request_can_say():
     meta = read_meta(
-        params(
-            capabilities={"sampling": {"tools": {}}}, info={"name": "a", "version": "1"}, level="warning", token="t"
-        )
+        params(capabilities={"sampling": {"tools": {}}}, info={"name": "a", "version": "1"}, level="warning", token="t")
     )
     assert meta is not None
     assert ClientCapabilities(sampling=SamplingCapability(tools={})) == meta.client_capabilities

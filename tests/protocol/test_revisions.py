@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 from spec_schemas import VERSIONS, definitions, request_definitions
 
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED, Direction, Era, Method, Revision, Side
+from trio_mcp.protocol.revisions import (
+    MODERN,
+    NEWEST_LEGACY,
+    REVISIONS,
+    SUPPORTED,
+    Direction,
+    Era,
+    Method,
+    Revision,
+    Side,
+)
 from trio_mcp.types import Model
 
 INPUTS = {"elicitation/create", "sampling/createMessage", "roots/list"}
@@ -28,7 +38,7 @@ def methods_in(defs: dict, union: dict) -> set[str]:
 
 
 def test_the_newest_revision_comes_first():
-    assert SUPPORTED == tuple(reversed(VERSIONS))
+    assert tuple(reversed(VERSIONS)) == SUPPORTED
     assert SUPPORTED[:2] == (MODERN, NEWEST_LEGACY)
 
 
@@ -72,7 +82,7 @@ def test_params_and_results_are_those_of_the_schema_file(spec_dir: Path, version
 
 
 def test_the_modern_era_asks_only_inside_interim_results():
-    assert INPUTS == set(REVISIONS[MODERN].inputs)
+    assert set(REVISIONS[MODERN].inputs) == INPUTS
     assert not any(method.direction.allows(Side.SERVER) for method in REVISIONS[MODERN].requests.values())
     assert all(not REVISIONS[version].inputs for version in SUPPORTED if version != MODERN)
 

@@ -13,6 +13,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 from hypercorn.trio.tcp_server import TCPServer
+
 from trio_mcp_transports.http.hypercorn_guard import GuardedTCPServer
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -125,13 +126,10 @@ class Server:
         sock = trio.socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        with trio.fail_after(SOON):
-            await sock.connect(("127.0.0.1", self.port))
-        stream = trio.SocketStream(sock)
-        try:
-            yield Client(stream)
-        finally:
-            await trio.aclose_forcefully(stream)
+        with sock:
+            with trio.fail_after(SOON):
+                await sock.connect(("127.0.0.1", self.port))
+            yield Client(trio.SocketStream(sock))
 
     async def ask(self, data: bytes = GET) -> tuple[int, bytes]:
         """One request on a connection of its own."""
@@ -150,15 +148,15 @@ async def running(app: App, config: Config | None = None, *, guarded: bool) -> A
     config = config or Config()
     config.bind = ["127.0.0.1:0"]
     config.errorlog = None if not guarded else config.errorlog
-    before = hypercorn.trio.run.TCPServer
-    hypercorn.trio.run.TCPServer = GuardedTCPServer if guarded else TCPServer
+    before = vars(hypercorn.trio.run)["TCPServer"]
+    hypercorn.trio.run.TCPServer = GuardedTCPServer if guarded else TCPServer  # type: ignore[attr-defined]
 
     async def run(task_status: trio.TaskStatus[list[str]]) -> None:
         try:
             await serve(app, config, shutdown_trigger=server.stop.wait, task_status=task_status)
         except trio.Cancelled:
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             server.error = error
         finally:
             server.ended.set()
@@ -171,7 +169,7 @@ async def running(app: App, config: Config | None = None, *, guarded: bool) -> A
                 yield server
                 nursery.cancel_scope.cancel()
     finally:
-        hypercorn.trio.run.TCPServer = before
+        hypercorn.trio.run.TCPServer = before  # type: ignore[attr-defined]
 
 
 async def reply(send: Any, body: bytes = b"ok", status: int = 200) -> None:

@@ -16,13 +16,13 @@ import hpack
 import hypercorn.trio.run
 import pytest
 import trio
+import trio.testing
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
-from hyperframe.frame import HeadersFrame, SettingsFrame
 from hypercorn_peer import (
     GET,
     SOON,
@@ -36,7 +36,8 @@ from hypercorn_peer import (
     serving,
     upgrade,
 )
-from trio_mcp_transports.http import hypercorn_guard
+from hyperframe.frame import HeadersFrame, SettingsFrame
+
 from trio_mcp_transports.http.config import GuardedConfig, Limits, guarded_config
 from trio_mcp_transports.http.hypercorn_connections import connection_limit
 from trio_mcp_transports.http.hypercorn_guard import GuardedTCPServer, UnsupportedHypercorn, install
@@ -144,7 +145,7 @@ async def test_whatever_the_app_raises_ends_only_its_own_exchange(
 ) -> None:
     async with guarded(raising(error), guarded_config()) as server, bystander(server):
         assert await server.ask() == (500, b"")
-    assert ["the ASGI app failed in a http exchange"] == [record.message for record in caplog.records]
+    assert [record.message for record in caplog.records] == ["the ASGI app failed in a http exchange"]
 
 
 async def test_an_app_that_fails_before_its_first_body_bytes_is_answered_with_500() -> None:
@@ -260,9 +261,7 @@ async def test_a_stalled_reader_is_cut_off_and_its_app_told() -> None:
             with trio.fail_after(SOON):
                 await flood.ended.wait()
             assert isinstance(flood.error, OSError)
-            with pytest.raises((trio.BrokenResourceError, EOFError)):
-                while True:
-                    await client.exactly(1)
+            assert len(await client.rest()) < 64 << 20
 
 
 async def test_a_stalled_reader_does_not_block_the_shutdown() -> None:
@@ -316,14 +315,19 @@ async def test_writes_from_several_tasks_stay_whole_and_in_order() -> None:
 
 
 async def test_a_cancel_of_the_app_does_not_tear_a_message() -> None:
+    started, scope_of_app = trio.Event(), trio.CancelScope()
+
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        with trio.move_on_after(0.2):
+        with scope_of_app:
+            started.set()
             await reply(send, bytes(4 << 20))
-        await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
 
     async with guarded(serving(app)) as server, server.client(receive_buffer=4096) as client:
         await client.send(GET)
-        await trio.sleep(0.4)  # the app's deadline passes while its send waits for us
+        await started.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        scope_of_app.cancel()  # its send waits for us to read
         assert (await client.response())[2] == bytes(4 << 20)
         assert await client.ask(get("/bystander")) == (200, b"ok")
 
@@ -892,12 +896,12 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_installing_is_idempotent(uninstalled: None) -> None:
     install()
     install()
-    assert hypercorn.trio.run.TCPServer is GuardedTCPServer
+    assert vars(hypercorn.trio.run)["TCPServer"] is GuardedTCPServer
     assert Config().alpn_protocols == ["http/1.1"]
 
 
 def test_another_version_of_hypercorn_is_refused(uninstalled: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hypercorn_guard.importlib.metadata, "version", lambda _: "0.19.0")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.19.0")
     with pytest.raises(UnsupportedHypercorn, match=r"0\.18\.x only, and 0\.19\.0 is installed"):
         install()
 

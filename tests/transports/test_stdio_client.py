@@ -166,12 +166,13 @@ async def test_the_environment_is_the_allow_list_and_what_was_given(monkeypatch:
 
 
 async def test_the_child_leads_a_session_of_its_own_in_the_given_directory(tmp_path: Path) -> None:
+    tmp_path = Path(os.path.realpath(tmp_path))  # noqa: ASYNC240
     async with child(REPORT, cwd=tmp_path) as reporter:
         report = await reporter.receive()
     assert isinstance(report, Notification)
     assert isinstance(report.params, dict)
     assert report.params["leads"] is True
-    assert report.params["cwd"] == os.path.realpath(tmp_path)
+    assert report.params["cwd"] == str(tmp_path)
 
 
 async def test_a_relative_executable_is_found_from_the_given_directory(tmp_path: Path) -> None:

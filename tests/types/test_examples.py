@@ -52,7 +52,9 @@ def through_json_rpc(name: str, example: JsonObject) -> tuple[JsonValue, bytes]:
 def recoded(name: str, message: object) -> Message:
     match message:
         case Request(id, method, params):
-            return Request(id, method, codec.encode_request(method, codec.decode_request(method, params, sender=Side.CLIENT)))
+            return Request(
+                id, method, codec.encode_request(method, codec.decode_request(method, params, sender=Side.CLIENT))
+            )
         case Notification(method, params):
             sender = Side.CLIENT if method == "notifications/cancelled" else Side.SERVER
             decoded = codec.decode_notification(method, params, sender=sender)

@@ -50,7 +50,10 @@ def test_names_are_camel_case_on_the_wire_and_unset_members_absent():
 
 def test_encode_writes_what_wire_says_compactly():
     result = CallToolResult(content=[HELLO], structured_content={"a": [1.5, None]}, is_error=False)
-    assert result.encode() == b'{"content":[{"type":"text","text":"hello"}],"structuredContent":{"a":[1.5,null]},"isError":false}'
+    assert (
+        result.encode()
+        == b'{"content":[{"type":"text","text":"hello"}],"structuredContent":{"a":[1.5,null]},"isError":false}'
+    )
     assert json.loads(result.encode()) == result.wire()
 
 
@@ -74,7 +77,10 @@ def test_structured_content_that_is_null_is_not_the_same_as_none_at_all():
     assert CallToolResult(content=[], structured_content=None).wire() == {"content": [], "structuredContent": None}
     assert CallToolResult(content=[]).wire() == {"content": []}
     assert b'"structuredContent":null' in CallToolResult(content=[], structured_content=None).encode()
-    assert read(CallToolResult, {"content": [], "structuredContent": None}).wire() == {"content": [], "structuredContent": None}
+    assert read(CallToolResult, {"content": [], "structuredContent": None}).wire() == {
+        "content": [],
+        "structuredContent": None,
+    }
 
 
 def test_a_null_keeps_its_meaning_inside_another_model():
@@ -185,7 +191,10 @@ def test_property_schemas_are_told_apart_by_their_members():
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "array"}, {}, "string", None])
 def test_a_form_is_flat(schema: JsonValue):
     with pytest.raises(ValidationError):
-        read(ElicitRequestFormParams, {"message": "?", "requestedSchema": {"type": "object", "properties": {"a": schema}}})
+        read(
+            ElicitRequestFormParams,
+            {"message": "?", "requestedSchema": {"type": "object", "properties": {"a": schema}}},
+        )
 
 
 def test_property_schemas_may_be_given_as_models():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import trio
 
 
 @asynccontextmanager
-async def open_background() -> AsyncIterator[trio.Nursery]:
+async def open_background() -> AsyncGenerator[trio.Nursery]:
     """A nursery for tasks that only exist to serve the body; they are cancelled when the body is left.
 
     Someone who writes `async with connect(...)` sees no nursery there, and must not have to catch an `ExceptionGroup`
@@ -21,7 +21,7 @@ async def open_background() -> AsyncIterator[trio.Nursery]:
             yield nursery
             nursery.cancel_scope.cancel("the body it served has ended")
     except BaseExceptionGroup as group:
-        if len(group.exceptions) > 1:
+        if len(group.exceptions) != 1:
             raise
         single = group.exceptions[0]
     if single is not None:  # raised here, outside the handler, so that its own context is kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -77,7 +77,7 @@ class MemoryTransport:
     @asynccontextmanager
     async def connect(
         self, target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
-    ) -> AsyncIterator[MemoryChannel]:
+    ) -> AsyncGenerator[MemoryChannel]:
         """Serve `target` in a task of its own and yield the client's end.
 
         On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.

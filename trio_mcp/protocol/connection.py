@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from ..errors import LocalProtocolError, PeerError, RemoteProtocolError
+from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .jsonrpc import (
@@ -31,6 +31,7 @@ from .jsonrpc import (
     Request,
     RequestId,
     Response,
+    Unanswered,
 )
 from .meta import RequestMeta, read_meta
 from .revisions import NEWEST_LEGACY, Side
@@ -161,7 +162,7 @@ class Connection:
 
     # messages in
 
-    def receive(self, message: Message | Malformed) -> Event:
+    def receive(self, message: Message | Malformed | Unanswered) -> Event:
         """Work out what a message means. Never raises for anything a peer may send."""
         if self._phase is Phase.CLOSED:
             return Ignored("the connection is closed")
@@ -173,8 +174,10 @@ class Connection:
                     return self._notification(message)
                 case Response() | ErrorResponse():
                     return self._reply(message)
-                case Malformed(error):
-                    return Refused(error)
+                case Malformed(error, answers):
+                    return Refused(error) if answers is None else self._failed(answers, error)
+                case Unanswered(request_id, why):
+                    return self._failed(request_id, Disconnected(why))
         except RemoteProtocolError as error:
             if isinstance(message, Request):
                 error.request_id = message.id
@@ -261,6 +264,12 @@ class Connection:
             return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
         except RemoteProtocolError as malformed:
             return ReplyIn(message.id, malformed)
+
+    def _failed(self, request_id: RequestId, error: Exception) -> ReplyIn | Ignored:
+        """Our request gets no usable answer."""
+        if self._asked.pop(request_id, None) is None:
+            return Ignored(f"an answer to {request_id!r}, which is not open")
+        return ReplyIn(request_id, error)
 
     def __repr__(self) -> str:
         return f"<Connection {self._phase.value} {self._codec.revision.name} open={len(self._open)} asked={len(self._asked)}>"

@@ -35,6 +35,7 @@ __all__ = [
     "Request",
     "RequestId",
     "Response",
+    "Unanswered",
     "decoded",
     "dump",
     "error_response",
@@ -135,6 +136,14 @@ class Malformed:
     answers: RequestId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No message either: the transport has learned that our request `id` will get no answer."""
+
+    id: RequestId
+    why: str
+
+
 def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malformed:
     """The message in these bytes. Raises nothing, whatever the bytes are."""
     try:
@@ -168,6 +177,8 @@ def dump(message: Message) -> bytes:
         case Response(id, result):
             return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (dumps(id, "id"), _dump_object(result, "result"))
         case ErrorResponse(id, error):
+            if id is None:  # the MCP schemas know an absent id, not a null one (JSONRPCErrorResponse)
+                return b'{"jsonrpc":"2.0","error":%b}' % _dump_error(error)
             return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (dumps(id, "id"), _dump_error(error))
     assert_never(message)
 

@@ -27,7 +27,7 @@ def validated(model: type[M], value: JsonValue, path: str) -> M:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = path + _located(first["loc"], value)
-        raise RemoteProtocolError(f"{where}: {first['msg']}", code=INVALID_PARAMS) from None
+        raise RemoteProtocolError(f"{where}: {first['msg'][:200]}", code=INVALID_PARAMS) from None
 
 
 def _located(steps: Sequence[str | int], value: JsonValue) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..protocol.jsonrpc import Malformed, Message, RequestId
+from ..protocol.jsonrpc import Malformed, Message, RequestId, Unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Peer:
     """
 
     principal: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 ANONYMOUS = Peer()
@@ -29,11 +29,11 @@ class Envelope:
     """One message on its way to or from a peer.
 
     Attributes:
-        message: the message; `Malformed` only ever arrives, it is never sent.
+        message: the message; `Malformed` and `Unanswered` only ever arrive, they are never sent.
         about: the request this message belongs to. HTTP picks the response stream by it; pipes ignore it.
         peer: who sent it; `ANONYMOUS` on the way out.
     """
 
-    message: Message | Malformed
+    message: Message | Malformed | Unanswered
     about: RequestId | None = None
     peer: Peer = ANONYMOUS

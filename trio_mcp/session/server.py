@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from ..errors import InvalidRequestState, RemoteProtocolError
-from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
+from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Phase, Refused, ReplyIn, RequestIn
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.request_state import digest
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era, Side
@@ -114,6 +114,11 @@ class ServerSession:
         self.awaited.clear()
         for call in list(self._calls.values()):
             call.cancel(reason)
+
+    @property
+    def initialized(self) -> bool:
+        """A handshake has been made."""
+        return self.connection.phase is Phase.OPEN
 
     @property
     def busy(self) -> bool:

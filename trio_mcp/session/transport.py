@@ -20,6 +20,7 @@ class ChannelServer(Protocol):
 
     async def serve_channel(self, channel: trio.abc.Channel[Envelope], /) -> None:
         """Serve one connection. Returns when the channel has ended and everything that ran for it is cleaned up."""
+        ...
 
 
 class Transport(Protocol):
@@ -28,10 +29,12 @@ class Transport(Protocol):
     @property
     def serve(self) -> Callable[..., Awaitable[None]]:
         """`await serve(server, **options)` serves a `ChannelServer` until its peers are gone or it is told to stop."""
+        ...
 
     @property
     def connect(self) -> Callable[..., AbstractAsyncContextManager[trio.abc.Channel[Envelope]]]:
         """`async with connect(target, **options) as channel` opens a connection, and closes it on every way out."""
+        ...
 
 
 def find_transport(name: str) -> Transport:

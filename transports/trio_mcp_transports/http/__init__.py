@@ -1,1 +1,6 @@
-"""The transport `http`: Streamable HTTP and WebSocket, served by hypercorn behind a guard."""
+"""The transport `http`: Streamable HTTP for both eras, served by hypercorn behind a guard."""
+
+from .app import HttpLimits, McpApp, asgi_app
+from .transport import HttpTransport, serve_http, transport
+
+__all__ = ["HttpLimits", "HttpTransport", "McpApp", "asgi_app", "serve_http", "transport"]

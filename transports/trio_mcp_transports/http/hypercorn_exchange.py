@@ -123,6 +123,8 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
     """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes."""
     try:
         await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+    except trio.Cancelled:
+        raise
     except BaseException as error:  # noqa: BLE001 - an app may raise anything
         cancelled, failure = split_cancelled(error)
         if failure is not None:
@@ -132,7 +134,7 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
     finally:
         # Hypercorn's word for "the app is done": it answers 500 if nothing was sent. The write below it is shielded,
         # and bounded.
-        await send(None)
+        await send(None)  # noqa: ASYNC102
 
 
 def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:

@@ -109,6 +109,8 @@ class GuardedTCPServer(TCPServer):
                     await self._serve()
             else:
                 await connections.refuse(self.stream)
+        except trio.Cancelled:
+            raise
         except BaseException as error:  # noqa: BLE001 - one connection must never end the server
             cancelled, failure = split_cancelled(error)
             if failure is not None:
@@ -148,7 +150,7 @@ class GuardedTCPServer(TCPServer):
                 self._watching.cancel()
                 await self._close()  # a write that is still stalled ends here
         finally:
-            await self._close()
+            await self._close()  # noqa: ASYNC102 - shielded and bounded itself
 
     async def _shake_hands(self) -> bool:
         """The TLS handshake, if there is to be one; False when it failed."""

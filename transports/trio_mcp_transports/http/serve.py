@@ -18,22 +18,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Seque
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import Final, TypeAlias, cast
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
-from hypercorn.typing import ASGIFramework, ASGIReceiveCallable, ASGIReceiveEvent, ASGISendCallable, Scope
+from hypercorn.typing import ASGIFramework
 
+from .asgi import Message, Receive, Scope, Send
 from .config import GuardedConfig, guarded_config
 from .hypercorn_connections import Connections, connections_of
 from .hypercorn_exchange import log_failure, split_cancelled
 from .hypercorn_guard import install
 from .watchdog import HARD_EXIT_CODE, HardEnd
 
-__all__ = ["HARD_EXIT_CODE", "bind_sockets", "serve_asgi"]
+__all__ = ["HARD_EXIT_CODE", "AsgiApp", "bind_sockets", "serve_asgi"]
 
 logger = logging.getLogger("trio_mcp.http")
+
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 AFTER_DRAIN: Final = 1.0
@@ -42,8 +45,8 @@ HARD_END_AFTER: Final = 5.0
 NOT_OURS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-async def serve_asgi(
-    app: ASGIFramework,
+async def serve_asgi(  # noqa: ASYNC128 - hypercorn calls started, through Shutdown
+    app: AsgiApp,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -96,7 +99,7 @@ async def serve_asgi(
                     nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
                 nursery.start_soon(shutdown.run)
                 await worker_serve(
-                    ASGIWrapper(shutdown.guard_lifespan(app)),
+                    ASGIWrapper(cast(ASGIFramework, shutdown.guard_lifespan(app))),
                     config,
                     shutdown_trigger=shutdown.begun.wait,
                     task_status=shutdown,
@@ -163,6 +166,8 @@ class Shutdown(trio.TaskStatus[list[str]]):
     async def _call_on_drain(self, on_drain: Callable[[], Awaitable[None]]) -> None:
         try:
             await on_drain()
+        except trio.Cancelled:
+            raise
         except BaseException as error:  # noqa: BLE001 - a shutdown goes on whatever the app raises
             cancelled, failure = split_cancelled(error)
             if failure is not None:
@@ -175,15 +180,15 @@ class Shutdown(trio.TaskStatus[list[str]]):
         if self.begun.is_set():
             await self._app_drained.wait()
 
-    def guard_lifespan(self, app: ASGIFramework) -> ASGIFramework:
+    def guard_lifespan(self, app: AsgiApp) -> AsgiApp:
         """`app`, which hears of `lifespan.shutdown` only after `on_drain` has ended."""
 
-        async def guarded(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             await app(scope, partial(self._receive_lifespan, receive) if scope["type"] == "lifespan" else receive, send)
 
         return guarded
 
-    async def _receive_lifespan(self, receive: ASGIReceiveCallable) -> ASGIReceiveEvent:
+    async def _receive_lifespan(self, receive: Receive) -> Message:
         event = await receive()
         if event["type"] == "lifespan.shutdown":
             await self.finished()

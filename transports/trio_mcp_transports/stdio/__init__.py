@@ -9,11 +9,11 @@ from .server import guarded_stdio, serve
 __all__ = ["LineChannel", "ProcessChannel", "connect", "guarded_stdio", "serve", "transport"]
 
 
-class StdioTransport:
+class _StdioTransport:
     """The transport `stdio`."""
 
     serve = staticmethod(serve)
     connect = staticmethod(connect)
 
 
-transport = StdioTransport()
+transport = _StdioTransport()

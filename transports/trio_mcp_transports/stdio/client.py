@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -37,7 +37,7 @@ async def connect(
     shutdown_grace: float = SHUTDOWN_GRACE,
     max_line: int = MAX_LINE,
     write_deadline: float = WRITE_DEADLINE,
-) -> AsyncIterator[ProcessChannel]:
+) -> AsyncGenerator[ProcessChannel]:
     """Start a server and yield the channel to it; on the way out the server and all it started are gone.
 
     Args:

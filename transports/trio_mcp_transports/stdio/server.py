@@ -27,7 +27,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from types import FrameType
 from typing import Final, TextIO
@@ -39,7 +39,7 @@ from trio_mcp.session.transport import ChannelServer
 from .._background import open_background
 from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel
 
-SHUTDOWN_GRACE: Final = 2.0
+SHUTDOWN_GRACE: Final = 3.0  # a session takes 2 s at most to clean up
 PARENT_CHECK: Final = 2.0
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -78,7 +78,7 @@ async def serve(
 @asynccontextmanager
 async def guarded_stdio(
     *, max_line: int = MAX_LINE, write_deadline: float = WRITE_DEADLINE
-) -> AsyncIterator[LineChannel]:
+) -> AsyncGenerator[LineChannel]:
     """Take stdin and stdout over as a channel, so that nothing else in the process, or started by it, touches them.
 
     Inside, fd 0 reads as empty and fd 1 goes to stderr, for Python's `print` and for children alike. Works for pipes,
@@ -131,7 +131,7 @@ class _Ending:
 
 
 @contextmanager
-def _handling_signals(ending: _Ending) -> Iterator[None]:
+def _handling_signals(ending: _Ending) -> Generator[None]:
     previous = {number: signal.signal(number, ending.on_signal) for number in _wanted_signals()}
     try:
         yield
@@ -158,7 +158,7 @@ async def _watch_parent(ending: _Ending) -> None:
 
 
 @contextmanager
-def _wire() -> Iterator[tuple[int, int]]:
+def _wire() -> Generator[tuple[int, int]]:
     """Yield private descriptors for stdin and stdout, whose own numbers lead elsewhere meanwhile."""
     _check_open(sys.__stdin__, "stdin")
     _check_open(sys.__stdout__, "stdout")
@@ -191,7 +191,7 @@ def _private(fd: int, flags: int) -> int:
 
 
 @contextmanager
-def _redirected(fd: int, target: int) -> Iterator[None]:
+def _redirected(fd: int, target: int) -> Generator[None]:
     saved = os.dup(fd)
     os.dup2(target, fd)
     try:
@@ -202,7 +202,7 @@ def _redirected(fd: int, target: int) -> Iterator[None]:
 
 
 @contextmanager
-def _prompt_prints() -> Iterator[None]:
+def _prompt_prints() -> Generator[None]:
     """Prints show at once, and none is left in the buffer for the wire, neither from before nor for after."""
     stdout = sys.stdout
     if not isinstance(stdout, io.TextIOWrapper):

@@ -216,7 +216,9 @@ def _drop_late_members(wire: JsonObject) -> None:
         wire.pop(member, None)
     meta = wire.get("_meta")
     if isinstance(meta, dict) and not RESERVED.isdisjoint(meta):
-        wire["_meta"] = {key: value for key, value in meta.items() if key not in RESERVED}
+        kept = {key: value for key, value in meta.items() if key not in RESERVED}
+        wire.pop("_meta")
+        wire.update({"_meta": kept} if kept else {})
 
 
 _PLAIN_TEXT: Final = frozenset({"type", "text"})

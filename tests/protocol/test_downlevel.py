@@ -1,0 +1,248 @@
+"""What an older revision is told instead."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from samples import AUDIO, FORM, ICONS, IMAGE, LINK, RESULTS, TEXT
+
+from trio_mcp.errors import LocalProtocolError
+from trio_mcp.protocol.codec import Codec, codec_for
+from trio_mcp.protocol.codec.downlevel import Downlevel
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, SUPPORTED
+from trio_mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitationCapability,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    EnumOption,
+    Implementation,
+    InitializeRequestParams,
+    JsonObject,
+    JsonValue,
+    ListToolsResult,
+    Model,
+    ProgressNotificationParams,
+    RequestedSchema,
+    SamplingMessage,
+    TextContent,
+    TitledItems,
+    TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+    UntitledItems,
+    UntitledMultiSelectEnumSchema,
+)
+
+modern = codec_for(MODERN)
+legacy = codec_for(NEWEST_LEGACY)
+LEGACY = SUPPORTED[1:]
+
+
+def result(codec: Codec, method: str, model: Model) -> JsonObject:
+    return json.loads(codec.encode_result(method, model).raw)
+
+
+def request(version: str, method: str, model: Model) -> JsonObject:
+    return json.loads(codec_for(version).encode_request(method, model).raw)
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("model", RESULTS, ids=lambda model: type(model).__name__)
+def test_the_fast_path_writes_what_the_slow_one_would(version: str, model: Model):
+    downlevel, kind = Downlevel(version), type(model)
+    try:
+        slow = downlevel.wire(model, kind)
+    except LocalProtocolError:
+        return
+    assert json.loads(downlevel.encode(model, kind, "result")) == slow
+
+
+@pytest.mark.parametrize("version", LEGACY)
+@pytest.mark.parametrize("value", [None, 1, "a", [1]])
+def test_legacy_structured_content_is_an_object_or_absent(version: str, value: JsonValue):
+    model = CallToolResult(content=[TextContent(text="t")], structured_content=value)
+    assert result(codec_for(version), "tools/call", model) == {"content": [{"type": "text", "text": "t"}]}
+
+
+@pytest.mark.parametrize(("version", "there"), [("2025-11-25", True), ("2025-06-18", True), ("2025-03-26", False)])
+def test_an_object_is_there_since_2025_06_18(version: str, there: bool):
+    model = CallToolResult(content=[], structured_content={"a": 1})
+    assert there is ("structuredContent" in result(codec_for(version), "tools/call", model))
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_a_legacy_output_schema_describes_an_object(version: str):
+    tools = [
+        Tool(name="a", input_schema={"type": "object"}, output_schema={"type": kind}) for kind in ("object", "array")
+    ]
+    listed = result(codec_for(version), "tools/list", ListToolsResult(tools=tools))["tools"]
+    kept = version >= "2025-06-18"
+    assert ["outputSchema" in tool for tool in listed] == [kept, False]
+
+
+def test_a_boolean_property_schema_is_written_as_an_object_for_legacy_peers():
+    tool = Tool(name="a", input_schema={"type": "object", "properties": {"x": True, "y": False}})
+    listed = result(legacy, "tools/list", ListToolsResult(tools=[tool]))["tools"]
+    assert listed[0]["inputSchema"]["properties"] == {"x": {}, "y": {"not": {}}}
+    assert tool.input_schema["properties"] == {"x": True, "y": False}
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        ("2025-11-25", ["text", "image", "audio", "resource_link"]),
+        ("2025-06-18", ["text", "image", "audio", "resource_link"]),
+        ("2025-03-26", ["text", "image", "audio", "text"]),
+        ("2024-11-05", ["text", "image", "text", "text"]),
+    ],
+)
+def test_a_block_that_a_revision_does_not_know_becomes_a_text_that_says_what_it_was(version: str, kinds: list[str]):
+    blocks = result(codec_for(version), "tools/call", CallToolResult(content=[TEXT, IMAGE, AUDIO, LINK]))["content"]
+    assert [block["type"] for block in blocks] == kinds
+    said = " ".join(block["text"] for block in blocks[2:] if block["type"] == "text")
+    assert ("audio/wav" in said, "file:///a" in said) == (kinds[2] == "text", kinds[3] == "text")
+    assert all("annotations" in block for block in blocks)
+
+
+def test_a_form_for_2025_06_18_has_no_mode_and_only_what_its_schema_has():
+    sent = request(
+        "2025-06-18", "elicitation/create", ElicitRequestFormParams(mode="form", message="?", requested_schema=FORM)
+    )
+    assert "mode" not in sent
+    assert "$schema" not in sent["requestedSchema"]
+    properties = sent["requestedSchema"]["properties"]
+    assert [name for name, schema in properties.items() if "default" in schema] == ["yes"]
+    assert properties["titled"] == {"type": "string", "enum": ["a"], "enumNames": ["A"]}
+    assert sent["requestedSchema"]["required"] == ["text"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        UntitledMultiSelectEnumSchema(items=UntitledItems(enum=["a"])),
+        TitledMultiSelectEnumSchema(items=TitledItems(any_of=[EnumOption(const="a", title="A")])),
+    ],
+    ids=lambda schema: type(schema).__name__,
+)
+def test_a_choice_of_several_is_refused_by_name_for_2025_06_18(
+    schema: UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema,
+):
+    params = ElicitRequestFormParams(message="?", requested_schema=RequestedSchema(properties={"colours": schema}))
+    with pytest.raises(LocalProtocolError, match=r"params\.requestedSchema\.properties\.colours"):
+        request("2025-06-18", "elicitation/create", params)
+    assert request("2025-11-25", "elicitation/create", params)["requestedSchema"] == params.requested_schema.wire()
+
+
+def test_the_newest_legacy_form_is_written_as_it_is():
+    schema = TitledSingleSelectEnumSchema(one_of=[EnumOption(const="a", title="A")], default="a")
+    params = ElicitRequestFormParams(
+        mode="form", message="?", requested_schema=RequestedSchema(properties={"a": schema})
+    )
+    assert request("2025-11-25", "elicitation/create", params) == params.wire()
+
+
+def test_a_url_question_needs_an_id_in_2025_11_25_and_has_none_later():
+    bare = ElicitRequestURLParams(message="?", url="https://example.org")
+    named = bare.model_copy(update={"elicitation_id": "e"})
+    with pytest.raises(LocalProtocolError, match="elicitationId"):
+        request("2025-11-25", "elicitation/create", bare)
+    assert request("2025-11-25", "elicitation/create", named)["elicitationId"] == "e"
+    assert modern.encode_input_request("elicitation/create", named)["params"] == bare.wire()
+
+
+def test_2025_06_18_has_no_url_questions():
+    with pytest.raises(LocalProtocolError, match="ElicitRequestURLParams"):
+        request("2025-06-18", "elicitation/create", ElicitRequestURLParams(message="?", url="https://example.org"))
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [
+        (ElicitationCapability(), {}),
+        (ElicitationCapability(form={}), {}),
+        (ElicitationCapability(form={}, url={}), {}),
+        (ElicitationCapability(url={}), None),
+    ],
+)
+def test_2025_06_18_takes_any_elicitation_capability_for_forms(declared: ElicitationCapability, written: JsonValue):
+    params = InitializeRequestParams(
+        protocol_version="2025-06-18",
+        capabilities=ClientCapabilities(elicitation=declared),
+        client_info=Implementation(name="a", version="1", title="A", icons=ICONS),
+    )
+    sent = request("2025-06-18", "initialize", params)
+    assert sent["capabilities"].get("elicitation") == written
+    assert sent["clientInfo"] == {"name": "a", "version": "1", "title": "A"}
+
+
+def test_sampling_with_tools_is_refused_before_2025_11_25():
+    tool = Tool(name="a", input_schema={"type": "object"})
+    params = CreateMessageRequestParams(messages=[], max_tokens=1, tools=[tool])
+    assert request("2025-11-25", "sampling/createMessage", params)["tools"]
+    with pytest.raises(LocalProtocolError, match=r"params\.tools"):
+        request("2025-06-18", "sampling/createMessage", params)
+
+
+def test_a_message_of_several_blocks_becomes_several_messages_before_2025_11_25():
+    call = ToolUseContent(id="1", name="add", input={"x": 1})
+    answer = ToolResultContent(tool_use_id="1", content=[TextContent(text="2"), AUDIO, LINK])
+    messages = [
+        SamplingMessage(role="assistant", content=[TextContent(text="wait"), call]),
+        SamplingMessage(role="user", content=answer),
+    ]
+    sent = request("2025-06-18", "sampling/createMessage", CreateMessageRequestParams(messages=messages, max_tokens=1))
+    assert [(message["role"], message["content"]["type"]) for message in sent["messages"]] == [
+        ("assistant", "text"),
+        ("assistant", "text"),
+        ("user", "text"),
+    ]
+    said = [message["content"]["text"] for message in sent["messages"]]
+    assert said[0] == "wait"
+    assert 'add, 1: {"x":1}' in said[1]
+    assert all(part in said[2] for part in ("call 1", "2", "audio/wav", "file:///a"))
+
+
+def test_an_answer_of_several_blocks_becomes_one_before_2025_11_25():
+    several = CreateMessageResult(role="assistant", content=[TextContent(text="a"), TextContent(text="b")], model="m")
+    one = CreateMessageResult(role="assistant", content=[TextContent(text="a")], model="m")
+    codec = codec_for("2025-06-18")
+    assert result(codec, "sampling/createMessage", several)["content"] == {"type": "text", "text": "a\nb"}
+    assert result(codec, "sampling/createMessage", one)["content"] == {"type": "text", "text": "a"}
+
+
+def test_modern_members_never_reach_a_legacy_peer():
+    meta: JsonObject = {"io.modelcontextprotocol/serverInfo": {"name": "a", "version": "1"}, "mine": 1}
+    model = ListToolsResult(tools=[], ttl_ms=5, cache_scope="public", result_type="complete", meta=meta)
+    assert result(legacy, "tools/list", model) == {"tools": [], "_meta": {"mine": 1}}
+    params = CallToolRequestParams(name="a", request_state="s", input_responses={}, meta=meta)
+    assert request("2025-11-25", "tools/call", params) == {"name": "a", "_meta": {"mine": 1}}
+
+
+def test_execution_ended_with_the_modern_era():
+    listing = ListToolsResult.model_validate(
+        {"tools": [{"name": "a", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}]}
+    )
+    assert "execution" in result(legacy, "tools/list", listing)["tools"][0]
+    assert "execution" not in result(modern, "tools/list", listing)["tools"][0]
+
+
+def test_the_oldest_progress_has_no_message():
+    params = ProgressNotificationParams(progress_token=1, progress=1, message="m")
+    raw = codec_for("2024-11-05").encode_notification("notifications/progress", params).raw
+    assert json.loads(raw) == {"progressToken": 1, "progress": 1}
+
+
+def test_writing_leaves_the_model_as_it_was():
+    before = [model.wire() for model in RESULTS]
+    for version in LEGACY:
+        for model in RESULTS:
+            Downlevel(version).wire(model, type(model))
+    assert before == [model.wire() for model in RESULTS]

@@ -1,0 +1,39 @@
+"""The public names of each package: all of them listed, in order, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+import pytest
+
+import trio_mcp
+import trio_mcp_transports
+
+
+def packages() -> list[str]:
+    roots: list[ModuleType] = [trio_mcp, trio_mcp_transports]
+    found = [root.__name__ for root in roots]
+    for root in roots:
+        below = pkgutil.walk_packages(root.__path__, f"{root.__name__}.")
+        found += [module.name for module in below if module.ispkg and "._" not in module.name]
+    return found
+
+
+def rank(name: str) -> tuple[int, str]:
+    """Constants first, then classes, then functions: the order that ruff (RUF022) keeps."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+@pytest.mark.parametrize("name", packages())
+def test_all_is_sorted_without_repetition_and_complete(name: str) -> None:
+    package = importlib.import_module(name)
+    listed: list[str] = getattr(package, "__all__", [])
+    public = {
+        attribute
+        for attribute, value in vars(package).items()
+        if not attribute.startswith("_") and not isinstance(value, ModuleType) and attribute != "annotations"
+    }
+    assert listed == sorted(set(listed), key=rank)
+    assert public == set(listed)

@@ -1,0 +1,340 @@
+"""How a server starts, and how it ends: by signals, by a cancel, and by force."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from hypercorn.config import Config
+from hypercorn_peer import SOON, Client, Server, get, lifespan, reply, running
+
+from trio_mcp_transports.http.serve import HARD_EXIT_CODE, serve_asgi
+
+QUICK = 0.3  # seconds of a drain that is meant to run out
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+
+@dataclass
+class Child(Server):
+    """The application of `serve_app.py` in a process of its own."""
+
+    process: Any = None
+    lines: bytearray = field(default_factory=bytearray)
+
+    async def line(self) -> str:
+        """The next thing it said."""
+        with trio.fail_after(SOON):
+            while b"\n" not in self.lines:
+                data = await self.process.stdout.receive_some()
+                assert data, f"the process ended after {bytes(self.lines)!r}"
+                self.lines += data
+        line, _, rest = bytes(self.lines).partition(b"\n")
+        self.lines[:] = rest
+        return line.decode()
+
+    async def said(self, *expected: str) -> None:
+        assert [await self.line() for _ in expected] == list(expected)
+
+    async def exit_code(self) -> int:
+        with trio.fail_after(SOON):
+            code: int = await self.process.wait()
+            return code
+
+    @asynccontextmanager
+    async def asked(self, path: str, **options: Any) -> AsyncIterator[Client]:
+        """A connection whose request has reached the app."""
+        async with self.client(**options) as client:
+            await client.send(get(path))
+            await self.said(path)
+            yield client
+
+    def kill(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+
+
+@asynccontextmanager
+async def child(**options: Any) -> AsyncIterator[Child]:
+    command = [sys.executable, str(Path(__file__).with_name("serve_app.py")), json.dumps(options)]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    server = Child(process=process)
+    try:
+        with trio.fail_after(20):
+            first = await server.line()
+            server.port = int(first.rsplit(":", 1)[1]) if ":" in first else 0
+            yield server
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            assert process.stdout is not None
+            await process.stdout.aclose()
+
+
+# By signals
+
+
+async def test_stock_hypercorn_tells_an_app_of_the_shutdown_only_after_its_streams_were_cut() -> None:
+    events: list[str] = []
+    started = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+            events.append("lifespan.shutdown")
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await receive()
+        started.set()
+        try:
+            events.append((await receive())["type"])
+        except trio.Cancelled:
+            events.append("cut")
+            raise
+
+    config = Config()
+    config.graceful_timeout = QUICK
+    async with running(app, config, guarded=False) as server, server.client() as client:
+        await client.send(get("/"))
+        await started.wait()
+        server.stop.set()
+        await server.has_ended()
+    assert events == ["cut", "lifespan.shutdown"]
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_lets_streams_and_calls_end_in_order_and_the_process_exits_with_0(number: int) -> None:
+    async with child() as server, server.asked("/stream") as stream, server.asked("/call") as call:
+        server.kill(number)
+        await server.said("on_drain", "on_drain done")
+        assert (await stream.response())[2] == b"firstlast"
+        assert (await call.response())[2] == b"done"
+        await server.said("lifespan.shutdown", "returned")
+        assert await server.exit_code() == 0
+
+
+@posix
+async def test_after_the_signal_nothing_more_is_accepted_and_idle_connections_are_closed() -> None:
+    async with child(drain_takes=60) as server, server.client() as idle, server.asked("/hang"):
+        await idle.ask(get("/ok"))
+        await server.said("/ok")
+        server.kill()
+        await server.said("on_drain")
+        assert await idle.rest() == b""
+        with pytest.raises(OSError, match="refused"):
+            await server.ask()
+
+
+@posix
+@pytest.mark.parametrize("on_drain", [True, False])
+async def test_what_is_still_open_when_the_drain_is_over_is_cut(on_drain: bool) -> None:
+    async with child(drain=QUICK, drain_takes=60, on_drain=on_drain) as server, server.asked("/hang") as client:
+        server.kill()
+        if on_drain:
+            await server.said("on_drain")
+        await server.said("cancelled /hang", "lifespan.shutdown", "returned")
+        assert (await client.response())[0] == 500
+        assert await server.exit_code() == 0
+
+
+@posix
+async def test_what_is_still_open_soon_after_the_app_has_drained_is_cut() -> None:
+    async with child(drain=60) as server, server.asked("/hang"):
+        server.kill()
+        await server.said("on_drain", "on_drain done", "cancelled /hang", "lifespan.shutdown", "returned")
+
+
+@posix
+async def test_the_app_drains_before_its_lifespan_ends_even_without_a_connection() -> None:
+    async with child(drain_takes=QUICK) as server:
+        server.kill()
+        await server.said("on_drain", "on_drain done", "lifespan.shutdown", "returned")
+        assert await server.exit_code() == 0
+
+
+@posix
+async def test_an_on_drain_that_fails_does_not_stop_the_shutdown() -> None:
+    async with child(drain_fails=True) as server, server.asked("/call") as client:
+        server.kill()
+        await server.said("on_drain", "lifespan.shutdown", "returned")
+        assert (await client.response())[2] == b"done"
+
+
+@posix
+async def test_a_second_signal_cuts_at_once() -> None:
+    async with child(drain=60, drain_takes=60) as server, server.asked("/hang"):
+        server.kill()
+        await server.said("on_drain")
+        server.kill()
+        await server.said("cancelled /hang", "lifespan.shutdown", "returned")
+        assert await server.exit_code() == 0
+
+
+@posix
+async def test_a_stalled_reader_does_not_hold_up_the_end() -> None:
+    async with child(drain=QUICK) as server, server.asked("/flood", receive_buffer=4096):
+        server.kill()
+        await server.said("on_drain", "on_drain done")
+        assert await server.exit_code() == 0
+
+
+@posix
+async def test_a_signal_ends_an_app_that_is_still_starting() -> None:
+    async with child(never_starts=True) as server:
+        server.kill()
+        await server.exit_code()
+
+
+# By force
+
+
+@posix
+@pytest.mark.parametrize("path", ["/shield", "/block"])
+async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
+    async with child(drain=0.1, hard_end_after=QUICK) as server, server.asked(path):
+        server.kill()
+        assert await server.exit_code() == HARD_EXIT_CODE == 70
+
+
+@posix
+async def test_a_callers_own_hard_end_covers_what_comes_after_the_server() -> None:
+    async with child(drain=0.1, hard_end_after=QUICK, shield_after=True) as server:
+        server.kill()
+        await server.said("on_drain", "on_drain done", "lifespan.shutdown")
+        assert await server.exit_code() == HARD_EXIT_CODE
+
+
+# By a cancel
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        await lifespan(receive, send)
+    elif scope["path"] == "/hang":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        await trio.sleep_forever()
+    else:
+        await reply(send)
+
+
+async def test_a_cancel_ends_everything_at_once_and_leaves_the_signals_as_they_were() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with trio.fail_after(SOON):
+        async with trio.open_nursery() as nursery:
+            (address,) = await nursery.start(partial(serve_asgi, application, port=0))
+            async with Server(port=port_of(address)).client() as client:
+                await client.send(get("/hang"))
+                await client.head()
+                nursery.cancel_scope.cancel()
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def port_of(address: str) -> int:
+    return int(address.rsplit(":", 1)[1])
+
+
+async def test_signals_can_be_left_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve_asgi, application, port=0, signals=False))
+        assert signal.getsignal(signal.SIGTERM) is before
+        nursery.cancel_scope.cancel()
+
+
+def test_outside_the_main_thread_signals_are_not_touched() -> None:
+    answers: list[tuple[int, bytes]] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            (address,) = await nursery.start(partial(serve_asgi, application, port=0))
+            answers.append(await Server(port=port_of(address)).ask())
+            nursery.cancel_scope.cancel()
+
+    thread = threading.Thread(target=trio.run, args=(main,))
+    thread.start()
+    thread.join(SOON)
+    assert answers == [(200, b"ok")]
+
+
+# Addresses
+
+
+@asynccontextmanager
+async def served(**options: Any) -> AsyncIterator[list[str]]:
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(partial(serve_asgi, application, signals=False, **options))
+        nursery.cancel_scope.cancel()
+
+
+async def ask(host: str, port: int) -> tuple[int, bytes]:
+    with trio.fail_after(SOON):
+        stream = await trio.open_tcp_stream(host, port)
+        async with stream:
+            return await Client(stream).ask()
+
+
+async def test_an_ipv4_address_and_a_free_port() -> None:
+    async with served(host="127.0.0.1", port=0) as addresses:
+        assert [address.rsplit(":", 1)[0] for address in addresses] == ["http://127.0.0.1"]
+        assert await ask("127.0.0.1", port_of(addresses[0])) == (200, b"ok")
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+async def test_an_ipv6_literal(host: str) -> None:
+    async with served(host=host, port=0) as addresses:
+        assert [address.rsplit(":", 1)[0] for address in addresses] == ["http://[::1]"]
+        assert await ask("::1", port_of(addresses[0])) == (200, b"ok")
+
+
+async def test_every_address_of_a_name_has_the_same_port() -> None:
+    async with served(host="localhost", port=0) as addresses:
+        assert len({port_of(address) for address in addresses}) == 1
+        assert await ask("127.0.0.1", port_of(addresses[0])) == (200, b"ok")
+
+
+async def test_sockets_that_were_bound_elsewhere_are_served_and_closed() -> None:
+    sock = socket.create_server(("127.0.0.1", 0))
+    sock.setblocking(False)
+    async with served(sockets=[sock]) as addresses:
+        assert await ask("127.0.0.1", port_of(addresses[0])) == (200, b"ok")
+    assert sock.fileno() == -1
+
+
+async def test_a_taken_port_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1, port {port}: the port is taken"):
+            await serve_asgi(application, port=port)
+
+
+async def test_an_address_of_someone_else_is_one_clear_line() -> None:
+    with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1, port 80"):
+        await serve_asgi(application, host="192.0.2.1", port=80)
+
+
+async def test_an_app_that_fails_to_start_leaves_no_socket_open() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no database"})
+
+    sock = socket.create_server(("127.0.0.1", 0))
+    with pytest.RaisesGroup(Exception, flatten_subgroups=True) as failure:
+        await serve_asgi(app, sockets=[sock], signals=False)
+    assert "no database" in "".join(traceback.format_exception(failure.value))
+    assert sock.fileno() == -1

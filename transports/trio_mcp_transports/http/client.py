@@ -1,0 +1,251 @@
+"""The client's end of Streamable HTTP: a channel in which every message is a POST and its answer comes back with it.
+
+The channel reads the era off the messages: a request with a version in its `_meta` is modern and closing its response is how it
+is cancelled (M-HTTP-10s); any other belongs to the session that `initialize` opened. A response that ends without an
+answer, or was none, is told to whoever waits for it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+import trio
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http_headers import METHOD_HEADER, SESSION_HEADER, VERSION_HEADER, mirrored
+from trio_mcp.protocol.jsonrpc import (
+    ErrorResponse,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Unanswered,
+    decoded,
+    dump,
+    parse,
+)
+from trio_mcp.protocol.sse import SseDecoder
+from trio_mcp.session import Envelope
+
+from .._background import open_background
+
+__all__ = ["HttpChannel", "connect"]
+
+logger = logging.getLogger("trio_mcp.http")
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes of one message that a server may send."""
+
+CONNECT_TIMEOUT = 10.0
+DELETE_TIMEOUT = 2.0
+INBOX = 256
+ACCEPT = "application/json, text/event-stream"
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    max_message: int = MAX_MESSAGE,
+) -> AsyncIterator[HttpChannel]:
+    """A channel to the MCP endpoint at `url`. Nothing is sent before the first message.
+
+    Args:
+        headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
+        connect_timeout: seconds to reach the server, and to hand it a message.
+        max_message: bytes that one message of the server may have.
+
+    On the way out open requests are abandoned, which cancels modern ones, and a legacy session is deleted (two seconds at most).
+    """
+    timeout = httpx2.Timeout(connect_timeout, read=None, pool=None)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    async with httpx2.AsyncClient(timeout=timeout, limits=limits, headers=dict(headers or {})) as http:
+        async with open_background() as nursery:
+            channel = HttpChannel(url, http, nursery, max_message)
+            try:
+                yield channel
+            finally:
+                await channel.aclose()
+
+
+class HttpChannel(trio.abc.Channel[Envelope]):
+    """One conversation over Streamable HTTP; made by `connect`."""
+
+    def __init__(self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, max_message: int) -> None:
+        self._url = url
+        self._http = http
+        self._nursery = nursery
+        self._max_message = max_message
+        self._arrived, self._inbox = trio.open_memory_channel[Envelope](INBOX)
+        self._open: dict[RequestId, trio.CancelScope] = {}
+        self._session: dict[str, str] = {}
+        self._closed = False
+
+    async def send(self, value: Envelope) -> None:
+        """Post one message. A request's answer is received; anything else has been taken by the server on return.
+
+        Raises:
+            trio.ClosedResourceError: the channel was closed.
+            trio.BrokenResourceError: a notification or response of ours did not arrive.
+
+        A cancel may or may not have sent it.
+        """
+        if self._closed:
+            raise trio.ClosedResourceError
+        message = value.message
+        if isinstance(message, Malformed | Unanswered):
+            raise TypeError("what was received in pieces cannot be sent")
+        if isinstance(message, Request):
+            scope = self._open[message.id] = trio.CancelScope()
+            self._nursery.start_soon(self._exchange, message, scope)
+            await trio.lowlevel.checkpoint()
+        elif not (is_cancel(message) and self._abandon(value.about)):
+            await self._tell(message)
+
+    async def receive(self) -> Envelope:
+        """The next message of the server, whichever response brought it.
+
+        Raises:
+            trio.ClosedResourceError: the channel was closed.
+        """
+        return await self._inbox.receive()
+
+    async def aclose(self) -> None:
+        """Abandon what is open and delete the session; bounded, also when cancelled."""
+        if self._closed:
+            return
+        self._closed = True
+        for scope in self._open.values():
+            scope.cancel()
+        if self._session:
+            with trio.move_on_after(DELETE_TIMEOUT, shield=True):
+                try:
+                    await self._http.delete(self._url, headers=self._session)
+                except httpx2.HTTPError as error:
+                    logger.debug("the session was not deleted: %s", error)
+        self._inbox.close()
+        await trio.lowlevel.checkpoint()
+
+    def __repr__(self) -> str:
+        return f"<HttpChannel {self._url} open={len(self._open)}>"
+
+    # one step each
+
+    def _abandon(self, request_id: RequestId | None) -> bool:
+        """Close a modern request's response, which is its cancellation; False for a legacy one, which must be told."""
+        scope = None if request_id is None else self._open.get(request_id)
+        if self._session or scope is None:
+            return False
+        scope.cancel()
+        return True
+
+    async def _exchange(self, request: Request, scope: trio.CancelScope) -> None:
+        """Post a request and pass on what comes back; the last thing passed on is an answer, or that there is none."""
+        with scope:
+            try:
+                await self._post(request)
+            except httpx2.HTTPError as error:
+                await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
+        del self._open[request.id]
+
+    async def _post(self, request: Request) -> None:
+        body = dump(request)
+        async with self._http.stream("POST", self._url, content=body, headers=self._headers(request)) as response:
+            if response.status_code >= 300:
+                await self._pass_on(refusal(request, response.status_code, await self._whole(response)))
+            elif response.headers.get("content-type", "").startswith("text/event-stream"):
+                await self._events(request, response)
+            else:
+                message = parse(await self._whole(response))
+                self._learn(request, message, response.headers)
+                await self._pass_on(answering(request, message))
+
+    async def _events(self, request: Request, response: httpx2.Response) -> None:
+        decoder = SseDecoder(self._max_message)
+        async for chunk in response.aiter_raw():
+            for event in decoder.feed(chunk):
+                if not event.data:
+                    continue
+                message = parse(event.data.encode())
+                self._learn(request, message, response.headers)
+                await self._pass_on(message)
+                if isinstance(message, Response | ErrorResponse) and message.id == request.id:
+                    return
+        await self._pass_on(Unanswered(request.id, "the server ended the response without an answer"))
+
+    async def _whole(self, response: httpx2.Response) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+            if size > self._max_message:
+                raise httpx2.ReadError(f"the answer has more than {self._max_message} bytes, which is the limit")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def _tell(self, message: Message) -> None:
+        """Post what has no answer."""
+        try:
+            response = await self._http.post(self._url, content=dump(message), headers=self._headers(message))
+        except httpx2.HTTPError as error:
+            raise trio.BrokenResourceError(f"{self._url}: {reason(error)}") from error
+        if response.status_code >= 300:
+            logger.warning("the server answered %s to a %s", response.status_code, type(message).__name__)
+
+    async def _pass_on(self, message: Message | Malformed | Unanswered) -> None:
+        try:
+            await self._arrived.send(Envelope(message))
+        except trio.BrokenResourceError:
+            logger.debug("a message came after the channel was closed")
+
+    def _headers(self, message: Message) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": ACCEPT}
+        if isinstance(message, Request):
+            said = mirrored(message.method, decoded(message.params))
+            if VERSION_HEADER in said:
+                return headers | said
+        return headers | {name: value for name, value in self._session.items() if name != METHOD_HEADER}
+
+    def _learn(self, request: Request, message: Message | Malformed, headers: httpx2.Headers) -> None:
+        """The answer to `initialize` names the session and the version that later messages repeat (L-HTTP-17c, -20c)."""
+        if request.method != "initialize" or not isinstance(message, Response):
+            return
+        version = decoded(message.result).get("protocolVersion")
+        if isinstance(version, str):
+            self._session[VERSION_HEADER] = version
+        if session_id := headers.get(SESSION_HEADER):
+            self._session[SESSION_HEADER] = session_id
+
+
+def is_cancel(message: Message) -> bool:
+    return isinstance(message, Notification) and message.method == "notifications/cancelled"
+
+
+def answering(request: Request, message: Message | Malformed) -> Message | Malformed | Unanswered:
+    """A whole body is the answer to its request, or the request has none."""
+    if isinstance(message, Malformed):
+        return Malformed(message.error, request.id)
+    if isinstance(message, Response | ErrorResponse) and message.id == request.id:
+        return message
+    return Unanswered(request.id, "the server answered something else than what was asked")
+
+
+def refusal(request: Request, status: int, body: bytes) -> ErrorResponse | Malformed:
+    """What a refused request is told: the server's own error if the body holds one, else the status and the text."""
+    message = parse(body)
+    if isinstance(message, ErrorResponse):
+        return ErrorResponse(request.id, message.error)
+    text = body.decode("utf-8", "replace").strip()[:200]
+    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{': ' if text else ''}{text}"), request.id)
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in words; httpx leaves some of its errors without any."""
+    return str(error) or type(error).__name__

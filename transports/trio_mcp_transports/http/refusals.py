@@ -1,0 +1,108 @@
+"""What a request must be before anybody reads its body (reliability S-50 to S-55, class B).
+
+Every check is on by default and runs on every verb, so that a web page in a user's browser reaches no server that did not
+list it: neither by DNS rebinding (the Host is foreign), nor across sites (the Origin is), nor by a form (the Content-Type is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Access", "HttpRefusal", "check_access", "check_post", "read_headers"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+ONCE = (b"host", b"origin", b"content-type", b"content-length", b"mcp-session-id", b"mcp-protocol-version", b"mcp-method")
+"""Headers that mean nothing when they come twice."""
+
+
+class HttpRefusal(Exception):  # noqa: N818  an answer, not a failure
+    """A request that is answered with a status and a sentence, and costs nothing else."""
+
+    def __init__(self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may reach the server from a browser.
+
+    Attributes:
+        hosts: names the server is reached by, without ports; loopback names when empty.
+        origins: origins of web pages that may call it, such as `https://app.example`; loopback origins are always allowed
+            while `hosts` is empty.
+    """
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    allowed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "allowed", frozenset(name.lower().rstrip(".") for name in self.hosts or LOOPBACK))
+
+    def allows_origin(self, origin: str) -> bool:
+        if origin in self.origins:
+            return True
+        scheme, separator, authority = origin.partition("://")
+        if self.hosts or not separator or scheme not in ("http", "https"):
+            return False
+        return host_name(authority) in LOOPBACK
+
+
+def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """The headers by lower-case name.
+
+    Raises:
+        HttpRefusal: 400, one of them came twice that may not.
+    """
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    if len(headers) != len(raw):
+        names = [name for name, _ in raw]
+        for name in ONCE:
+            if names.count(name) > 1:
+                raise HttpRefusal(400, f"The header {name.decode()} came twice.")
+    return headers
+
+
+def check_access(headers: Mapping[str, str], access: Access) -> None:
+    """Refuse a foreign Host (421) and a foreign Origin (403)."""
+    host = headers.get("host", "")
+    if host_name(host) not in access.allowed:
+        raise HttpRefusal(421, f"This server is not {host[:128]!r}. Name the hosts it is reached by in allowed_hosts.")
+    origin = headers.get("origin")
+    if origin is not None:
+        if not access.allows_origin(origin):
+            raise HttpRefusal(403, f"The origin {origin[:128]!r} may not call this server. Name it in allowed_origins.")
+    elif headers.get("sec-fetch-site") == "cross-site":
+        raise HttpRefusal(403, "A page of another site may not call this server.")
+
+
+def check_post(headers: Mapping[str, str]) -> None:
+    """Refuse what no MCP client posts: another content type (415), an encoding (415), a deaf client (406)."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HttpRefusal(415, "The Content-Type of a message is application/json.")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise HttpRefusal(415, "A message is sent without a Content-Encoding.")
+    accept = headers.get("accept", "*/*")
+    if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
+        raise HttpRefusal(406, "The Accept header must list application/json and text/event-stream.")
+
+
+def accepts(accept: str, kind: str, subtype: str) -> bool:
+    ranges = {item.partition(";")[0].strip().lower() for item in accept.split(",")}
+    return not ranges.isdisjoint({f"{kind}/{subtype}", f"{kind}/*", "*/*"})
+
+
+def host_name(authority: str) -> str:
+    """The host of an authority, without the port; empty for anything odd (userinfo, a path, an open bracket)."""
+    authority = authority.strip().lower()
+    if not authority or any(sign in authority for sign in "@/\\? #"):
+        return ""
+    if authority.startswith("["):
+        name, bracket, port = authority.partition("]")
+        return name + bracket if bracket and (not port or port[1:].isdigit()) else ""
+    name, _, port = authority.partition(":")
+    return name.rstrip(".") if not port or port.isdigit() else ""

@@ -1,0 +1,77 @@
+"""The transport `http`, as the core finds it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import trio
+
+from trio_mcp.server import Server
+
+from .app import HttpLimits, asgi_app
+from .client import connect
+from .serve import serve_asgi
+
+__all__ = ["HttpTransport", "serve_http", "transport"]
+
+logger = logging.getLogger("trio_mcp.http")
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+
+
+async def serve_http(
+    server: Server,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    path: str = "/mcp",
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    limits: HttpLimits | None = None,
+    drain: float = 10.0,
+    announce: bool = True,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve over Streamable HTTP, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
+
+    Args:
+        host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
+        drain: seconds that running calls have to end by themselves once the server is told to stop.
+        announce: say on stderr where the server listens.
+        task_status: started with the server's URLs.
+
+    Raises:
+        OSError: the port is taken or the address is not this machine's.
+        ValueError: the server would be open to the network without `allowed_hosts`.
+    """
+    if host not in LOOPBACK and not allowed_hosts:
+        raise ValueError(f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts")
+    app = asgi_app(server, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, limits=limits)
+
+    class Started(trio.TaskStatus[list[str]]):
+        def started(self, value: list[str] | None = None) -> None:
+            urls = [url.partition(" ")[0] + path for url in value or []]
+            if announce:
+                sys.stderr.write(f"{server.identity.name} serves MCP at {', '.join(urls)}\n")
+            task_status.started(urls)
+
+    async def on_drain() -> None:
+        await app.drain(drain)
+
+    await serve_asgi(app, host=host, port=port, drain=drain + DRAIN_MARGIN, on_drain=on_drain, task_status=Started())
+
+
+DRAIN_MARGIN = 3.0
+"""Seconds beyond the drain time in which cancelled calls unwind and their callers are answered."""
+
+
+class HttpTransport:
+    """The transport `http`: Streamable HTTP, both eras."""
+
+    serve = staticmethod(serve_http)
+    connect = staticmethod(connect)
+
+
+transport = HttpTransport()

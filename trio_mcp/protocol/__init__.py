@@ -1,0 +1,1 @@
+"""MCP without I/O: bytes and messages in, events and messages out. It knows nothing of Trio."""
