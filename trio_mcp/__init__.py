@@ -1,20 +1,28 @@
-"""An actor-model runtime for MCP servers and clients on Trio."""
+"""An actor-model runtime for MCP servers and clients on Trio.
 
-from .client import Client, accept, decline, dismiss
-from .errors import (
-    CapabilityError,
-    Disconnected,
-    ElicitationInvalid,
-    LimitExceeded,
-    McpError,
-    PeerError,
-    ProtocolError,
-    RequestTimeout,
-    ToolError,
-)
-from .runtime import CancelReason
-from .server import Accepted, Context, Declined, Dismissed, Elicited, Sampled, Server, ToolResult
-from .session import ServiceOptions
+The public names live in the rooms named below and are loaded when they are first used: a server that is started for every
+call loads no client, and `trio_mcp.protocol` loads no Trio.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client import Client, accept, decline, dismiss
+    from .errors import (
+        CapabilityError,
+        Disconnected,
+        ElicitationInvalid,
+        LimitExceeded,
+        McpError,
+        PeerError,
+        ProtocolError,
+        RequestTimeout,
+        ToolError,
+    )
+    from .runtime import CancelReason
+    from .server import Accepted, Context, Declined, Dismissed, Elicited, Sampled, Server, ToolResult
+    from .session import ServiceOptions
 
 __all__ = [
     "Accepted",
@@ -41,3 +49,35 @@ __all__ = [
     "decline",
     "dismiss",
 ]
+
+_ROOMS = {
+    "client": ("Client", "accept", "decline", "dismiss"),
+    "errors": (
+        "CapabilityError",
+        "Disconnected",
+        "ElicitationInvalid",
+        "LimitExceeded",
+        "McpError",
+        "PeerError",
+        "ProtocolError",
+        "RequestTimeout",
+        "ToolError",
+    ),
+    "runtime": ("CancelReason",),
+    "server": ("Accepted", "Context", "Declined", "Dismissed", "Elicited", "Sampled", "Server", "ToolResult"),
+    "session": ("ServiceOptions",),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    room = _ROOM_OF.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{room}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
