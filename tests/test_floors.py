@@ -10,25 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# `trio_mcp/__init__.py` gathers the public names of every floor. Here an empty package stands in for it, so that a
-# floor loads alone.
-ALONE = """
-import sys, types
-sys.path[:0] = {sources!r}
-package = types.ModuleType("trio_mcp")
-package.__path__ = [{package!r}]
-sys.modules["trio_mcp"] = package
-"""
-WHOLE = """
-import sys
-sys.path[:0] = {sources!r}
-"""
 
-
-def loaded(preparation: str, *modules: str) -> set[str]:
+def loaded(*modules: str) -> set[str]:
     """The modules that are loaded after these were imported."""
-    start = preparation.format(sources=[str(ROOT), str(ROOT / "transports")], package=str(ROOT / "trio_mcp"))
-    script = start + "\n".join(f"import {module}" for module in modules) + "\nprint(*sys.modules)"
+    sources = [str(ROOT), str(ROOT / "transports")]
+    imports = "\n".join(f"import {module}" for module in modules)
+    script = f"import sys\nsys.path[:0] = {sources!r}\n{imports}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
@@ -41,19 +28,19 @@ def submodules(package: str) -> list[str]:
 
 
 def test_the_protocol_loads_no_trio_and_no_runtime() -> None:
-    modules = loaded(ALONE, *submodules("trio_mcp.protocol"))
+    modules = loaded(*submodules("trio_mcp.protocol"))
     assert "trio_mcp.protocol.jsonrpc" in modules
     assert modules.isdisjoint({"trio", "trio_mcp.runtime", "trio_mcp.session"})
 
 
 def test_the_runtime_loads_no_protocol_and_no_types() -> None:
-    modules = loaded(ALONE, *submodules("trio_mcp.runtime"))
+    modules = loaded(*submodules("trio_mcp.runtime"))
     assert "trio" in modules
     assert modules.isdisjoint({"trio_mcp.protocol", "trio_mcp.types", "trio_mcp.session", "pydantic"})
 
 
 def test_types_and_errors_load_no_other_floor() -> None:
-    modules = loaded(ALONE, "trio_mcp.errors", *submodules("trio_mcp.types"))
+    modules = loaded("trio_mcp.errors", *submodules("trio_mcp.types"))
     assert modules.isdisjoint({"trio", "trio_mcp.protocol", "trio_mcp.runtime", "trio_mcp.session"})
 
 
@@ -65,4 +52,4 @@ def test_a_stdio_server_does_not_pay_for(unwanted: str, stdio_server: set[str]) 
 @pytest.fixture(scope="module")
 def stdio_server() -> set[str]:
     """What a stdio server has loaded when it can serve."""
-    return loaded(WHOLE, "trio_mcp", "trio_mcp.server", "trio_mcp_transports.stdio")
+    return loaded("trio_mcp", "trio_mcp.server", "trio_mcp_transports.stdio")

@@ -144,16 +144,22 @@ class Server:
 @asynccontextmanager
 async def running(app: App, config: Config | None = None, *, guarded: bool) -> AsyncIterator[Server]:
     """`app` served by hypercorn in a nursery of its own, whose failure is kept in the server's `error`."""
-    server = Server()
+    server, listening = Server(), trio.Event()
     config = config or Config()
     config.bind = ["127.0.0.1:0"]
     config.errorlog = None if not guarded else config.errorlog
     before = vars(hypercorn.trio.run)["TCPServer"]
     hypercorn.trio.run.TCPServer = GuardedTCPServer if guarded else TCPServer  # type: ignore[attr-defined]
 
-    async def run(task_status: trio.TaskStatus[list[str]]) -> None:
+    class Started(trio.TaskStatus[list[str]]):
+        def started(self, value: list[str] | None = None) -> None:
+            (address,) = value or []
+            server.port = int(address.rsplit(":", 1)[1])
+            listening.set()
+
+    async def run() -> None:
         try:
-            await serve(app, config, shutdown_trigger=server.stop.wait, task_status=task_status)
+            await serve(app, config, shutdown_trigger=server.stop.wait, task_status=Started())
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001
@@ -164,8 +170,8 @@ async def running(app: App, config: Config | None = None, *, guarded: bool) -> A
     try:
         with trio.fail_after(25):
             async with trio.open_nursery() as nursery:
-                address = (await nursery.start(run))[0]
-                server.port = int(address.rsplit(":", 1)[1])
+                nursery.start_soon(run)
+                await listening.wait()
                 yield server
                 nursery.cancel_scope.cancel()
     finally:

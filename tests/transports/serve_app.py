@@ -69,7 +69,7 @@ class App:
             await trio.sleep_forever()
 
     async def block(self, receive: Any, send: Any) -> None:
-        while True:
+        while not self.drained.is_set():
             time.sleep(0.01)  # noqa: ASYNC251
 
     async def flood(self, receive: Any, send: Any) -> None:

@@ -590,6 +590,17 @@ async def test_a_bad_request_is_refused_and_its_connection_closed(status: int, r
         await client.rest()
 
 
+async def test_a_body_that_breaks_is_refused_even_while_the_app_is_about_to_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with guarded(serving(answer), guarded_config()) as server, bystander(server), server.client() as client:
+        await client.send(head + b"nonsense\r\n")
+        assert (await client.response())[0] == 400
+        await client.rest()
+    assert not caplog.records
+
+
 async def test_stock_hypercorn_accepts_a_long_head_that_comes_in_one_packet() -> None:
     async with stock(serving(answer)) as server:
         assert (await server.ask(get("/", "a: " + 20_000 * "x")))[0] == 200
@@ -809,7 +820,19 @@ async def test_a_websocket_app_can_refuse_with_a_response_of_its_own() -> None:
         assert await client.ask(upgrade()) == (401, b"whom")
 
 
-async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_tell_the_app() -> None:
+async def test_a_websocket_that_ended_gives_its_place_back() -> None:
+    async with guarded(serving(answer), limited(max_connections=1)) as server:
+        async with server.client() as client:
+            await client.send(upgrade())
+            assert (await client.head())[0] == 101
+        with trio.fail_after(SOON):  # the ping interval is 20 s
+            while await server.ask() != (200, b"ok"):
+                pass
+
+
+async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_tell_the_app(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     told = trio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -817,12 +840,13 @@ async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_te
             pass
         told.set()
 
-    async with guarded(serving(app)) as server, server.client() as client:
+    async with guarded(serving(app), guarded_config()) as server, server.client() as client:
         await client.send(upgrade() + frame(1, b"early"))
         assert (await client.head())[0] == 400
         with trio.fail_after(SOON):
             await told.wait()
         await client.rest()
+    assert not caplog.records
 
 
 # TLS

@@ -38,11 +38,11 @@ class Child(Server):
 
     async def line(self) -> str:
         """The next thing it said."""
-        with trio.fail_after(SOON):
-            while b"\n" not in self.lines:
+        while b"\n" not in self.lines:
+            with trio.fail_after(SOON):
                 data = await self.process.stdout.receive_some()
-                assert data, f"the process ended after {bytes(self.lines)!r}"
-                self.lines += data
+            assert data, f"the process ended after {bytes(self.lines)!r}"
+            self.lines += data
         line, _, rest = bytes(self.lines).partition(b"\n")
         self.lines[:] = rest
         return line.decode()

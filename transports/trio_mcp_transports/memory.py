@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import Malformed, dump, parse
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
 from trio_mcp.session.envelope import Envelope
 from trio_mcp.session.transport import ChannelServer
 
@@ -39,8 +39,8 @@ class MemoryChannel(trio.abc.Channel[Envelope]):
             trio.BrokenResourceError: the other end was closed.
             trio.ClosedResourceError: this end was closed.
         """
-        if isinstance(value.message, Malformed):
-            raise TypeError("a Malformed is what was received; it cannot be sent")
+        if isinstance(value.message, Malformed | Unanswered):
+            raise TypeError("only a message can be sent; what was wrong with a received one is no message")
         await self._sends.send(dump(value.message))
 
     async def receive(self) -> Envelope:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError
 from ..types import CancelledNotificationParams, Model
@@ -57,8 +57,7 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestIn:
+class RequestIn(NamedTuple):
     """The peer asks something of us: `params` are decoded, `meta` is None in the handshake era."""
 
     id: RequestId
@@ -84,8 +83,7 @@ class CancelIn:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyIn:
+class ReplyIn(NamedTuple):
     """The answer to our request `id`: a decoded result, or the error to raise where it is awaited."""
 
     id: RequestId

@@ -90,8 +90,8 @@ class Actor:
         "busy",
         "cancel_reason",
         "deadline",
-        "journal",
-        "mailbox",
+        "_journal",
+        "_mailbox",
         "name",
         "on_quiet",
         "principal",
@@ -106,8 +106,8 @@ class Actor:
         self.deadline = deadline
         """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
         self.scope = trio.CancelScope(deadline=deadline)
-        self.mailbox = Mailbox()
-        self.journal = Journal()
+        self._mailbox: Mailbox | None = None
+        self._journal: Journal | None = None
         self.cancel_reason: CancelReason | None = None
         self.state = ActorState.RUNNING
         self.busy = 1
@@ -115,6 +115,20 @@ class Actor:
         self.on_quiet: Callable[[], None] | None = None
         """Called whenever no lane can do anything more on its own."""
         self.root = Lane(self, "")
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Where answers to it arrive; made when it first asks, since most calls never do."""
+        if self._mailbox is None:
+            self._mailbox = Mailbox()
+        return self._mailbox
+
+    @property
+    def journal(self) -> Journal:
+        """What it has learned; made when it first learns something."""
+        if self._journal is None:
+            self._journal = Journal()
+        return self._journal
 
     def cancel(self, reason: CancelReason) -> None:
         """Ask the actor to stop. It unwinds through its `finally` blocks; the first reason given is the one it sees."""

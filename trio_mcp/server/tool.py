@@ -52,6 +52,7 @@ class Tool:
     _signature: Signature
     _converted: Converter
     _threads: trio.CapacityLimiter
+    _is_async: bool
 
     @property
     def name(self) -> str:
@@ -68,7 +69,7 @@ class Tool:
     async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
         if self._signature.context is not None:
             values[self._signature.context] = Context(call, call.actor.root, facts)
-        if inspect.iscoroutinefunction(self.function):
+        if self._is_async:
             value = await self.function(**values)
         else:
             value = await trio.to_thread.run_sync(
@@ -121,7 +122,7 @@ def make_tool(function: ToolFunction, options: ToolOptions, threads: trio.Capaci
         annotations=options.annotations,
         meta=options.meta,
     )
-    return Tool(function, model, options.timeout, signature, converted, threads)
+    return Tool(function, model, options.timeout, signature, converted, threads, inspect.iscoroutinefunction(function))
 
 
 def single(group: BaseExceptionGroup[BaseException]) -> BaseException | None:

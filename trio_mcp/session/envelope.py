@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ..protocol.jsonrpc import Malformed, Message, RequestId, Unanswered
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """Who is at the other end, as far as the transport has verified it.
 
     Attributes:
@@ -18,14 +18,13 @@ class Peer:
     """
 
     principal: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 ANONYMOUS = Peer()
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """One message on its way to or from a peer.
 
     Attributes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..protocol.codec import Codec
 from ..protocol.jsonrpc import Encoded, ErrorDetail, ErrorResponse, Notification, RequestId, Response
@@ -24,8 +25,7 @@ Ending = Encoded | ErrorDetail | None
 """How a leg ended: a result, an error, or nothing because it was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestFacts(NamedTuple):
     """What a handler may know about the request it serves. `meta` is the raw `_meta` object."""
 
     id: RequestId

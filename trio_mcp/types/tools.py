@@ -1,8 +1,8 @@
 """Tools: what they are, and calling them."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from .base import JsonObject, JsonValue, MetaModel, Model, NullableModel
+from .base import JsonObject, JsonValue, MetaModel, Model
 from .content import ContentBlock, Icon, TextContent
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
 
@@ -52,10 +52,8 @@ class CallToolRequestParams(InputResponseRequestParams):
     arguments: JsonObject | None = None
 
 
-class CallToolResult(Result, NullableModel):
+class CallToolResult(Result):
     """What a tool answered. `structured_content` that was set to None is a JSON null; unset, it is absent."""
-
-    nullable: ClassVar[tuple[tuple[str, str], ...]] = (("structured_content", "structuredContent"),)
 
     content: list[ContentBlock]
     structured_content: JsonValue = None
@@ -65,3 +63,15 @@ class CallToolResult(Result, NullableModel):
     def text(self) -> str:
         """Its text blocks, joined."""
         return "".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    def wire(self) -> JsonObject:
+        wire = super().wire()
+        return {**wire, "structuredContent": None} if self._says_null else wire
+
+    def encode(self) -> bytes:
+        raw = super().encode()
+        return raw[:-1] + b',"structuredContent":null}' if self._says_null else raw
+
+    @property
+    def _says_null(self) -> bool:
+        return self.structured_content is None and "structured_content" in self.model_fields_set

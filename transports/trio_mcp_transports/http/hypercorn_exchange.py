@@ -18,12 +18,13 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
-__all__ = ["ClientDisconnected", "ConnectionTasks", "Inbox", "log_failure", "split_cancelled"]
+__all__ = ["LAST_SEND", "ClientDisconnected", "ConnectionTasks", "Inbox", "log_failure", "split_cancelled"]
 
 logger = logging.getLogger("trio_mcp.http")
 
 Send = Callable[[ASGISendEvent | None], Awaitable[None]]
 MAX_QUEUED_BYTES = 1 << 20
+LAST_SEND = 1.0  # seconds a write may still take once its connection is being cut
 DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
 
 
@@ -120,21 +121,27 @@ class ConnectionTasks:
 
 
 async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> None:
-    """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes."""
+    """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes.
+
+    `send(None)` is hypercorn's word for "the app is done": it answers 500 if nothing was sent.
+    """
+    cancelled: BaseException | None = None
     try:
         await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
     except trio.Cancelled:
+        with trio.move_on_after(LAST_SEND, shield=True):
+            await send(None)
         raise
     except BaseException as error:  # noqa: BLE001 - an app may raise anything
         cancelled, failure = split_cancelled(error)
         if failure is not None:
             log_failure(f"the ASGI app failed in a {scope['type']} exchange", failure)
-        if cancelled is not None:
-            raise cancelled from None
-    finally:
-        # Hypercorn's word for "the app is done": it answers 500 if nothing was sent. The write below it is shielded,
-        # and bounded.
-        await send(None)  # noqa: ASYNC102
+    if cancelled is None:
+        await send(None)
+    else:
+        with trio.move_on_after(LAST_SEND, shield=True):
+            await send(None)
+        raise cancelled
 
 
 def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:

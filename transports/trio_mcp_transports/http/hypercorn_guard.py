@@ -33,7 +33,7 @@ from hypercorn.utils import parse_socket_addr
 
 from .config import ALPN_PROTOCOLS, limits_of
 from .hypercorn_connections import connections_of
-from .hypercorn_exchange import ConnectionTasks, log_failure, split_cancelled
+from .hypercorn_exchange import LAST_SEND, ConnectionTasks, log_failure, split_cancelled
 from .hypercorn_h11 import GuardedH11Protocol
 
 __all__ = ["GuardedTCPServer", "UnsupportedHypercorn", "install"]
@@ -43,7 +43,6 @@ logger = logging.getLogger("trio_mcp.http")
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16
 SEND_SLICE: Final = 1 << 16
-LAST_SEND: Final = 1.0  # seconds a write may still take once the connection is being cut
 LINGER: Final = 2.0  # seconds, and bytes, a refused client may go on sending so that it can read the refusal
 MAX_LINGER_BYTES: Final = 16 << 20
 
@@ -150,7 +149,8 @@ class GuardedTCPServer(TCPServer):
                 self._watching.cancel()
                 await self._close()  # a write that is still stalled ends here
         finally:
-            await self._close()  # noqa: ASYNC102 - shielded and bounded itself
+            with trio.move_on_after(LAST_SEND, shield=True):
+                await self.stream.aclose()
 
     async def _shake_hands(self) -> bool:
         """The TLS handshake, if there is to be one; False when it failed."""
@@ -192,8 +192,8 @@ class GuardedTCPServer(TCPServer):
         if self.protocol.peer_still_sending and self._lingering is None:
             self._lingering = 0
             self._reading.deadline = trio.current_time() + LINGER
-            if isinstance(self._plain, trio.SocketStream):
-                with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+            if self._plain is not None and not self.send_lock.locked():
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._plain.send_eof()
         elif self._lingering is None:
             await self._close()
@@ -274,6 +274,8 @@ class GuardedTCPServer(TCPServer):
 
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
+        if self._lingering is not None:
+            return  # the end was already announced
         scope = trio.CancelScope(shield=True, deadline=self._send_deadline())
         self._sending.add(scope)
         try:

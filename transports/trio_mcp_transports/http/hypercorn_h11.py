@@ -89,27 +89,32 @@ class GuardedH11Protocol(H11Protocol):
     # From the client
 
     async def _handle_events(self) -> None:
-        while True:  # noqa: ASYNC913 - ends with the bytes received
-            if self.connection.they_are_waiting_for_100_continue:
-                await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
-            try:
-                event = self.connection.next_event()
-            except h11.RemoteProtocolError as error:
-                await self._refuse(error.error_status_hint)
-                return
-            if isinstance(event, h11.Request):
-                await self._begin(event)
-            elif event is h11.PAUSED:
-                self.paused = True
-                return
-            elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed) or self.stream is None:
-                return
-            elif isinstance(event, h11.Data):
-                await self.stream.handle(Body(stream_id=STREAM_ID, data=event.data))
-            elif isinstance(event, h11.EndOfMessage):
-                await self.stream.handle(EndBody(stream_id=STREAM_ID))
-            elif isinstance(event, Data):
-                await self.stream.handle(event)
+        while await self._handle_next():
+            pass
+
+    async def _handle_next(self) -> bool:
+        """Handle one event of what was received; False when no other can follow yet."""
+        if self.connection.they_are_waiting_for_100_continue:
+            await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
+        try:
+            event = self.connection.next_event()
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint)
+            return False
+        if isinstance(event, h11.Request):
+            await self._begin(event)
+        elif event is h11.PAUSED:
+            self.paused = True
+            return False
+        elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed) or self.stream is None:
+            return False
+        elif isinstance(event, h11.Data):
+            await self.stream.handle(Body(stream_id=STREAM_ID, data=event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            await self.stream.handle(EndBody(stream_id=STREAM_ID))
+        elif isinstance(event, Data):
+            await self.stream.handle(event)
+        return True
 
     async def _begin(self, request: h11.Request) -> None:
         """Start the exchange for a complete request head, or refuse it."""
@@ -150,9 +155,13 @@ class GuardedH11Protocol(H11Protocol):
 
     async def _refuse(self, status: int) -> None:
         """Answer with `status` if an answer is still possible, and close."""
-        if self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._head = None
-            await self._send_error_response(status)
+        unanswered = self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+        await self._close_stream()  # first, so that a running app cannot answer as well
+        if unanswered:
+            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self.config.response_headers("h11")]
+            self._head = h11.Response(status_code=status, headers=headers)
+            self._serialise(h11.EndOfMessage())
+            await self._flush()
         await self.send(Closed())
 
     # From the app

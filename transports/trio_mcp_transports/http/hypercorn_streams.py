@@ -67,18 +67,24 @@ class GuardedWSStream(WSStream):
     _lost = False
     _heard = 0.0
     _delivering = False
+    _pinging: trio.CancelScope
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
             self.buffer = ByteBuffer(self.config.websocket_max_message_size)
+            self._pinging = trio.CancelScope()
             event = without_extensions(event)
-        elif isinstance(event, StreamClosed) and not self.closed:
-            self._lost = True
+        elif isinstance(event, StreamClosed):
+            self._lost = self._lost or not self.closed
+            self._pinging.cancel()
+        elif not self.handshake.accepted:
+            await self._refuse_early()
+            return
         self._heard, self._delivering = trio.current_time(), True
         await super().handle(event)
         self._heard, self._delivering = trio.current_time(), False
-        if self.closed and not self._lost:
-            await self._end_refused()
+        if isinstance(event, Request) and self.closed:  # refused before the app was started
+            await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def app_send(self, message: ASGISendEvent | None) -> None:
         if message is not None:
@@ -94,11 +100,14 @@ class GuardedWSStream(WSStream):
         """Whether bytes of the client may still be under way: its close frame has not been seen."""
         return not self.handshake.accepted or self.connection.state is not ConnectionState.CLOSED
 
-    async def _end_refused(self) -> None:
-        """Hypercorn has answered 400 or 404 and forgotten the connection: tell the app, and close it."""
-        self._lost = True
+    async def _refuse_early(self) -> None:
+        """The client did not wait for its handshake to be accepted (RFC 6455, 4.1)."""
+        if self.closed or self.state is not ASGIWebsocketState.HANDSHAKE:
+            return  # the app is refusing it already
+        self.closed = self._lost = True
         if self.app_put is not None:
             await self.app_put({"type": "websocket.disconnect", "code": CloseReason.ABNORMAL_CLOSURE.value})
+        await self._send_error_response(400)
         await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def _accept(self, message: WebsocketAcceptEvent) -> None:
@@ -140,15 +149,14 @@ class GuardedWSStream(WSStream):
     async def _send_pings(self) -> None:
         interval = self.config.websocket_ping_interval
         assert interval is not None
-        while True:
-            await trio.sleep(interval)
-            if self.closed:
-                return
-            silent = 0.0 if self._delivering else trio.current_time() - self._heard
-            if silent > 2 * interval:
-                await self.send(StreamClosed(stream_id=self.stream_id))
-                return
-            await self._send_wsproto_event(Ping())
+        with self._pinging:
+            while not self.closed:
+                await trio.sleep(interval)
+                silent = 0.0 if self._delivering else trio.current_time() - self._heard
+                if silent > 2 * interval:
+                    await self.send(StreamClosed(stream_id=self.stream_id))
+                else:
+                    await self._send_wsproto_event(Ping())
 
 
 class ByteBuffer(WebsocketBuffer):

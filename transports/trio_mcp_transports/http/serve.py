@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import Final, TypeAlias, cast
@@ -37,6 +37,7 @@ __all__ = ["HARD_EXIT_CODE", "AsgiApp", "bind_sockets", "serve_asgi"]
 logger = logging.getLogger("trio_mcp.http")
 
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Address: TypeAlias = tuple[str | int | bytes, ...]
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 AFTER_DRAIN: Final = 1.0
@@ -45,7 +46,7 @@ HARD_END_AFTER: Final = 5.0
 NOT_OURS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-async def serve_asgi(  # noqa: ASYNC128 - hypercorn calls started, through Shutdown
+async def serve_asgi(
     app: AsgiApp,
     *,
     host: str = "127.0.0.1",
@@ -90,7 +91,13 @@ async def serve_asgi(  # noqa: ASYNC128 - hypercorn calls started, through Shutd
     config.listen_on(bound)
     config.graceful_timeout = drain
     config.shutdown_timeout = drain + LIFESPAN_END
-    shutdown = Shutdown(drain, on_drain, connections_of(config), task_status)
+    shutdown = Shutdown(drain, on_drain, connections_of(config))
+
+    class Started(trio.TaskStatus[list[str]]):
+        def started(self, value: list[str] | None = None) -> None:
+            shutdown.serving = True
+            task_status.started(value or [])
+
     in_charge = signals and threading.current_thread() is threading.main_thread()
     try:
         with watched_signals(hard_end, drain + HARD_END_AFTER) if in_charge else nullcontext() as received:
@@ -102,7 +109,7 @@ async def serve_asgi(  # noqa: ASYNC128 - hypercorn calls started, through Shutd
                     ASGIWrapper(cast(ASGIFramework, shutdown.guard_lifespan(app))),
                     config,
                     shutdown_trigger=shutdown.begun.wait,
-                    task_status=shutdown,
+                    task_status=Started(),
                 )
                 await shutdown.finished()
                 nursery.cancel_scope.cancel()
@@ -111,34 +118,32 @@ async def serve_asgi(  # noqa: ASYNC128 - hypercorn calls started, through Shutd
             sock.close()
 
 
-class Shutdown(trio.TaskStatus[list[str]]):
-    """The steps between the first signal and the end."""
+class Shutdown:
+    """The steps between the first signal and the end.
+
+    Attributes:
+        begun: set by the first signal.
+        serving: the app has started, and connections are accepted.
+    """
 
     def __init__(
         self,
         drain: float,
         on_drain: Callable[[], Awaitable[None]] | None,
         connections: Connections,
-        task_status: trio.TaskStatus[list[str]],
     ) -> None:
         self.begun = trio.Event()
+        self.serving = False
         self._drain = drain
         self._on_drain = on_drain
         self._connections = connections
-        self._task_status = task_status
-        self._serving = False
         self._app_drained = trio.Event()
-
-    def started(self, value: list[str] | None = None) -> None:
-        """Called by hypercorn with the addresses it listens on."""
-        self._serving = True
-        self._task_status.started(value or [])
 
     async def follow_signals(self, received: AsyncIterator[int], everything: trio.CancelScope) -> None:
         """First signal: begin, or give up if the app is still starting. Every later one: cut."""
         async for number in received:
             name = signal.Signals(number).name
-            if not self._serving:
+            if not self.serving:
                 logger.warning("%s while the application was starting", name)
                 everything.cancel()
             elif not self.begun.is_set():
@@ -223,40 +228,43 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
     Raises:
         OSError: the port is taken, or no address of `host` is ours; the message says which. No socket is left open.
     """
-    bound: list[socket.socket] = []
     try:
         found = await trio.socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        unusable: OSError | None = None
-        for family, kind, protocol, _, address in found:
+        return bind_all([(family, address) for family, _, _, _, address in found], port)
+    except OSError as error:
+        reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
+        raise OSError(error.errno, f"cannot listen on {host}, port {port}: {reason}") from None
+
+
+def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket.socket]:
+    bound: list[socket.socket] = []
+    unusable: OSError | None = None
+    with ExitStack() as undo:
+        for family, address in addresses:
             chosen = bound[0].getsockname()[1] if bound else port
             try:
-                bound.append(bind(family, kind, protocol, (address[0], chosen, *address[2:])))
+                bound.append(bind(family, (address[0], chosen, *address[2:])))
             except OSError as error:
                 if error.errno not in NOT_OURS:
                     raise
                 unusable = error
+            else:
+                undo.callback(bound[-1].close)
         if unusable is not None and not bound:
             raise unusable
-    except BaseException as error:
-        for sock in bound:
-            sock.close()
-        if isinstance(error, OSError):
-            reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
-            raise OSError(error.errno, f"cannot listen on {host}, port {port}: {reason}") from None
-        raise
+        undo.pop_all()
     return bound
 
 
-def bind(family: int, kind: int, protocol: int, address: tuple[str | int, ...]) -> socket.socket:
-    sock = socket.socket(family, kind, protocol)
-    try:
+def bind(family: int, address: Address) -> socket.socket:
+    with ExitStack() as undo:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        undo.callback(sock.close)
         if sys.platform != "win32":  # there it would let two servers share the port
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.setblocking(False)
         sock.bind(address)
-    except BaseException:
-        sock.close()
-        raise
+        undo.pop_all()
     return sock

@@ -15,12 +15,15 @@ from typing import Final
 import trio
 
 from trio_mcp.protocol.framing import LineDecoder, LineTooLong
-from trio_mcp.protocol.jsonrpc import Malformed, Message, dump, parse
+from trio_mcp.protocol.jsonrpc import Malformed, Message, Unanswered, dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.envelope import Envelope
 
+from .pipe import Pipe
+
 MAX_LINE: Final = 4 * 1024 * 1024
 WRITE_DEADLINE: Final = 30.0
+CLOSED: Final = "the peer closed its end of the connection"
 
 
 class LineChannel(trio.abc.Channel[Envelope]):
@@ -139,6 +142,11 @@ class LineChannel(trio.abc.Channel[Envelope]):
 
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, or leave the sending half broken with a reason."""
+        if isinstance(self._send_stream, Pipe):
+            data = data[self._write_at_once(self._send_stream, data) :]
+            if not data:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                return
         whole = False
         try:
             with trio.move_on_after(self._write_deadline) as self._write_scope:
@@ -147,7 +155,7 @@ class LineChannel(trio.abc.Channel[Envelope]):
             if not whole:
                 self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
         except trio.BrokenResourceError:
-            self.break_sending("the peer closed its end of the connection")
+            self.break_sending(CLOSED)
         finally:
             self._write_scope = None
             if not whole:
@@ -156,7 +164,15 @@ class LineChannel(trio.abc.Channel[Envelope]):
             raise trio.BrokenResourceError(self._broken)
 
 
+    def _write_at_once(self, pipe: Pipe, data: bytes) -> int:
+        try:
+            return pipe.send_nowait(data)
+        except trio.BrokenResourceError:
+            self.break_sending(CLOSED)
+            raise trio.BrokenResourceError(self._broken) from None
+
+
 def _line(envelope: Envelope) -> bytes:
-    if isinstance(envelope.message, Malformed):
-        raise TypeError("a Malformed is what was received; it cannot be sent")
+    if isinstance(envelope.message, Malformed | Unanswered):
+        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
     return dump(envelope.message) + b"\n"

@@ -38,6 +38,7 @@ from trio_mcp.session.transport import ChannelServer
 
 from .._background import open_background
 from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel
+from .pipe import Pipe
 
 SHUTDOWN_GRACE: Final = 3.0  # a session takes 2 s at most to clean up
 PARENT_CHECK: Final = 2.0
@@ -89,8 +90,8 @@ async def guarded_stdio(
     """
     with (
         _wire() as (wire_in, wire_out),
-        closing(trio.lowlevel.FdStream(wire_in)) as receive_stream,
-        closing(trio.lowlevel.FdStream(wire_out)) as send_stream,
+        closing(Pipe(wire_in)) as receive_stream,
+        closing(Pipe(wire_out)) as send_stream,
     ):
         yield LineChannel(receive_stream, send_stream, max_line=max_line, write_deadline=write_deadline)
 

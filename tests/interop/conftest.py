@@ -1,0 +1,33 @@
+"""Servers that the tests of this folder share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from processes import HERE, TRAVEL, over_http
+
+
+@pytest.fixture(scope="session")
+def peer_url() -> Iterator[str]:
+    """Our server with a tool for everything, over HTTP."""
+    with over_http([sys.executable, str(HERE / "serve_http.py"), str(HERE / "peer_server.py")]) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def travel_url() -> Iterator[str]:
+    """The example, over HTTP."""
+    if not TRAVEL.exists():
+        pytest.skip(f"there is no {TRAVEL.name} among the examples")
+    with over_http([sys.executable, str(HERE / "serve_http.py"), str(TRAVEL)]) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def official_url() -> Iterator[str]:
+    """The official SDK's server, over HTTP."""
+    pytest.importorskip("mcp", reason="the official SDK is not installed")
+    with over_http([sys.executable, str(HERE / "official_server.py"), "http", "0"]) as url:
+        yield url

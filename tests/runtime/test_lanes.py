@@ -1,0 +1,423 @@
+"""The count of busy lanes: it is zero exactly when nothing more will happen without an answer.
+
+The first half drives actors with real tasks. The second half compares the count with a model that recomputes it from
+scratch after every step, in any order of steps that hypothesis can think of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.runtime import Actor, Branches, Lane, Mailbox, Slot, run_branch
+
+
+def new_actor() -> Actor:
+    return Actor("actor-1", None, math.inf)
+
+
+async def ask(lane: Lane) -> str:
+    """Ask a question as a backchannel does: the answer comes through the actor's mailbox."""
+    slot = lane.actor.mailbox.open(lane.next_key("ask"), str, lane.end_wait)
+    lane.begin_wait()
+    try:
+        return await slot.take()
+    finally:
+        slot.give_up()
+
+
+def record_quiet(actor: Actor) -> list[int]:
+    """How many questions were open each time the actor went quiet."""
+    quiet: list[int] = []
+    actor.on_quiet = lambda: quiet.append(actor.mailbox.statistics().open)
+    return quiet
+
+
+async def test_the_body_is_busy_from_the_start() -> None:
+    actor = new_actor()
+    assert 1 == actor.busy
+    assert not actor.quiet
+
+
+async def test_a_branch_is_busy_before_its_task_first_runs() -> None:
+    actor = new_actor()
+    async with Branches(actor.root) as branches:
+        branches.start(lambda _lane: trio.sleep(0))
+        assert 2 == actor.busy
+
+
+async def test_an_actor_with_a_branch_that_has_not_started_yet_is_not_quiet() -> None:
+    actor = new_actor()
+    quiet = record_quiet(actor)
+
+    async def body() -> None:
+        async with Branches(actor.root) as branches:
+            branches.start(ask)
+            await ask(actor.root)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(body)
+        await wait_all_tasks_blocked()
+        assert [2] == quiet
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_makes_its_lane_busy_in_the_step_that_delivers_it() -> None:
+    actor = new_actor()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, actor.root)
+        await wait_all_tasks_blocked()
+        assert actor.quiet
+        actor.mailbox.post("ask-1", "answer")
+        assert 1 == actor.busy  # the lane's task has not run yet
+
+
+async def test_the_last_branch_passes_its_busyness_to_the_lane_that_joins() -> None:
+    actor = new_actor()
+    quiet = record_quiet(actor)
+
+    async def body() -> None:
+        async with Branches(actor.root) as branches:
+            branches.start(ask)
+        assert 1 == actor.busy
+        await ask(actor.root)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(body)
+        for key in ("ask/1-1", "ask-1"):
+            await wait_all_tasks_blocked()
+            assert actor.quiet
+            actor.mailbox.post(key, "answer")
+    assert [1, 1] == quiet  # once for each question, never in between
+
+
+async def test_a_lone_branch_passes_its_busyness_to_its_parent() -> None:
+    actor = new_actor()
+    quiet = record_quiet(actor)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_branch, actor.root, ask)
+        await wait_all_tasks_blocked()
+        actor.mailbox.post("ask/1-1", "answer")
+    assert [1] == quiet
+    assert 1 == actor.busy
+
+
+async def test_a_lane_that_awaits_one_branch_is_busy_again_when_that_one_ends() -> None:
+    actor = new_actor()
+    quiet = record_quiet(actor)
+
+    async def body() -> None:
+        async with Branches(actor.root) as branches:
+            handle = branches.start(ask)
+            branches.start(ask)
+            assert "answer" == await handle.result()
+            assert 1 == actor.busy  # the other branch still waits
+            await ask(actor.root)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(body)
+        await wait_all_tasks_blocked()
+        actor.mailbox.post("ask/1-1", "answer")
+        await wait_all_tasks_blocked()
+        assert actor.quiet
+        for key in ("ask-1", "ask/2-1"):
+            actor.mailbox.post(key, "answer")
+    assert [2, 2] == quiet
+
+
+async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_clock: MockClock) -> None:
+    actor = new_actor()
+    async with Branches(actor.root) as branches:
+        handle = branches.start(ask)
+        with trio.move_on_after(1) as scope:
+            await handle.result()
+        assert scope.cancelled_caught
+        assert 1 == actor.busy  # the body; the branch waits for its answer
+        actor.mailbox.post("ask/1-1", "answer")
+    assert "answer" == handle.value
+    assert 1 == actor.busy
+
+
+async def test_a_lane_with_several_open_questions_waits_until_the_first_is_settled() -> None:
+    actor = new_actor()
+    async with trio.open_nursery() as nursery:  # a nursery of the tool's own, inside one lane
+        for _ in range(3):
+            nursery.start_soon(ask, actor.root)
+        await wait_all_tasks_blocked()
+        assert actor.quiet
+        for key in ("ask-1", "ask-2", "ask-3"):
+            actor.mailbox.post(key, "answer")
+    assert 1 == actor.busy
+
+
+async def test_a_lane_that_is_cancelled_while_it_waits_gives_its_questions_up_and_is_busy_once(
+    autojump_clock: MockClock,
+) -> None:
+    actor = new_actor()
+    with trio.move_on_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, actor.root)
+            nursery.start_soon(ask, actor.root)
+    assert 1 == actor.busy
+    assert 0 == actor.mailbox.statistics().open
+
+
+async def test_a_lane_that_waits_and_joins_at_once_is_busy_only_after_both() -> None:
+    actor = new_actor()
+    lane = actor.root
+    lane.begin_wait()
+    lane.begin_join()
+    lane.end_wait()
+    assert actor.quiet
+    lane.end_join()
+    assert 1 == actor.busy
+
+
+async def test_an_actor_that_goes_quiet_says_so_each_time() -> None:
+    actor = new_actor()
+    quiet = record_quiet(actor)
+    for _ in range(3):
+        actor.root.begin_wait()
+        actor.root.end_wait()
+    assert 3 == len(quiet)
+
+
+async def test_keys_and_paths_are_the_same_from_run_to_run() -> None:
+    def run() -> list[str]:
+        root = new_actor().root
+        return [root.next_key("elicit"), root.next_path(), root.next_key("sample"), root.next_path()]
+
+    assert ["elicit-1", "/1", "sample-2", "/2"] == run()
+    assert run() == run()
+
+
+async def test_the_reprs_show_the_state() -> None:
+    actor = new_actor()
+    assert "<Actor actor-1 running busy=1 <Mailbox open=[] delivered=0 dropped=0>>" == repr(actor)
+    assert "<Lane body busy>" == repr(actor.root)
+    actor.root.begin_wait()
+    assert "<Lane body waiting>" == repr(actor.root)
+    actor.root.begin_join()
+    assert "<Lane body joining>" == repr(actor.root)
+
+
+async def test_more_idle_lanes_than_there_are_is_a_bug_that_shows() -> None:
+    actor = new_actor()
+    actor.lane_idle()
+    with pytest.raises(AssertionError, match="more idle lanes"):
+        actor.lane_idle()
+
+
+class ModelledLane:
+    """What the model knows of a lane: its open questions and its running children."""
+
+    def __init__(self, lane: Lane, parent: ModelledLane | None) -> None:
+        self.lane = lane
+        self.parent = parent
+        self.slots: dict[str, Slot[str]] = {}
+        self.children = 0
+        self.joining = False
+        self.over = False
+
+    @property
+    def busy(self) -> bool:
+        return not (self.over or self.slots or self.joining)
+
+
+class BusyCount(RuleBasedStateMachine):
+    """Lanes ask, are answered, give up, branch, join and end; the actor counts, the model counts anew."""
+
+    lanes = Bundle("lanes")
+    questions = Bundle("questions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor = new_actor()
+        self.quiet_at: list[int] = []
+        self.all: list[ModelledLane] = [ModelledLane(self.actor.root, None)]
+        self.actor.on_quiet = self.went_quiet
+
+    def went_quiet(self) -> None:
+        self.quiet_at.append(self.actor.mailbox.statistics().open)
+
+    def pick(self, index: int, fit: Callable[[ModelledLane], bool]) -> ModelledLane | None:
+        fitting = [lane for lane in self.all if fit(lane)]
+        return fitting[index % len(fitting)] if fitting else None
+
+    @rule(target=questions, index=st.integers(0, 99))
+    def ask(self, index: int) -> tuple[ModelledLane | None, str]:
+        """A busy lane asks; so does one that waits already, from a nursery of its own."""
+        modelled = self.pick(index, lambda lane: not lane.over)
+        if modelled is None:
+            return None, ""
+        lane = modelled.lane
+        key = lane.next_key("ask")
+        slot = self.actor.mailbox.open(key, str, lane.end_wait)
+        modelled.slots[key] = slot
+        lane.begin_wait()
+        return modelled, key
+
+    @rule(question=consumes(questions))
+    def answer(self, question: tuple[ModelledLane | None, str]) -> None:
+        modelled, key = question
+        if modelled is not None:
+            known = modelled.slots.pop(key, None)
+            assert self.actor.mailbox.post(key, "answer") is (known is not None)
+
+    @rule(question=consumes(questions))
+    def give_up(self, question: tuple[ModelledLane | None, str]) -> None:
+        modelled, key = question
+        if modelled is not None and key in modelled.slots:
+            modelled.slots.pop(key).give_up()
+
+    @rule(index=st.integers(0, 99))
+    def branch(self, index: int) -> None:
+        parent = self.pick(index, lambda lane: lane.busy)
+        if parent is not None:
+            self.actor.lane_busy()
+            parent.children += 1
+            self.all.append(ModelledLane(Lane(self.actor, parent.lane.next_path()), parent))
+
+    @rule(index=st.integers(0, 99))
+    def join(self, index: int) -> None:
+        parent = self.pick(index, lambda lane: lane.busy and lane.children > 0)
+        if parent is not None:
+            parent.joining = True
+            parent.lane.begin_join()
+
+    @rule(index=st.integers(0, 99))
+    def end(self, index: int) -> None:
+        """A busy lane without children ends; its parent, if it joins, goes on when this was the last."""
+        child = self.pick(index, lambda lane: lane.busy and not lane.children and lane.parent is not None)
+        if child is None:
+            return
+        parent = child.parent
+        assert parent is not None
+        child.over = True
+        parent.children -= 1
+        before = len(self.quiet_at)
+        if parent.joining and not parent.children:
+            parent.joining = False
+            parent.lane.end_join()
+        self.actor.lane_idle()
+        if parent.busy:
+            assert before == len(self.quiet_at), "the count touched zero between the branch and its parent"
+
+    @invariant()
+    def the_count_is_the_number_of_busy_lanes(self) -> None:
+        assert sum(lane.busy for lane in self.all) == self.actor.busy
+
+    @invariant()
+    def the_actor_never_went_quiet_without_an_open_question(self) -> None:
+        assert 0 not in self.quiet_at
+
+
+BusyCount.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBusyCount = BusyCount.TestCase
+
+
+Action = tuple[str, object]
+Program = list[Action]
+
+programs = st.recursive(
+    st.lists(st.tuples(st.sampled_from(["ask", "yield"]), st.none()), max_size=3),
+    lambda inner: st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(["ask", "yield", "time out"]), st.none()),
+            st.tuples(st.just("branch"), inner),
+            st.tuples(st.just("group"), st.lists(inner, max_size=3)),
+            st.tuples(st.just("await one"), st.lists(inner, min_size=1, max_size=3)),
+            st.tuples(st.just("nursery"), st.integers(1, 3)),
+        ),
+        max_size=4,
+    ),
+    max_leaves=12,
+)
+
+
+async def run_program(lane: Lane, program: Program) -> None:
+    for action, detail in program:
+        await ACTIONS[action](lane, detail)
+
+
+def branch_of(program: Program) -> Callable[[Lane], Awaitable[None]]:
+    return lambda lane: run_program(lane, program)
+
+
+async def run_group(lane: Lane, detail: object) -> None:
+    async with Branches(lane) as branches:
+        for program in detail:
+            branches.start(branch_of(program))
+
+
+async def run_and_await_one(lane: Lane, detail: object) -> None:
+    async with Branches(lane) as branches:
+        handles = [branches.start(branch_of(program)) for program in detail]
+        await handles[0].result()
+
+
+async def run_nursery(lane: Lane, detail: object) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(detail):
+            nursery.start_soon(ask, lane)
+
+
+async def ask_and_time_out(lane: Lane, _detail: object) -> None:
+    with trio.move_on_after(0.5):
+        await ask(lane)
+
+
+ACTIONS: dict[str, Callable[[Lane, object], Awaitable[object]]] = {
+    "ask": lambda lane, _detail: ask(lane),
+    "yield": lambda _lane, _detail: trio.lowlevel.checkpoint(),
+    "time out": ask_and_time_out,
+    "branch": lambda lane, program: run_branch(lane, branch_of(program)),
+    "group": run_group,
+    "await one": run_and_await_one,
+    "nursery": run_nursery,
+}
+
+
+@given(program=programs, seed=st.randoms(use_true_random=False))
+@settings(max_examples=80, deadline=None)
+def test_any_body_is_quiet_exactly_when_all_its_tasks_wait_for_answers(program: Program, seed: object) -> None:
+    async def main() -> None:
+        actor = new_actor()
+        quiet = record_quiet(actor)
+        over = trio.Event()
+
+        async def body() -> None:
+            await run_program(actor.root, program)
+            over.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(body)
+            await wait_all_tasks_blocked()
+            while not over.is_set():
+                assert actor.quiet
+                keys = open_keys(actor.mailbox)
+                assert keys, "quiet without a question: nobody could ever answer"
+                for key in seed.sample(keys, seed.randint(1, len(keys))):
+                    actor.mailbox.post(key, "answer")
+                await wait_all_tasks_blocked()
+        assert 1 == actor.busy
+        assert 0 == actor.branches
+        assert 0 not in quiet
+
+    def open_keys(mailbox: Mailbox) -> list[str]:
+        return sorted(key for key in every_key() if key in mailbox)
+
+    def every_key() -> list[str]:
+        paths = [""]
+        for _ in range(4):
+            paths += [f"{path}/{n}" for path in paths[-256:] for n in range(1, 4)]
+        return [f"ask{path}-{n}" for path in dict.fromkeys(paths) for n in range(1, 13)]
+
+    trio.run(main, clock=MockClock())

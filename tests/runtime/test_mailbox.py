@@ -1,0 +1,209 @@
+"""The mailbox of an actor: one answer for each key, and no answer for anybody who did not ask."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.errors import Disconnected, LimitExceeded
+from trio_mcp.runtime import Mailbox, MailboxStatistics, Slot
+
+
+async def take_into(taken: list[object], slot: Slot[str]) -> None:
+    taken.append(await slot.take())
+
+
+async def test_an_answer_reaches_the_one_who_waits_under_its_key() -> None:
+    mailbox = Mailbox()
+    first, second = mailbox.open("a", str), mailbox.open("b", str)
+    taken: list[object] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_into, taken, first)
+        await wait_all_tasks_blocked()
+        assert mailbox.post("b", "for b")
+        await wait_all_tasks_blocked()
+        assert [] == taken
+        assert mailbox.post("a", "for a")
+    assert ["for a"] == taken
+    assert "for b" == await second.take()
+
+
+async def test_an_answer_that_came_early_is_taken_at_once() -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    mailbox.post("a", "early")
+    assert "early" == await slot.take()
+
+
+async def test_an_answer_to_a_question_nobody_asked_is_dropped_and_counted() -> None:
+    mailbox = Mailbox()
+    assert not mailbox.post("a", "unsolicited")
+    assert not mailbox.fail("a", Disconnected("unsolicited"))
+    assert MailboxStatistics(open=0, delivered=0, dropped=2, closed=False) == mailbox.statistics()
+
+
+async def test_the_first_answer_wins_and_the_second_is_dropped() -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    assert mailbox.post("a", "first")
+    assert not mailbox.post("a", "second")
+    assert "first" == await slot.take()
+    assert MailboxStatistics(open=0, delivered=1, dropped=1, closed=False) == mailbox.statistics()
+
+
+async def test_an_answer_that_comes_after_its_slot_was_given_up_is_dropped() -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    slot.give_up()
+    assert "a" not in mailbox
+    assert not mailbox.post("a", "late")
+
+
+async def test_giving_up_after_the_answer_came_loses_nothing() -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    mailbox.post("a", "answer")
+    slot.give_up()
+    assert "answer" == await slot.take()
+
+
+async def test_a_slot_that_was_given_up_can_no_longer_be_taken(autojump_clock: MockClock) -> None:
+    slot = Mailbox().open("a", str)
+    slot.give_up()
+    with trio.fail_after(1), pytest.raises(trio.ClosedResourceError):
+        await slot.take()
+
+
+async def test_giving_up_wakes_whoever_still_waits(autojump_clock: MockClock) -> None:
+    slot = Mailbox().open("a", str)
+
+    async def waits() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await slot.take()
+
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(waits)
+            await wait_all_tasks_blocked()
+            slot.give_up()
+
+
+async def test_a_slot_has_one_owner_and_a_second_taker_is_refused(autojump_clock: MockClock) -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    taken: list[object] = []
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take_into, taken, slot)
+            await wait_all_tasks_blocked()
+            with pytest.raises(trio.BusyResourceError):
+                await slot.take()
+            mailbox.post("a", "answer")
+    assert ["answer"] == taken
+
+
+async def test_a_cancelled_wait_leaves_the_slot_open_for_another_attempt(autojump_clock: MockClock) -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    with trio.move_on_after(1) as scope:
+        await slot.take()
+    assert scope.cancelled_caught
+    assert "a" in mailbox
+    mailbox.post("a", "answer")
+    assert "answer" == await slot.take()
+
+
+async def test_a_key_is_open_once_at_a_time() -> None:
+    mailbox = Mailbox()
+    mailbox.open("a", str)
+    with pytest.raises(ValueError, match="'a' is already open"):
+        mailbox.open("a", str)
+
+
+async def test_a_key_may_be_used_again_and_the_old_slot_cannot_close_the_new_one() -> None:
+    mailbox = Mailbox()
+    old = mailbox.open("a", str)
+    mailbox.post("a", "old")
+    new = mailbox.open("a", str)
+    old.give_up()
+    assert mailbox.post("a", "new")
+    assert "new" == await new.take()
+    assert "old" == await old.take()
+
+
+async def test_an_answer_of_the_wrong_type_raises_in_the_waiter_and_names_both_types() -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    assert mailbox.post("a", 7)
+    with pytest.raises(TypeError, match="'a' is int, expected str"):
+        await slot.take()
+
+
+async def test_a_failure_raises_in_the_waiter() -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    assert mailbox.fail("a", Disconnected("gone"))
+    with pytest.raises(Disconnected, match="gone"):
+        await slot.take()
+
+
+async def test_a_full_mailbox_refuses_the_next_question_and_names_its_limit() -> None:
+    mailbox = Mailbox(limit=2)
+    mailbox.open("a", str)
+    slot = mailbox.open("b", str)
+    with pytest.raises(LimitExceeded, match="2 open questions"):
+        mailbox.open("c", str)
+    slot.give_up()
+    mailbox.open("c", str)
+    assert 2 == mailbox.statistics().open
+
+
+async def test_closing_raises_in_every_waiter_and_in_every_later_question(autojump_clock: MockClock) -> None:
+    mailbox = Mailbox()
+    gone: list[str] = []
+
+    async def waits(key: str, slot: Slot[str]) -> None:
+        with pytest.raises(Disconnected):
+            await slot.take()
+        gone.append(key)
+
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            for key in ("a", "b"):
+                nursery.start_soon(waits, key, mailbox.open(key, str))
+            await wait_all_tasks_blocked()
+            mailbox.close(Disconnected("the end"))
+    assert ["a", "b"] == sorted(gone)
+    assert mailbox.statistics().closed
+    with pytest.raises(Disconnected, match="the end"):
+        mailbox.open("c", str)
+
+
+async def test_settling_is_announced_once_and_in_the_same_step() -> None:
+    mailbox = Mailbox()
+    settled: list[str] = []
+    slots = {key: mailbox.open(key, str, lambda key=key: settled.append(key)) for key in ("post", "fail", "give up")}
+    mailbox.post("post", "answer")
+    assert ["post"] == settled
+    mailbox.fail("fail", Disconnected("gone"))
+    assert ["post", "fail"] == settled
+    slots["give up"].give_up()
+    assert ["post", "fail", "give up"] == settled
+    for slot in slots.values():
+        slot.give_up()
+    assert ["post", "fail", "give up"] == settled
+
+
+async def test_taking_what_is_there_already_is_a_checkpoint() -> None:
+    mailbox = Mailbox()
+    slot = mailbox.open("a", str)
+    mailbox.post("a", "answer")
+    with trio.testing.assert_checkpoints():
+        await slot.take()
+
+
+async def test_the_repr_shows_what_is_open() -> None:
+    mailbox = Mailbox()
+    mailbox.open("a", str)
+    assert "<Mailbox open=['a'] delivered=0 dropped=0>" == repr(mailbox)

@@ -1,0 +1,146 @@
+"""The outbox of a connection: replies never wait, talk waits while a reader is slow."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.runtime import Outbox, OutboxStatistics
+
+
+async def test_items_are_taken_in_order_and_all_at_once() -> None:
+    outbox: Outbox[int] = Outbox()
+    for item in (1, 2, 3):
+        outbox.post(item)
+    assert [1, 2, 3] == await outbox.take()
+    assert 0 == len(outbox)
+
+
+async def test_taking_waits_for_the_first_item(autojump_clock: MockClock) -> None:
+    outbox: Outbox[int] = Outbox()
+    taken: list[list[int]] = []
+
+    async def reads() -> None:
+        taken.append(await outbox.take())
+
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reads)
+            await wait_all_tasks_blocked()
+            outbox.post(1)
+            outbox.post(2)
+    assert [[1, 2]] == taken
+
+
+async def test_a_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> None:
+    outbox: Outbox[int] = Outbox()
+    with trio.move_on_after(1) as scope:
+        await outbox.take()
+    assert scope.cancelled_caught
+    outbox.post(1)
+    assert [1] == await outbox.take()
+
+
+async def test_a_reply_is_posted_above_the_limit_without_waiting() -> None:
+    outbox: Outbox[int] = Outbox(limit=1)
+    for item in (1, 2, 3):
+        outbox.post(item)
+    assert 3 == outbox.statistics().queued
+
+
+async def test_a_sender_waits_while_the_outbox_is_full_and_goes_on_when_it_is_read(autojump_clock: MockClock) -> None:
+    outbox: Outbox[int] = Outbox(limit=1)
+    outbox.post(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.send, 2)
+        await wait_all_tasks_blocked()
+        assert OutboxStatistics(queued=1, waiting=1, dropped=0, closed=False) == outbox.statistics()
+        assert [1] == outbox.take_nowait()
+        with trio.fail_after(1):
+            assert [2] == await outbox.take()
+
+
+async def test_only_as_many_senders_go_on_as_there_is_room_for() -> None:
+    outbox: Outbox[int] = Outbox(limit=1)
+    outbox.post(0)
+    async with trio.open_nursery() as nursery:
+        for item in (1, 2, 3):
+            nursery.start_soon(outbox.send, item)
+        for waiting in (2, 1, 0):
+            await wait_all_tasks_blocked()
+            outbox.take_nowait()
+            await wait_all_tasks_blocked()
+            assert (1, waiting) == (outbox.statistics().queued, outbox.statistics().waiting)
+
+
+async def test_a_sender_that_is_cancelled_while_it_waits_has_sent_nothing(autojump_clock: MockClock) -> None:
+    outbox: Outbox[int] = Outbox(limit=1)
+    outbox.post(1)
+    with trio.move_on_after(1) as scope:
+        await outbox.send(2)
+    assert scope.cancelled_caught
+    assert [1] == outbox.take_nowait()
+
+
+async def test_room_waits_until_the_outbox_is_read(autojump_clock: MockClock) -> None:
+    outbox: Outbox[int] = Outbox(limit=1)
+    outbox.post(1)
+    with trio.move_on_after(1) as scope:
+        await outbox.room()
+    assert scope.cancelled_caught
+    outbox.take_nowait()
+    with trio.fail_after(1):
+        await outbox.room()
+
+
+async def test_what_was_queued_before_the_close_is_still_taken_and_then_the_end_shows_as_nothing() -> None:
+    outbox: Outbox[int] = Outbox()
+    outbox.post(1)
+    outbox.close()
+    assert [1] == await outbox.take()
+    assert [] == await outbox.take()
+
+
+async def test_items_after_the_close_are_dropped_and_counted() -> None:
+    outbox: Outbox[int] = Outbox(limit=1)
+    outbox.close()
+    outbox.post(1)
+    await outbox.send(2)
+    assert OutboxStatistics(queued=0, waiting=0, dropped=2, closed=True) == outbox.statistics()
+
+
+async def test_a_close_wakes_the_reader_and_the_senders(autojump_clock: MockClock) -> None:
+    empty: Outbox[int] = Outbox()
+    full: Outbox[int] = Outbox(limit=1)
+    full.post(1)
+    taken: list[list[int]] = []
+
+    async def reads() -> None:
+        taken.append(await empty.take())
+
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reads)
+            nursery.start_soon(full.send, 2)
+            await wait_all_tasks_blocked()
+            empty.close()
+            full.close()
+    assert [[]] == taken
+    assert 1 == full.statistics().dropped
+
+
+async def test_on_ready_is_called_once_when_there_is_something_to_take() -> None:
+    outbox: Outbox[int] = Outbox()
+    calls: list[int] = []
+    outbox.on_ready = lambda: calls.append(len(outbox))
+    outbox.post(1)
+    outbox.post(2)
+    assert [1] == calls
+
+
+async def test_the_repr_shows_how_full_it_is() -> None:
+    outbox: Outbox[int] = Outbox(limit=3)
+    outbox.post(1)
+    assert "<Outbox open queued=1/3 waiting=0>" == repr(outbox)
+    outbox.close()
+    assert "<Outbox closed queued=1/3 waiting=0>" == repr(outbox)
