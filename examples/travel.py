@@ -3,7 +3,8 @@
     python examples/travel.py                      serves it on stdio
     python examples/travel.py http 8000            serves it at http://127.0.0.1:8000/mcp
     hypercorn -k trio examples.travel:app          serves it as an ASGI application
-    trio-mcp call examples/travel.py book_flight destination=Lisbon
+
+With `trio-mcp call examples/travel.py book_flight destination=Lisbon` you are the user whom it asks.
 """
 
 from __future__ import annotations

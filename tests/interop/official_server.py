@@ -13,6 +13,7 @@ from mcp.server import MCPServer
 from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context, Elicit, Image, ListRoots, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageResult, ListRootsResult, ResourceLink, SamplingMessage, TextContent
 from pydantic import BaseModel
 
@@ -64,6 +65,12 @@ async def link() -> ResourceLink:
 async def refuse(why: str) -> str:
     """Fail in words that are meant for the model."""
     raise ToolError(why)
+
+
+@server.tool()
+async def strike() -> str:
+    """Fail as a protocol error."""
+    raise MCPError(code=-32050, message="not today", data={"until": "noon"})
 
 
 # what a tool can ask

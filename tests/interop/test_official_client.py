@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +35,9 @@ pytestmark = [
 ]
 
 Connect = Callable[..., "AsyncIterator[Client]"]
+
+http_only = pytest.mark.parametrize("transport", ["http"], indirect=True)
+"""For rules that one transport is enough for."""
 
 ERAS = {"modern": "2026-07-28", "legacy": "2025-11-25"}
 
@@ -145,6 +148,7 @@ async def test_an_image_comes_back_byte_for_byte(connect: Connect) -> None:
     assert base64.b64decode(image.data) == base64.b64decode(PIXEL)
 
 
+@http_only
 async def test_a_resource_link_comes_back_with_its_members(connect: Connect) -> None:
     async with connect() as client:
         [link] = (await client.call_tool("link")).content
@@ -152,6 +156,7 @@ async def test_a_resource_link_comes_back_with_its_members(connect: Connect) -> 
     assert (str(link.uri), link.name, link.mime_type, link.size) == ("file:///notes.txt", "notes", "text/plain", 12)
 
 
+@http_only
 async def test_blocks_of_several_kinds_keep_their_order(connect: Connect) -> None:
     async with connect() as client:
         text, image, embedded = (await client.call_tool("several")).content
@@ -162,6 +167,7 @@ async def test_blocks_of_several_kinds_keep_their_order(connect: Connect) -> Non
     assert embedded.resource.text == "inside"
 
 
+@http_only
 async def test_a_result_that_the_tool_built_itself_comes_back_whole(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("whole")
@@ -170,6 +176,7 @@ async def test_a_result_that_the_tool_built_itself_comes_back_whole(connect: Con
     assert result.meta["example.com/k"] == 1
 
 
+@http_only
 async def test_a_tool_that_returns_nothing_has_no_content(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("nothing")
@@ -187,6 +194,7 @@ async def test_a_tool_error_is_a_result_that_the_model_can_read(connect: Connect
     assert only_text(result) == "no seat is left"
 
 
+@http_only
 async def test_an_unexpected_error_tells_nothing_of_its_cause(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("crash")
@@ -202,6 +210,7 @@ async def test_an_unknown_tool_is_a_protocol_error(connect: Connect) -> None:
         assert only_text(await client.call_tool("text", {"value": "still here"})) == "still here"
 
 
+@http_only
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [({}, "a: Field required"), ({"a": "many"}, "a: Input should be a valid integer"), ({"a": 1, "c": 2}, "c: ")],
@@ -259,6 +268,7 @@ async def test_a_form_with_every_kind_of_field_is_asked_and_answered(connect: Co
     assert asked.requested_schema["properties"]["extras"]["items"]["enum"] == ["wifi", "meal", "bag"]
 
 
+@http_only
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_user_may_say_no_or_look_away(connect: Connect, action: str) -> None:
     user = answering(wire.ElicitResult(action=action))
@@ -413,6 +423,7 @@ async def thinking(caller: trio.Nursery, withdrawn: trio.Event) -> wire.ElicitRe
     raise AssertionError
 
 
+@http_only
 async def test_many_calls_run_side_by_side(connect: Connect) -> None:
     answers: dict[int, object] = {}
 
@@ -427,4 +438,85 @@ async def test_many_calls_run_side_by_side(connect: Connect) -> None:
 
 # the example
 
-Call = tuple[Mapping[str, object], Callable[[wire.CallToolResult], Awaitable[None] | None]]
+
+async def agree(_context: object, params: wire.ElicitRequestFormParams) -> wire.ElicitResult:
+    """A user who takes the first flight there is, a seat on the aisle, and the price."""
+    fields = params.requested_schema["properties"]
+    if "flight" in fields:
+        return accepting(flight=fields["flight"]["enum"][0], seat="aisle")
+    return accepting(value=True)
+
+
+async def summarize(_context: object, _params: wire.CreateMessageRequestParams) -> wire.CreateMessageResult:
+    content = wire.TextContent(type="text", text="An early start.")
+    return wire.CreateMessageResult(role="assistant", content=content, model="m-1")
+
+
+async def home(_context: object) -> wire.ListRootsResult:
+    return wire.ListRootsResult(roots=[wire.Root(uri="file:///home/ada")])
+
+
+ASKED = {"elicitation_callback": agree, "sampling_callback": summarize, "list_roots_callback": home}
+
+TOOLS: Mapping[str, tuple[dict[str, object], str]] = {
+    "search_flights": ({"destination": "Oslo"}, "SK8"),
+    "book_flight": ({"destination": "Lisbon"}, "Booked TP1 to Lisbon at 07:40, aisle seat"),
+    "list_folders": ({}, "file:///home/ada"),
+}
+"""Each tool of the example: its arguments, and what is in its answer."""
+
+
+async def test_the_example_lists_the_tools_that_are_tested_here(travel: Connect) -> None:
+    async with travel() as client:
+        listed = [tool.name for tool in (await client.list_tools()).tools]
+    assert sorted(listed) == sorted(TOOLS)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+async def test_each_tool_of_the_example_can_be_called(travel: Connect, name: str) -> None:
+    arguments, expected = TOOLS[name]
+    async with travel(**ASKED) as client:
+        result = await client.call_tool(name, arguments)
+    assert not result.is_error
+    assert expected in only_text(result)
+
+
+async def test_a_booking_tells_how_far_it_is_and_that_it_is_done(travel: Connect, era: str) -> None:
+    progress: list[float] = []
+    logged: list[object] = []
+
+    async def on_progress(done: float, _total: float | None, _message: str | None) -> None:
+        progress.append(done)
+
+    async def on_log(params: wire.LoggingMessageNotificationParams) -> None:
+        logged.append(params.data)
+
+    async with travel(**ASKED, logging_callback=on_log, log_level="info") as client:
+        await client.call_tool("book_flight", {"destination": "Oslo"}, progress_callback=on_progress)
+        await until(lambda: len(progress) == 3 and len(logged) == 1)
+    assert progress == [1, 2, 3]
+    assert logged == ["booked SK8"]
+
+
+@http_only
+async def test_a_booking_needs_no_model_but_a_user(travel: Connect) -> None:
+    async with travel(elicitation_callback=agree) as client:
+        assert only_text(await client.call_tool("book_flight", {"destination": "Oslo"})).startswith("Booked SK8")
+    async with travel() as client:
+        with pytest.raises(MCPError, match="elicitation"):
+            await client.call_tool("book_flight", {"destination": "Oslo"})
+
+
+@http_only
+@pytest.mark.parametrize("no_at", [1, 2], ids=["flight", "price"])
+async def test_a_user_who_says_no_has_booked_nothing(travel: Connect, no_at: int) -> None:
+    asked = 0
+
+    async def answer(context: object, params: wire.ElicitRequestFormParams) -> wire.ElicitResult:
+        nonlocal asked
+        asked += 1
+        return wire.ElicitResult(action="decline") if asked == no_at else await agree(context, params)
+
+    async with travel(**{**ASKED, "elicitation_callback": answer}) as client:
+        assert only_text(await client.call_tool("book_flight", {"destination": "Lisbon"})) == "Nothing was booked."
+    assert asked == no_at

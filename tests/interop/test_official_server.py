@@ -12,16 +12,14 @@ import pytest
 import trio
 from processes import HERE, child_environment, over_stdio
 
-from trio_mcp import CapabilityError, Client, Disconnected, PeerError, RequestTimeout, accept, decline, dismiss
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
+from trio_mcp import Client, Disconnected, PeerError, RequestTimeout, accept, decline, dismiss
+from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
 from trio_mcp.types import (
-    CallToolResult,
     CreateMessageRequestParams,
     ElicitRequestFormParams,
     ElicitResult,
     ImageContent,
     LoggingMessageNotificationParams,
-    PaginatedRequestParams,
     ProgressNotificationParams,
     ResourceLink,
     Root,
@@ -34,6 +32,9 @@ LIMIT = 20.0
 """Seconds that anything here may take."""
 
 Connect = Callable[..., "AsyncIterator[Client]"]
+
+http_only = pytest.mark.parametrize("transport", ["http"], indirect=True)
+"""For rules that one transport is enough for."""
 
 ERAS = {"modern": "2026-07-28", "legacy": "2025-11-25"}
 
@@ -80,6 +81,7 @@ async def test_the_server_is_known_once_the_client_is_open(connect: Connect) -> 
         assert client.server_capabilities.tools is not None
 
 
+@http_only
 async def test_every_tool_is_listed_with_its_schemas(connect: Connect) -> None:
     async with connect() as client:
         listed = {tool.name: tool for tool in await client.list_tools()}
@@ -97,12 +99,14 @@ async def test_a_ping_is_answered(connect: Connect) -> None:
 # what tools return
 
 
+@http_only
 async def test_text_comes_back_whatever_characters_it_has(connect: Connect) -> None:
     said = "line one\nline two\r\n\u2028 \"quoted\" \\ 🛫 \x7f data: x\n\n"
     async with connect() as client:
         assert (await client.call_tool("echo", {"text": said})).text == said
 
 
+@http_only
 async def test_structure_comes_back_as_structure(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("place", {"name": "Žižkov ⛰", "height": 263})
@@ -111,6 +115,7 @@ async def test_structure_comes_back_as_structure(connect: Connect) -> None:
     assert not result.is_error
 
 
+@http_only
 async def test_an_image_comes_back_byte_for_byte(connect: Connect) -> None:
     async with connect() as client:
         [image] = (await client.call_tool("picture")).content
@@ -119,6 +124,7 @@ async def test_an_image_comes_back_byte_for_byte(connect: Connect) -> None:
     assert base64.b64decode(image.data) == b"\x89PNG and so on"
 
 
+@http_only
 async def test_a_resource_link_comes_back_with_its_members(connect: Connect) -> None:
     async with connect() as client:
         [link] = (await client.call_tool("link")).content
@@ -129,6 +135,7 @@ async def test_a_resource_link_comes_back_with_its_members(connect: Connect) -> 
 # what goes wrong
 
 
+@http_only
 async def test_a_tool_error_is_a_result(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("refuse", {"why": "no seat is left"})
@@ -136,6 +143,7 @@ async def test_a_tool_error_is_a_result(connect: Connect) -> None:
     assert "no seat is left" in result.text
 
 
+@http_only
 async def test_wrong_arguments_are_a_result(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("place", {"height": "tall"})
@@ -143,11 +151,22 @@ async def test_wrong_arguments_are_a_result(connect: Connect) -> None:
     assert "name" in result.text
 
 
-async def test_an_unknown_tool_raises_and_the_next_call_is_served(connect: Connect) -> None:
+@http_only
+async def test_a_protocol_error_raises_with_its_code_and_data_and_the_next_call_is_served(connect: Connect) -> None:
     async with connect() as client:
-        with pytest.raises(PeerError, match="nowhere"):
-            await client.call_tool("nowhere")
+        with pytest.raises(PeerError, match="not today") as caught:
+            await client.call_tool("strike")
+        assert (caught.value.code, caught.value.data) == (-32050, {"until": "noon"})
         assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"
+
+
+@http_only
+async def test_an_unknown_tool_is_what_the_server_makes_of_it(connect: Connect) -> None:
+    """The specification wants a protocol error; this server answers with a result."""
+    async with connect() as client:
+        result = await client.call_tool("nowhere")
+    assert result.is_error
+    assert "nowhere" in result.text
 
 
 # what tools ask
@@ -202,12 +221,12 @@ async def test_the_clients_folders_are_asked_for(connect: Connect) -> None:
     assert result.structured_content == {"result": ["home=file:///home/ada", "data=file:///srv/data"]}
 
 
+@http_only
 async def test_a_question_that_was_not_declared_is_refused_by_the_server(connect: Connect) -> None:
     async with connect() as client:
-        with pytest.raises(PeerError, match="(?i)elicitation"):
-            result = await client.call_tool("book")
-            assert result.is_error
-            raise PeerError(0, result.text, None)
+        with pytest.raises(PeerError, match="elicitation") as caught:
+            await client.call_tool("book")
+    assert caught.value.code == MISSING_CAPABILITY
 
 
 async def test_a_handler_that_fails_does_not_hang_the_call(connect: Connect, era: str) -> None:
@@ -283,6 +302,7 @@ async def test_a_cancel_while_the_user_thinks_ends_the_call(connect: Connect) ->
         assert (await client.call_tool("echo", {"text": "next"})).text == "next"
 
 
+@http_only
 async def test_many_calls_run_side_by_side(connect: Connect) -> None:
     answers: dict[int, str] = {}
 

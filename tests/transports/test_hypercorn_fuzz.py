@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from hypercorn_peer import GET, SOON, Server, bystander, frame, get, lifespan, reply, running, upgrade
 
 from trio_mcp_transports.http.config import guarded_config
@@ -81,6 +82,6 @@ async def test_no_input_of_a_client_is_an_error_of_the_server(seed: int, caplog:
                         nursery.start_soon(attack, server, data, cut, patience)
         with trio.fail_after(SOON):
             while len(connections_of(config)):
-                await trio.lowlevel.checkpoint()
+                await trio.testing.wait_all_tasks_blocked()
         assert not server.ended.is_set()
     assert [record for record in caplog.records if record.name.startswith("trio_mcp")] == []

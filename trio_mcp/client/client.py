@@ -23,6 +23,7 @@ from ..types import (
     JsonObject,
     JsonValue,
     ListToolsResult,
+    LoggingLevel,
     LoggingMessageNotificationParams,
     Model,
     PaginatedRequestParams,
@@ -31,7 +32,7 @@ from ..types import (
     Tool,
 )
 from .handlers import Handlers, OnElicit, OnLog, OnRoots, OnSample
-from .opening import ServerFacts, open_conversation
+from .opening import ServerFacts, ask_for_logs, open_conversation
 from .rounds import MAX_ROUNDS, request_in_rounds
 
 __all__ = ["Client"]
@@ -62,6 +63,7 @@ class Client:
         handlers: Handlers,
         *,
         on_log: OnLog | None,
+        log_level: LoggingLevel,
         mode: str,
         info: Implementation,
         probe_timeout: float,
@@ -69,6 +71,7 @@ class Client:
         self._channel = channel
         self._handlers = handlers
         self._on_log = on_log
+        self._log_level = log_level
         self._mode = mode
         self._info = info
         self._probe_timeout = probe_timeout
@@ -89,6 +92,7 @@ class Client:
         on_sample: OnSample | None = None,
         on_roots: OnRoots | None = None,
         on_log: OnLog | None = None,
+        log_level: LoggingLevel = "info",
         mode: str = "auto",
         name: str = "trio_mcp",
         version: str = "0.1.0",
@@ -99,7 +103,7 @@ class Client:
 
         Args:
             on_elicit, on_sample, on_roots: what answers the server's questions; what is missing is not declared to it.
-            on_log: called with each log message.
+            on_log: called with each log message of `log_level` and above; without it none is asked for.
             mode: "auto" finds out which era the server speaks; "legacy" or a revision such as "2026-07-28" decides it.
             probe_timeout: seconds before a silent server is taken to be of the handshake era.
             options: the transport's own, such as `headers` for HTTP and `env` for a command.
@@ -112,6 +116,7 @@ class Client:
             transport.connect(target, **options),
             Handlers(on_elicit, on_sample, on_roots),
             on_log=on_log,
+            log_level=log_level,
             mode=mode,
             info=Implementation(name=name, version=version),
             probe_timeout=probe_timeout,
@@ -285,6 +290,8 @@ class Client:
             self._server = await open_conversation(
                 session, self._mode, self._handlers.capabilities, self._info, self._probe_timeout
             )
+            if self._on_log is not None:
+                await ask_for_logs(session, self._server.capabilities, self._log_level)
             self._ready.set()
             await self._closing.wait()
             await session.flush()

@@ -6,13 +6,14 @@ modern error is modern too. Anything else, an error of any other code or silence
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import cast
 
 from ..errors import PeerError, RemoteProtocolError, RequestTimeout
 from ..protocol.codec import codec_for
 from ..protocol.jsonrpc import UNSUPPORTED_VERSION
-from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
+from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
 from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, Era
 from ..session import ClientSession
 from ..types import (
@@ -22,12 +23,16 @@ from ..types import (
     InitializeRequestParams,
     InitializeResult,
     JsonObject,
+    LoggingLevel,
     NotificationParams,
     RequestParams,
     ServerCapabilities,
+    SetLevelRequestParams,
 )
 
-__all__ = ["ServerFacts", "open_conversation"]
+__all__ = ["ServerFacts", "ask_for_logs", "open_conversation"]
+
+logger = logging.getLogger("trio_mcp.client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,17 @@ async def initialize(
     session.codec = session.connection.codec
     session.notify("notifications/initialized", NotificationParams())
     return ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
+
+
+async def ask_for_logs(session: ClientSession, capabilities: ServerCapabilities, level: LoggingLevel) -> None:
+    """Tell the server which log messages are wanted: with every request (M-LOG-1s), or once in the handshake era."""
+    if session.stamp:
+        session.stamp = {**session.stamp, LOG_LEVEL: level}
+    elif capabilities.logging is not None:
+        try:
+            await session.request("logging/setLevel", SetLevelRequestParams(level=level))
+        except PeerError as error:
+            logger.debug("the server keeps its own log level: %s", error)
 
 
 def modern_version_of(error: Exception) -> str | None:

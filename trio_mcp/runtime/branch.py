@@ -107,7 +107,10 @@ class Branches:
         if self._running:
             self._waiting = True
             self.lane.begin_join()
-        return await self._opened.__aexit__(kind, error, traceback)
+        try:
+            return await self._opened.__aexit__(kind, error, traceback)
+        finally:
+            self._nursery = None
 
     def start(self, fn: Callable[[Lane], Awaitable[T]]) -> Branch[T]:
         """Start `fn(child_lane)` as a branch at once.

@@ -120,7 +120,13 @@ class Slot(Generic[T]):
         """Wait for the answer and return it; raises what `fail` or `close` was given.
 
         A cancel leaves the slot open, so that `take` may be called again; `give_up` ends it.
+
+        Raises:
+            trio.BusyResourceError: another task waits for this answer already.
+            trio.ClosedResourceError: the slot was given up.
         """
+        if self._task is not None:
+            raise trio.BusyResourceError(f"another task waits for the answer to {self.key!r} already")
         if self._outcome is None:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
@@ -132,7 +138,8 @@ class Slot(Generic[T]):
     def give_up(self) -> None:
         """Stop waiting for good: an answer that still comes is dropped. Harmless when the answer is there already."""
         self._mailbox.withdraw(self)
-        self._announce()
+        if self._outcome is None:
+            self.settle(Error(trio.ClosedResourceError(f"the question {self.key!r} was given up")))
 
     def checked(self, answer: object) -> Outcome[T]:
         """The answer as an outcome; a TypeError for the waiter when it is not of the type that was asked for."""
@@ -142,7 +149,7 @@ class Slot(Generic[T]):
         return Error(TypeError(message))
 
     def settle(self, outcome: Outcome[T]) -> None:
-        """Called by the mailbox, which has already forgotten this slot."""
+        """The slot's end, once: the mailbox has already forgotten it."""
         self._outcome = outcome
         task, self._task = self._task, None
         self._announce()

@@ -12,6 +12,7 @@ it ended gets the outcome that was kept.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -122,7 +123,8 @@ class Rounds:
         """The interim result: every open question, and the sealed way back to this call."""
         call, codec = self._call, leg.codec
         requests: dict[str, JsonValue] = {
-            key: codec.encode_input_request(noted.question.method, noted.question.params) for key, noted in self._open.items()
+            key: codec.encode_input_request(noted.question.method, noted.question.params)
+            for key, noted in sorted(self._open.items(), key=lambda item: place(item[0]))
         }
         assert requests, "an empty round is a bug"
         if self._name is None:
@@ -187,6 +189,11 @@ class Rounds:
         for noted in self._open.values():
             noted.settle.deadline = self._settle_deadline()
         self.quiet()
+
+
+def place(key: str) -> list[int]:
+    """Where a key stands among the others: by branch, then in the order asked. Trio starts sibling tasks in any order."""
+    return [int(number) for number in re.findall(r"[0-9]+", key)]
 
 
 def as_object(value: JsonValue) -> JsonObject:

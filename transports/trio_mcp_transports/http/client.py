@@ -29,7 +29,8 @@ from trio_mcp.protocol.jsonrpc import (
     dump,
     parse,
 )
-from trio_mcp.protocol.sse import SseDecoder
+from trio_mcp.protocol.sse import SseDecoder, SseEvent
+from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope
 
 from .._background import open_background
@@ -44,6 +45,9 @@ MAX_MESSAGE = 16 * 1024 * 1024
 CONNECT_TIMEOUT = 10.0
 DELETE_TIMEOUT = 2.0
 INBOX = 256
+END_TIMEOUT = 1.0
+"""Seconds that a stream may stay open after the answer; the server ends it then (M-HTTP-8s)."""
+
 ACCEPT = "application/json, text/event-stream"
 
 
@@ -83,6 +87,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._http = http
         self._nursery = nursery
         self._max_message = max_message
+        self._json_limits = JsonLimits(max_bytes=max_message)
         self._arrived, self._inbox = trio.open_memory_channel[Envelope](INBOX)
         self._open: dict[RequestId, trio.CancelScope] = {}
         self._session: dict[str, str] = {}
@@ -147,12 +152,14 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         return True
 
     async def _exchange(self, request: Request, scope: trio.CancelScope) -> None:
-        """Post a request and pass on what comes back; the last thing passed on is an answer, or that there is none."""
+        """Post a request and pass on what comes back; its last part is an answer, or that there is none."""
         with scope:
             try:
                 await self._post(request)
             except httpx2.HTTPError as error:
                 await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
+            except RemoteProtocolError as error:
+                await self._pass_on(Malformed(error, request.id))
         del self._open[request.id]
 
     async def _post(self, request: Request) -> None:
@@ -163,22 +170,30 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             elif response.headers.get("content-type", "").startswith("text/event-stream"):
                 await self._events(request, response)
             else:
-                message = parse(await self._whole(response))
+                message = parse(await self._whole(response), self._json_limits)
                 self._learn(request, message, response.headers)
                 await self._pass_on(answering(request, message))
 
     async def _events(self, request: Request, response: httpx2.Response) -> None:
+        """Pass on each event, and read the stream to its end: then its connection can carry the next request."""
         decoder = SseDecoder(self._max_message)
-        async for chunk in response.aiter_raw():
-            for event in decoder.feed(chunk):
-                if not event.data:
-                    continue
-                message = parse(event.data.encode())
-                self._learn(request, message, response.headers)
-                await self._pass_on(message)
-                if isinstance(message, Response | ErrorResponse) and message.id == request.id:
-                    return
-        await self._pass_on(Unanswered(request.id, "the server ended the response without an answer"))
+        answered = False
+        with trio.CancelScope() as rest:
+            async for chunk in response.aiter_bytes():
+                for event in decoder.feed(chunk):
+                    if event.data and not answered and await self._event(request, event, response.headers):
+                        answered = True
+                        rest.deadline = trio.current_time() + END_TIMEOUT
+        if not answered:
+            decoder.feed(b"")  # raises the error that waits, if there is one
+            await self._pass_on(Unanswered(request.id, "the server ended the response without an answer"))
+
+    async def _event(self, request: Request, event: SseEvent, headers: httpx2.Headers) -> bool:
+        """Pass on one message; whether it is the answer."""
+        message = parse(event.data.encode(), self._json_limits)
+        self._learn(request, message, headers)
+        await self._pass_on(message)
+        return isinstance(message, Response | ErrorResponse) and message.id == request.id
 
     async def _whole(self, response: httpx2.Response) -> bytes:
         chunks: list[bytes] = []

@@ -125,7 +125,7 @@ class Exchange:
     async def _answer(self, envelopes: Sequence[Envelope]) -> None:
         """The whole answer at once; none at all ends the exchange without one (the call was cancelled by its client)."""
         if not envelopes:
-            await respond(self._send, 204 if not self._statuses else 202)
+            await respond(self._send, 202)
             return
         message = envelopes[0].message
         assert not isinstance(message, Malformed)

@@ -32,6 +32,7 @@ async def serve_http(
     limits: HttpLimits | None = None,
     drain: float = 10.0,
     announce: bool = True,
+    signals: bool = True,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve over Streamable HTTP, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
@@ -40,6 +41,7 @@ async def serve_http(
         host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
         drain: seconds that running calls have to end by themselves once the server is told to stop.
         announce: say on stderr where the server listens.
+        signals: False leaves all signals alone, for a server that is a part of a bigger program.
         task_status: started with the server's URLs.
 
     Raises:
@@ -60,7 +62,15 @@ async def serve_http(
     async def on_drain() -> None:
         await app.drain(drain)
 
-    await serve_asgi(app, host=host, port=port, drain=drain + DRAIN_MARGIN, on_drain=on_drain, task_status=Started())
+    await serve_asgi(
+        app,
+        host=host,
+        port=port,
+        drain=drain + DRAIN_MARGIN,
+        on_drain=on_drain,
+        signals=signals,
+        task_status=Started(),
+    )
 
 
 DRAIN_MARGIN = 3.0

@@ -1,0 +1,518 @@
+"""The supervisor: caps, parking, draining, and the wall round every actor."""
+
+from __future__ import annotations
+
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.errors import LimitExceeded
+from trio_mcp.runtime import (
+    Actor,
+    ActorState,
+    Cancelled,
+    CancelReason,
+    Limits,
+    Outcome,
+    Raised,
+    Returned,
+    Supervisor,
+    SupervisorStatistics,
+    open_supervisor,
+)
+
+Body = Callable[[Actor], Awaitable[object]]
+
+
+class Ended:
+    """Records how actors ended, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self._event = trio.Event()
+
+    def __call__(self, _actor: Actor, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self._event.set()
+
+    async def wait(self) -> Outcome:
+        with trio.fail_after(10_000):
+            await self._event.wait()
+        assert 1 == len(self.outcomes), "an actor has exactly one outcome"
+        return self.outcomes[0]
+
+
+@pytest.fixture
+async def supervisor() -> AsyncIterator[Supervisor]:
+    async with open_supervisor() as opened:
+        yield opened
+
+
+async def forever(_actor: Actor) -> None:
+    await trio.sleep_forever()
+
+
+async def outcome_of(supervisor: Supervisor, body: Body, deadline: float = math.inf) -> Outcome:
+    ended = Ended()
+    supervisor.start(body, ended, deadline=deadline)
+    return await ended.wait()
+
+
+# starting
+
+
+async def test_a_body_that_returns_has_its_value_as_outcome(supervisor: Supervisor) -> None:
+    async def body(actor: Actor) -> str:
+        return actor.name
+
+    assert Returned("actor-1") == await outcome_of(supervisor, body)
+
+
+async def test_the_outcome_is_told_after_the_actor_is_gone(supervisor: Supervisor) -> None:
+    seen: list[tuple[int, ActorState]] = []
+    done = trio.Event()
+
+    def on_done(actor: Actor, _outcome: Outcome) -> None:
+        seen.append((len(supervisor.actors), actor.state))
+        done.set()
+
+    async def body(_actor: Actor) -> None:
+        await trio.lowlevel.checkpoint()
+
+    supervisor.start(body, on_done)
+    await done.wait()
+    assert [(0, ActorState.DONE)] == seen
+
+
+async def test_starting_over_the_cap_is_refused_and_allocates_nothing() -> None:
+    async with open_supervisor(Limits(actors=2)) as supervisor:
+        for _ in range(2):
+            supervisor.start(forever, Ended())
+        before, tasks = supervisor.actors, trio.lowlevel.current_statistics().tasks_living
+        for _ in range(100):
+            with pytest.raises(LimitExceeded, match="already runs 2 calls"):
+                supervisor.start(forever, Ended())
+        assert before == supervisor.actors
+        assert tasks == trio.lowlevel.current_statistics().tasks_living
+        assert (2, 100) == (supervisor.statistics().started, supervisor.statistics().refused)
+
+
+async def test_the_cap_of_one_principal_does_not_touch_another() -> None:
+    async with open_supervisor(Limits(actors_per_principal=1)) as supervisor:
+        supervisor.start(forever, Ended(), principal="ana")
+        with pytest.raises(LimitExceeded, match="1 of your calls"):
+            supervisor.start(forever, Ended(), principal="ana")
+        supervisor.start(forever, Ended(), principal="ben")
+
+
+async def test_an_ended_actor_makes_room_for_the_next() -> None:
+    async with open_supervisor(Limits(actors=1, actors_per_principal=1)) as supervisor:
+        for _ in range(3):
+            ended = Ended()
+            supervisor.start(forever, ended, principal="ana").cancel(CancelReason.CLIENT)
+            await ended.wait()
+
+
+# cancelling
+
+
+async def test_a_cancelled_actor_unwinds_and_its_outcome_says_why(supervisor: Supervisor) -> None:
+    ended = Ended()
+    unwound: list[CancelReason | None] = []
+
+    async def body(actor: Actor) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            unwound.append(actor.cancel_reason)
+
+    actor = supervisor.start(body, ended)
+    await wait_all_tasks_blocked()
+    actor.cancel(CancelReason.CLIENT)
+    assert Cancelled(CancelReason.CLIENT) == await ended.wait()
+    assert [CancelReason.CLIENT] == unwound
+
+
+async def test_an_actor_cancelled_before_its_first_step_has_an_outcome_too(supervisor: Supervisor) -> None:
+    ended = Ended()
+    supervisor.start(forever, ended).cancel(CancelReason.DISCONNECT)
+    assert Cancelled(CancelReason.DISCONNECT) == await ended.wait()
+
+
+async def test_the_first_cancel_reason_stands(supervisor: Supervisor) -> None:
+    ended = Ended()
+    actor = supervisor.start(forever, ended)
+    actor.cancel(CancelReason.CLIENT)
+    actor.cancel(CancelReason.SHUTDOWN)
+    assert Cancelled(CancelReason.CLIENT) == await ended.wait()
+
+
+async def test_a_body_that_returns_in_spite_of_a_cancel_has_returned(supervisor: Supervisor) -> None:
+    ended = Ended()
+
+    async def body(_actor: Actor) -> str:
+        with trio.move_on_after(5, shield=True):
+            await trio.sleep(1)
+        return "done"
+
+    async def quick(_actor: Actor) -> str:
+        return "done"
+
+    supervisor.start(quick, ended).cancel(CancelReason.CLIENT)
+    assert Returned("done") == await ended.wait()
+
+
+async def test_a_cancel_after_the_end_changes_nothing(supervisor: Supervisor) -> None:
+    ended = Ended()
+
+    async def body(_actor: Actor) -> str:
+        return "done"
+
+    actor = supervisor.start(body, ended)
+    await ended.wait()
+    actor.cancel(CancelReason.CLIENT)
+    await wait_all_tasks_blocked()
+    assert [Returned("done")] == ended.outcomes
+
+
+async def test_a_deadline_that_passes_is_the_reason(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+    assert Cancelled(CancelReason.DEADLINE) == await outcome_of(supervisor, forever, trio.current_time() + 5)
+    assert 5 == trio.current_time()
+
+
+# parking
+
+
+async def test_a_parked_actor_is_cancelled_when_its_time_is_up_and_cleans_up(autojump_clock: MockClock) -> None:
+    ended = Ended()
+    cleaned: list[float] = []
+
+    async def body(_actor: Actor) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1)
+            cleaned.append(trio.current_time())
+
+    async with open_supervisor(Limits(park_ttl=600)) as supervisor:
+        actor = supervisor.start(body, ended)
+        await wait_all_tasks_blocked()
+        supervisor.park(actor)
+        assert Cancelled(CancelReason.EXPIRED) == await ended.wait()
+    assert [601] == cleaned
+    assert (0, 0) == (supervisor.statistics().parked, supervisor.statistics().running)
+
+
+async def test_a_resumed_actor_has_all_the_time_of_its_own_deadline(autojump_clock: MockClock) -> None:
+    ended = Ended()
+    async with open_supervisor(Limits(park_ttl=10)) as supervisor:
+        actor = supervisor.start(forever, ended, deadline=trio.current_time() + 100)
+        supervisor.park(actor)
+        assert ActorState.PARKED is actor.state
+        await trio.sleep(9)
+        supervisor.resume(actor)
+        assert ActorState.RUNNING is actor.state
+        assert Cancelled(CancelReason.DEADLINE) == await ended.wait()
+    assert 100 == trio.current_time()
+
+
+async def test_parking_does_not_move_the_deadline_of_the_call(autojump_clock: MockClock) -> None:
+    ended = Ended()
+    async with open_supervisor(Limits(park_ttl=600)) as supervisor:
+        actor = supervisor.start(forever, ended, deadline=trio.current_time() + 5)
+        supervisor.park(actor)
+        assert Cancelled(CancelReason.DEADLINE) == await ended.wait()
+    assert 5 == trio.current_time()
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [(Limits(parked=1), "1 calls already wait"), (Limits(parked_per_principal=1), "1 of your calls already wait")],
+    ids=["in all", "per principal"],
+)
+async def test_parking_over_a_cap_is_refused_and_the_actor_still_runs(limits: Limits, text: str) -> None:
+    async with open_supervisor(limits) as supervisor:
+        first, second = supervisor.start(forever, Ended()), supervisor.start(forever, Ended())
+        supervisor.park(first)
+        with pytest.raises(LimitExceeded, match=text):
+            supervisor.park(second)
+        assert ActorState.RUNNING is second.state
+        assert (1, 1) == (supervisor.statistics().parked, supervisor.statistics().running)
+        supervisor.resume(first)
+        supervisor.park(second)
+
+
+async def test_parked_actors_of_one_principal_do_not_count_for_another() -> None:
+    async with open_supervisor(Limits(parked_per_principal=1)) as supervisor:
+        for principal in ("ana", "ben"):
+            supervisor.park(supervisor.start(forever, Ended(), principal=principal))
+        assert 2 == supervisor.statistics().parked
+
+
+# draining
+
+
+async def test_a_drain_lets_running_actors_end_in_their_time(
+    supervisor: Supervisor, autojump_clock: MockClock
+) -> None:
+    ended = Ended()
+
+    async def body(_actor: Actor) -> str:
+        await trio.sleep(3)
+        return "done"
+
+    supervisor.start(body, ended)
+    await supervisor.drain(10)
+    assert [Returned("done")] == ended.outcomes
+    assert 3 == trio.current_time()
+
+
+async def test_a_drain_cancels_what_is_still_there_after_its_time(
+    supervisor: Supervisor, autojump_clock: MockClock
+) -> None:
+    ended = Ended()
+    supervisor.start(forever, ended)
+    await supervisor.drain(10)
+    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert 10 == trio.current_time()
+
+
+async def test_a_drain_cancels_parked_actors_at_once(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+    ended = Ended()
+    supervisor.park(supervisor.start(forever, ended))
+    await supervisor.drain(10)
+    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert 0 == trio.current_time()
+
+
+async def test_a_drain_gives_up_on_an_actor_that_does_not_unwind(
+    supervisor: Supervisor, autojump_clock: MockClock
+) -> None:
+    async def stubborn(_actor: Actor) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(60)
+
+    supervisor.start(stubborn, Ended())
+    await supervisor.drain(10, clean_up=2)
+    assert 12 == trio.current_time()
+    assert 1 == len(supervisor.actors)
+
+
+async def test_a_draining_supervisor_refuses_new_actors(supervisor: Supervisor) -> None:
+    await supervisor.drain(0)
+    with pytest.raises(LimitExceeded, match="shutting down"):
+        supervisor.start(forever, Ended())
+
+
+async def test_leaving_the_block_cancels_everything_with_the_reason_shutdown() -> None:
+    ended = Ended()
+    async with open_supervisor() as supervisor:
+        supervisor.start(forever, ended)
+        await wait_all_tasks_blocked()
+    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+
+
+async def test_a_cancel_from_outside_gives_every_actor_an_outcome_and_passes_on(autojump_clock: MockClock) -> None:
+    ended = Ended()
+    with trio.move_on_after(1) as scope:
+        async with open_supervisor() as supervisor:
+            supervisor.start(forever, ended)
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+
+
+# the wall
+
+
+class Rogue(BaseException):
+    """An exception of nobody's."""
+
+
+ERRORS = [
+    ValueError("plain"),
+    MemoryError(),
+    RecursionError(),
+    StopIteration(),
+    StopAsyncIteration(),
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    Rogue(),
+    ExceptionGroup("group", [ValueError("in a group")]),
+    BaseExceptionGroup("base group", [SystemExit(1), KeyboardInterrupt()]),
+    ExceptionGroup("nested", [ExceptionGroup("inner", [KeyError("deep")]), OSError("beside")]),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__ + str(error.args[:1]))
+async def test_whatever_a_body_raises_is_contained_and_its_neighbours_live(
+    supervisor: Supervisor, error: BaseException
+) -> None:
+    neighbour = Ended()
+    go_on = trio.Event()
+
+    async def streams(_actor: Actor) -> str:
+        await go_on.wait()
+        return "alive"
+
+    async def raises(_actor: Actor) -> None:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    supervisor.start(streams, neighbour)
+    outcome = await outcome_of(supervisor, raises)
+    go_on.set()
+    assert Returned("alive") == await neighbour.wait()
+    assert isinstance(outcome, Raised)
+    if isinstance(error, StopIteration):
+        assert outcome.error.__cause__ is error  # a coroutine cannot raise it; Python wraps it
+    else:
+        assert outcome.error is error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), Rogue()], ids=repr)
+async def test_what_a_task_of_a_body_raises_is_contained_too(supervisor: Supervisor, error: BaseException) -> None:
+    async def raises() -> None:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    async def body(_actor: Actor) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(raises)
+
+    outcome = await outcome_of(supervisor, body)
+    assert isinstance(outcome, Raised)
+    assert isinstance(outcome.error, BaseExceptionGroup)
+    assert (error,) == outcome.error.exceptions
+
+
+async def test_an_error_in_a_clean_up_comes_out_without_the_cancel_it_was_mixed_with(supervisor: Supervisor) -> None:
+    ended = Ended()
+
+    async def breaks_in_clean_up() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise OSError("disk full")
+
+    async def body(_actor: Actor) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(breaks_in_clean_up)
+            nursery.start_soon(trio.sleep_forever)
+
+    actor = supervisor.start(body, ended)
+    await wait_all_tasks_blocked()
+    actor.cancel(CancelReason.CLIENT)
+    outcome = await ended.wait()
+    assert isinstance(outcome, Raised)
+    assert isinstance(outcome.error, BaseExceptionGroup)
+    assert [OSError] == [type(error) for error in outcome.error.exceptions]
+    assert outcome.error.subgroup(trio.Cancelled) is None
+
+
+async def test_a_cancel_from_outside_wins_over_the_error_it_is_mixed_with(autojump_clock: MockClock) -> None:
+    ended = Ended()
+
+    async def breaks_in_clean_up() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise OSError("disk full")
+
+    async def body(_actor: Actor) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(breaks_in_clean_up)
+            nursery.start_soon(trio.sleep_forever)
+
+    with trio.move_on_after(1) as scope:
+        async with open_supervisor() as supervisor:
+            supervisor.start(body, ended)
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert 1 == len(ended.outcomes)
+
+
+async def test_a_hundred_failing_actors_leave_nothing_behind(supervisor: Supervisor) -> None:
+    ended = [Ended() for _ in range(100)]
+
+    async def raises(_actor: Actor) -> None:
+        raise SystemExit
+
+    for each in ended:
+        supervisor.start(raises, each)
+    for each in ended:
+        await each.wait()
+    assert () == supervisor.actors
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send to another process")
+def test_a_real_ctrl_c_reaches_the_main_task_and_not_the_actor_it_hits() -> None:
+    app = Path(__file__).with_name("sigint_app.py")
+    with subprocess.Popen([sys.executable, str(app)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "running\n" == process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+    assert 130 == process.returncode
+    lines = rest.splitlines()
+    assert "actor: Cancelled" == lines[0]
+    assert "KeyboardInterrupt" in lines[-1]
+
+
+# showing
+
+
+async def test_statistics_tell_what_runs_and_how_actors_ended(supervisor: Supervisor) -> None:
+    async def returns(_actor: Actor) -> None:
+        pass
+
+    async def raises(_actor: Actor) -> None:
+        raise ValueError
+
+    for body in (returns, raises):
+        await outcome_of(supervisor, body)
+    ended = Ended()
+    supervisor.start(forever, ended).cancel(CancelReason.CLIENT)
+    await ended.wait()
+    supervisor.park(supervisor.start(forever, Ended()))
+    supervisor.start(forever, Ended())
+    assert (
+        SupervisorStatistics(
+            running=1,
+            parked=1,
+            started=5,
+            returned=1,
+            raised=1,
+            cancelled={CancelReason.CLIENT: 1},
+            refused=0,
+        )
+        == supervisor.statistics()
+    )
+    assert "<Supervisor running=1 parked=1 started=5>" == repr(supervisor)
+
+
+async def test_actors_are_named_by_their_label_and_a_number_and_listed_oldest_first(supervisor: Supervisor) -> None:
+    for label in ("book", "search"):
+        supervisor.start(forever, Ended(), label=label)
+    assert ["book-1", "search-2"] == [actor.name for actor in supervisor.actors]
+
+
+async def test_an_actor_shows_its_state(supervisor: Supervisor) -> None:
+    actor = supervisor.start(forever, Ended(), label="book")
+    supervisor.park(actor)
+    assert repr(actor).startswith("<Actor book-1 parked busy=1 ")
+    actor.cancel(CancelReason.CLIENT)
+    assert repr(actor).endswith("cancelled=client>")
+    statistics = actor.statistics()
+    assert (ActorState.PARKED, 1, 0) == (statistics.state, statistics.busy_lanes, statistics.branches)
+    assert CancelReason.CLIENT is statistics.cancel_reason

@@ -1,0 +1,294 @@
+"""A client for tests that talks to one `ServerSession` in plain JSON, in either era, without any transport.
+
+`talk_to` opens a server's service and gives a `Talk`; further ones on the same service are other connections to it. A
+`Legacy` or `Modern` player drives one call through its questions, so that one test can speak for both eras.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp.protocol.jsonrpc import RequestId, dump, parse
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.runtime import Outbox
+from trio_mcp.server import Server
+from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
+
+Json = dict[str, Any]
+
+EVERYTHING: Json = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+BOUND = 60
+"""Seconds that any wait may take, virtual ones where the clock is."""
+
+
+class Talk:
+    """One connection: what is sent is a dict, what comes back is a dict."""
+
+    def __init__(self, service: Service, *, principal: str | None = None, shared: bool = True) -> None:
+        self.service = service
+        self.session = ServerSession(service, shared=shared)
+        self.outbox: Outbox[Envelope] = Outbox()
+        self.listeners: dict[RequestId, Listener] = {}
+        self._peer = Peer(principal)
+        self._ids: Iterator[int] = itertools.count(1)
+        self._received: deque[Json] = deque()
+
+    # out
+
+    def send_bytes(self, data: bytes) -> None:
+        self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
+
+    def send(self, message: Json) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        listener = self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
+        if isinstance(listener, Listener):
+            self.listeners[listener.request_id] = listener
+
+    def request(self, method: str, params: Json | None = None, *, id: RequestId | None = None) -> RequestId:
+        request_id = next(self._ids) if id is None else id
+        self.send({"id": request_id, "method": method, "params": params or {}})
+        return request_id
+
+    def notify(self, method: str, params: Json | None = None) -> None:
+        self.send({"method": method, "params": params or {}})
+
+    def answer(self, question: Json, result: Json) -> None:
+        """Answer a live question."""
+        self.send({"id": question["id"], "result": result})
+
+    def cancel(self, request_id: RequestId, reason: str = "not needed") -> None:
+        self.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
+
+    def call(
+        self, name: str, arguments: Json | None = None, *, id: RequestId | None = None, meta: Json | None = None
+    ) -> RequestId:
+        """Call a tool as a handshake-era client does."""
+        params = {"name": name, "arguments": arguments or {}, **({"_meta": meta} if meta else {})}
+        return self.request("tools/call", params, id=id)
+
+    def leg(
+        self,
+        name: str,
+        arguments: Json | None = None,
+        *,
+        state: str | None = None,
+        answers: Json | None = None,
+        id: RequestId | None = None,
+        meta: Json | None = None,
+        capabilities: Json = EVERYTHING,
+    ) -> RequestId:
+        """Call a tool, or carry a call forward, as a modern client does."""
+        params: Json = {"name": name, "arguments": arguments or {}, "_meta": modern_meta(capabilities, meta)}
+        if state is not None:
+            params["requestState"] = state
+        if answers is not None:
+            params["inputResponses"] = answers
+        return self.request("tools/call", params, id=id)
+
+    async def initialize(self, version: str = NEWEST_LEGACY, capabilities: Json = EVERYTHING) -> Json:
+        """Open a session of the handshake era; returns the server's answer."""
+        client = {"name": "tester", "version": "1"}
+        params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": client}
+        result = await self.result(self.request("initialize", params))
+        self.notify("notifications/initialized")
+        return result
+
+    # in
+
+    async def receive(self) -> Json:
+        """The next message, whatever it is."""
+        while not self._received:
+            with trio.fail_after(BOUND):
+                self._take(await self.outbox.take())
+        return self._received.popleft()
+
+    def waiting(self) -> list[Json]:
+        """Every message that has come and was not received yet."""
+        self._take(self.outbox.take_nowait())
+        messages = list(self._received)
+        self._received.clear()
+        return messages
+
+    async def reply(self, request_id: RequestId) -> Json:
+        """The reply to a request. Nothing else may come before it."""
+        message = await self.receive()
+        assert message.get("id") == request_id, f"expected the reply to {request_id!r}, got {message}"
+        assert "method" not in message, f"expected the reply to {request_id!r}, got {message}"
+        return message
+
+    async def result(self, request_id: RequestId) -> Json:
+        message = await self.reply(request_id)
+        assert "result" in message, f"expected a result, got {message}"
+        return message["result"]
+
+    async def error(self, request_id: RequestId) -> Json:
+        message = await self.reply(request_id)
+        assert "error" in message, f"expected an error, got {message}"
+        return message["error"]
+
+    async def text(self, request_id: RequestId) -> str:
+        """The text of a tool's successful result."""
+        result = await self.result(request_id)
+        assert not result.get("isError"), result
+        return text_of(result)
+
+    async def failure(self, request_id: RequestId) -> str:
+        """The text of a tool's error result."""
+        result = await self.result(request_id)
+        assert result.get("isError"), result
+        return text_of(result)
+
+    async def question(self, method: str = "elicitation/create") -> Json:
+        """The next message, which is a live question of the server."""
+        message = await self.receive()
+        assert message.get("method") == method, message
+        assert "id" in message, message
+        return message
+
+    async def notification(self, method: str) -> Json:
+        """The params of the next message, which is such a notification."""
+        message = await self.receive()
+        assert message.get("method") == method, message
+        assert "id" not in message, message
+        return message["params"]
+
+    async def round(self, request_id: RequestId) -> Round:
+        """The questions that end a leg."""
+        result = await self.result(request_id)
+        assert result.get("resultType") == "input_required", result
+        return Round(result)
+
+    async def silence(self) -> None:
+        """Nothing comes, and nothing more will happen by itself."""
+        await wait_all_tasks_blocked()
+        assert [] == self.waiting()
+
+    def _take(self, envelopes: list[Envelope]) -> None:
+        assert envelopes or not self.outbox.closed, "the outbox was closed"
+        self._received.extend(json.loads(dump(envelope.message)) for envelope in envelopes)  # type: ignore[arg-type]
+
+
+class Round:
+    """An interim result: the questions by key, and the state to send back."""
+
+    def __init__(self, result: Json) -> None:
+        self.questions: Mapping[str, Json] = result["inputRequests"]
+        self.state: str = result["requestState"]
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self.questions)
+
+    @property
+    def key(self) -> str:
+        """The key of its only question."""
+        (key,) = self.questions
+        return key
+
+    @property
+    def message(self) -> str:
+        """The text of its only question."""
+        return self.questions[self.key]["params"]["message"]
+
+
+class Legacy:
+    """One call of a handshake-era client, question by question."""
+
+    era = "legacy"
+
+    def __init__(self, talk: Talk, capabilities: Json) -> None:
+        self.talk = talk
+        self._capabilities = capabilities
+        self._opened = False
+        self._id: RequestId = 0
+        self._question: Json = {}
+
+    async def call(self, name: str, arguments: Json | None = None, meta: Json | None = None) -> RequestId:
+        if not self._opened:
+            await self.talk.initialize(capabilities=self._capabilities)
+            self._opened = True
+        self._id = self.talk.call(name, arguments, meta=meta)
+        return self._id
+
+    async def question(self) -> Json:
+        """The params of the next question."""
+        message = await self.talk.receive()
+        assert "method" in message, message
+        self._question = message
+        return message["params"]
+
+    async def answer(self, result: Json) -> None:
+        self.talk.answer(self._question, result)
+
+    async def result(self) -> Json:
+        return await self.talk.result(self._id)
+
+    async def text(self) -> str:
+        return await self.talk.text(self._id)
+
+    async def failure(self) -> str:
+        return await self.talk.failure(self._id)
+
+    async def error(self) -> Json:
+        return await self.talk.error(self._id)
+
+
+class Modern(Legacy):
+    """The same for a modern client."""
+
+    era = "modern"
+
+    async def call(self, name: str, arguments: Json | None = None, meta: Json | None = None) -> RequestId:
+        self._call = (name, arguments, meta)
+        return await self._send()
+
+    async def question(self) -> Json:
+        self._round = await self.talk.round(self._id)
+        return self._round.questions[self._round.key].get("params", {})
+
+    async def answer(self, result: Json) -> None:
+        await self._send(state=self._round.state, answers={self._round.key: result})
+
+    async def _send(self, **carried: Any) -> RequestId:
+        name, arguments, meta = self._call
+        self._id = self.talk.leg(name, arguments, meta=meta, capabilities=self._capabilities, **carried)
+        return self._id
+
+
+ERAS = (Legacy, Modern)
+
+
+@asynccontextmanager
+async def talk_to(server: Server, *, principal: str | None = None) -> AsyncIterator[Talk]:
+    async with server.open_service() as service:
+        yield Talk(service, principal=principal)
+
+
+def modern_meta(capabilities: Json = EVERYTHING, more: Json | None = None) -> Json:
+    return {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: capabilities, **(more or {})}
+
+
+def log_level(level: str) -> Json:
+    """A part of a modern request's `_meta`."""
+    return {LOG_LEVEL: level}
+
+
+def accept(**content: Any) -> Json:
+    return {"action": "accept", "content": content}
+
+
+DECLINE: Json = {"action": "decline"}
+DISMISS: Json = {"action": "cancel"}
+
+
+def text_of(result: Json) -> str:
+    return "".join(block["text"] for block in result["content"] if block["type"] == "text")

@@ -1,0 +1,166 @@
+"""An ASGI server in a test: the application is called as hypercorn calls it, with no socket in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from trio_mcp_transports.http import McpApp
+
+MODERN = "2026-07-28"
+JSON_HEADERS = {
+    "host": "localhost:8000",
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+}
+
+
+@dataclass
+class Reply:
+    """What the application has sent so far for one request."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    ended: trio.Event = field(default_factory=trio.Event)
+    gone: trio.Event = field(default_factory=trio.Event)
+    _said: trio.Condition = field(default_factory=trio.Condition)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[Any]:
+        return [json.loads(line[6:]) for line in self.body.decode().split("\n") if line.startswith("data: ")]
+
+    @property
+    def last(self) -> Any:
+        return self.events[-1] if self.headers.get("content-type") == "text/event-stream" else self.json
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        async with self._said:
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+                self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                self.body += message.get("body", b"")
+                if not message.get("more_body", False):
+                    self.ended.set()
+            self._said.notify_all()
+
+    async def until(self, text: str) -> None:
+        """Wait until this text has been sent."""
+        with trio.fail_after(5):
+            async with self._said:
+                while text.encode() not in self.body:
+                    await self._said.wait()
+
+    async def end(self) -> Reply:
+        with trio.fail_after(5):
+            await self.ended.wait()
+        return self
+
+
+class AsgiPeer:
+    """A client of one application."""
+
+    def __init__(self, app: McpApp, nursery: trio.Nursery) -> None:
+        self.app = app
+        self.nursery = nursery
+
+    def start(
+        self, body: object, headers: Mapping[str, str] | None = None, *, method: str = "POST", path: str = "/mcp"
+    ) -> Reply:
+        """Send a request; its reply grows while the application answers. `reply.gone.set()` is the client's disconnect."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = dict(JSON_HEADERS) if headers is None else dict(headers)
+        return self.start_raw(raw, [(k.encode("latin-1"), v.encode("latin-1")) for k, v in named.items()], method, path)
+
+    def start_raw(self, raw: bytes, headers: list[tuple[bytes, bytes]], method: str, path: str) -> Reply:
+        reply = Reply()
+        unread = [raw[: len(raw) // 2], raw[len(raw) // 2 :]]
+
+        async def receive() -> dict[str, Any]:
+            await trio.lowlevel.checkpoint()
+            if unread:
+                chunk = unread.pop(0)
+                return {"type": "http.request", "body": chunk, "more_body": bool(unread)}
+            await reply.gone.wait()
+            return {"type": "http.disconnect"}
+
+        scope = {"type": "http", "method": method, "path": path, "headers": headers}
+        self.nursery.start_soon(self.app, scope, receive, reply.send)
+        return reply
+
+    async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
+        return await self.start(body, headers, **options).end()
+
+    async def open_session(self, capabilities: object = None) -> dict[str, str]:
+        """Make a handshake; returns the headers that later requests carry."""
+        reply = await self.post(initialize(capabilities or {"elicitation": {}}))
+        assert reply.status == 200, reply.body
+        headers = {
+            **JSON_HEADERS,
+            "mcp-session-id": reply.headers["mcp-session-id"],
+            "mcp-protocol-version": "2025-11-25",
+        }
+        told = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
+        assert told.status == 202
+        return headers
+
+
+def initialize(capabilities: object) -> dict[str, Any]:
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+
+
+def legacy_call(tool: str, arguments: object = None, *, id: object = 2, **more: object) -> dict[str, Any]:
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments or {}, **more},
+    }
+
+
+def modern_call(
+    tool: str, arguments: object = None, *, id: object = 2, meta: Mapping[str, Any] | None = None, **more: object
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """A modern request and its headers."""
+    said = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        **(meta or {}),
+    }
+    body = legacy_call(tool, arguments, id=id, _meta=said, **more)
+    headers = {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool}
+    return body, headers
+
+
+@asynccontextmanager
+async def served(app: McpApp) -> AsyncIterator[AsgiPeer]:
+    """Run an application's lifespan round the block."""
+    to_app, from_test = trio.open_memory_channel[dict[str, Any]](1)
+    to_test, from_app = trio.open_memory_channel[dict[str, Any]](1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(app, {"type": "lifespan"}, from_test.receive, to_test.send)
+        await to_app.send({"type": "lifespan.startup"})
+        with trio.fail_after(5):
+            started = await from_app.receive()
+        assert started["type"] == "lifespan.startup.complete", started
+        async with trio.open_nursery() as requests:
+            yield AsgiPeer(app, requests)
+            requests.cancel_scope.cancel()
+        await to_app.send({"type": "lifespan.shutdown"})
+        with trio.fail_after(5):
+            assert (await from_app.receive())["type"] == "lifespan.shutdown.complete"

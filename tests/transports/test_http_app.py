@@ -1,0 +1,531 @@
+"""The HTTP application: both eras on one path, and what bad input gets. No sockets here; see `test_http_server.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, initialize, legacy_call, modern_call, served
+from trio.testing import MockClock
+
+from trio_mcp import CancelReason, Context, Server
+from trio_mcp_transports.http import HttpLimits, asgi_app
+
+BODY_LIMIT = 10_000
+
+
+class Stage:
+    """A server whose tools report what happens to them."""
+
+    def __init__(self) -> None:
+        self.server = Server("stage", version="1.0")
+        self.started = trio.Event()
+        self.ended = trio.Event()
+        self.reason: CancelReason | None = None
+        self.runs = 0
+        self.server.tool(self.echo)
+        self.server.tool(self.ask)
+        self.server.tool(self.wait)
+        self.server.tool(self.report)
+
+    async def echo(self, text: str) -> str:
+        return text
+
+    async def ask(self, ctx: Context) -> str:
+        self.runs += 1
+        answer = await ctx.elicit("How many?", int)
+        return f"got {answer.content}" if answer.action == "accept" else answer.action
+
+    async def wait(self, ctx: Context) -> str:
+        self.started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.reason = ctx.cancel_reason
+            self.ended.set()
+
+    async def report(self, ctx: Context) -> str:
+        await ctx.progress(1, 2, "half")
+        await trio.sleep(1)
+        await ctx.progress(2, 2, "whole")
+        return "done"
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+async def peer(stage: Stage) -> AsyncIterator[AsgiPeer]:
+    limits = HttpLimits(body=BODY_LIMIT, sessions=3, session_idle=100, disconnect_grace=30, body_seconds=5)
+    async with served(asgi_app(stage.server, limits=limits)) as peer:
+        yield peer
+
+
+# the main job
+
+
+async def test_a_legacy_session_is_opened_used_and_ended(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    headers = await peer.open_session()
+    reply = await peer.post(legacy_call("echo", {"text": "hi"}), headers)
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+    assert reply.json["result"]["content"] == [{"type": "text", "text": "hi"}]
+    assert (await peer.post(b"", headers, method="DELETE")).status == 204
+    assert (await peer.post(legacy_call("echo", {"text": "hi"}), headers)).status == 404
+
+
+async def test_a_modern_call_needs_no_session_and_is_given_none(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    reply = await peer.post(*modern_call("echo", {"text": "hi"}))
+    assert reply.json["result"]["resultType"] == "complete"
+    assert "mcp-session-id" not in reply.headers
+
+
+async def test_a_modern_request_ignores_a_session_id(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    body, headers = modern_call("echo", {"text": "hi"})
+    reply = await peer.post(body, {**headers, "mcp-session-id": "made-up"})
+    assert reply.status == 200
+    assert "mcp-session-id" not in reply.headers
+
+
+async def test_a_legacy_question_travels_on_the_stream_of_its_call(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    headers = await peer.open_session()
+    reply = peer.start(legacy_call("ask"), headers)
+    await reply.until("elicitation/create")
+    answer = {"jsonrpc": "2.0", "id": reply.events[0]["id"], "result": {"action": "accept", "content": {"value": 7}}}
+    assert (await peer.post(answer, headers)).status == 202
+    await reply.end()
+    assert reply.headers["content-type"] == "text/event-stream"
+    assert reply.headers["x-accel-buffering"] == "no"
+    assert reply.events[-1]["result"]["content"][0]["text"] == "got 7"
+
+
+async def test_a_modern_question_ends_the_request_and_the_retry_carries_the_call_on(
+    autojump_clock: MockClock, peer: AsgiPeer, stage: Stage
+) -> None:
+    first = (await peer.post(*modern_call("ask"))).json["result"]
+    assert first["resultType"] == "input_required"
+    (key,) = first["inputRequests"]
+    answers = {key: {"action": "accept", "content": {"value": 7}}}
+    retry = modern_call("ask", id=3, requestState=first["requestState"], inputResponses=answers)
+    assert (await peer.post(*retry)).json["result"]["content"][0]["text"] == "got 7"
+    assert (await peer.post(*retry)).json["result"]["content"][0]["text"] == "got 7"
+    assert stage.runs == 1
+
+
+async def test_a_stream_opens_with_the_first_thing_said_and_ends_with_the_answer(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    body, headers = modern_call("report", meta={"progressToken": "t"})
+    reply = await peer.post(body, headers)
+    said = [event["params"]["progress"] for event in reply.events[:-1]]
+    assert said == [1, 2]
+    assert reply.events[-1]["id"] == 2
+
+
+async def test_without_a_progress_token_the_answer_is_plain_json(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    reply = await peer.post(*modern_call("report"))
+    assert reply.headers["content-type"] == "application/json"
+
+
+async def test_a_silent_call_gets_keep_alive_comments(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+    headers = await peer.open_session()
+    reply = peer.start(legacy_call("wait"), headers)
+    await trio.sleep(40)
+    assert reply.body.count(b": still here\n\n") == 2
+
+
+# ends
+
+
+async def test_a_modern_disconnect_cancels_at_once(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+    reply = peer.start(*modern_call("wait"))
+    await stage.started.wait()
+    before = trio.current_time()
+    reply.gone.set()
+    await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT
+    assert trio.current_time() == before
+
+
+async def test_a_legacy_disconnect_cancels_after_the_grace(
+    autojump_clock: MockClock, peer: AsgiPeer, stage: Stage
+) -> None:
+    headers = await peer.open_session()
+    reply = peer.start(legacy_call("wait"), headers)
+    await stage.started.wait()
+    before = trio.current_time()
+    reply.gone.set()
+    await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT
+    assert trio.current_time() - before == pytest.approx(30)
+
+
+async def test_a_legacy_call_that_ends_within_the_grace_is_left_alone(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    headers = await peer.open_session()
+    reply = peer.start(legacy_call("report"), headers)
+    await trio.testing.wait_all_tasks_blocked()
+    reply.gone.set()
+    await trio.sleep(60)
+    assert peer.app.service.supervisor.statistics().returned == 1
+
+
+async def test_a_cancelled_legacy_call_gets_no_message(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+    headers = await peer.open_session()
+    reply = peer.start(legacy_call("wait", id="x"), headers)
+    await stage.started.wait()
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x", "reason": "enough"}}
+    assert (await peer.post(cancel, headers)).status == 202
+    await reply.end()
+    assert stage.reason is CancelReason.CLIENT
+    assert reply.body == b""
+
+
+async def test_delete_cancels_what_runs_in_the_session(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+    headers = await peer.open_session()
+    reply = peer.start(legacy_call("wait"), headers)
+    await stage.started.wait()
+    await peer.post(b"", headers, method="DELETE")
+    await stage.ended.wait()
+    await reply.end()
+
+
+async def test_calls_with_the_same_id_do_not_cross(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    headers = await peer.open_session()
+    replies = [peer.start(legacy_call("echo", {"text": f"secret {n}"}, id=1), headers) for n in range(12)]
+    for n, reply in enumerate(replies):
+        assert (await reply.end()).json["result"]["content"][0]["text"] == f"secret {n}"
+
+
+async def test_a_drain_refuses_new_calls_and_answers_the_running_ones(
+    autojump_clock: MockClock, peer: AsgiPeer, stage: Stage
+) -> None:
+    running = peer.start(*modern_call("wait"))
+    await stage.started.wait()
+    peer.nursery.start_soon(peer.app.drain, 2.0)
+    await trio.testing.wait_all_tasks_blocked()
+    refused = await peer.post(*modern_call("echo", {"text": "late"}))
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    await running.end()
+    assert running.last["error"]["code"] == -32000
+    assert stage.reason is CancelReason.SHUTDOWN
+
+
+# sessions
+
+
+async def test_an_unknown_session_and_a_missing_one_are_told_apart(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    call = legacy_call("echo", {"text": "x"})
+    unknown = await peer.post(call, {**JSON_HEADERS, "mcp-session-id": "nope"})
+    missing = await peer.post(call)
+    assert (unknown.status, missing.status) == (404, 400)
+    assert "initialize" in unknown.json["error"]["message"]
+
+
+async def test_refused_requests_leave_no_session(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    bad = initialize({})
+    del bad["params"]["clientInfo"]
+    for _ in range(10):
+        reply = await peer.post(bad)
+        assert reply.json["error"]["code"] == -32602
+        assert "mcp-session-id" not in reply.headers
+    await peer.open_session()
+
+
+async def test_the_cap_on_sessions_is_named(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    for _ in range(3):
+        await peer.open_session()
+    reply = await peer.post(initialize({}))
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+    assert "3 sessions" in reply.json["error"]["message"]
+
+
+async def test_an_idle_session_is_reaped_and_a_used_one_is_not(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    idle, used = await peer.open_session(), await peer.open_session()
+    for _ in range(4):
+        await trio.sleep(50)
+        assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), idle)).status == 404
+
+
+async def test_a_session_has_one_get_stream_at_a_time(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    headers = await peer.open_session()
+    stream = peer.start(b"", headers, method="GET")
+    await trio.testing.wait_all_tasks_blocked()
+    assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream")
+    assert (await peer.post(b"", headers, method="GET")).status == 409
+    stream.gone.set()
+    await trio.testing.wait_all_tasks_blocked()
+    again = peer.start(b"", headers, method="GET")
+    await trio.testing.wait_all_tasks_blocked()
+    assert again.status == 200
+
+
+async def test_initialize_twice_in_a_session_is_refused_and_changes_nothing(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    headers = await peer.open_session()
+    reply = await peer.post(initialize({}), headers)
+    assert reply.json["error"]["code"] == -32600
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), headers)).status == 200
+
+
+# refusals: status, and nothing started
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"host": "localhost.evil.example"}, 421),
+        ({"host": "user@localhost"}, 421),
+        ({"host": ""}, 421),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://localhost.evil.example"}, 403),
+        ({"origin": "file://localhost"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({"content-type": ""}, 415),
+        ({"content-encoding": "gzip"}, 415),
+        ({"accept": "application/json"}, 406),
+        ({"accept": "text/event-stream"}, 406),
+        ({"mcp-protocol-version": "1999-01-01"}, 400),
+    ],
+)
+async def test_a_request_that_no_mcp_client_sends_is_refused(
+    autojump_clock: MockClock, peer: AsgiPeer, changed: dict[str, str], status: int
+) -> None:
+    headers = await peer.open_session()
+    reply = await peer.post(legacy_call("echo", {"text": "x"}), {**headers, **changed})
+    assert reply.status == status
+    assert reply.json["error"]["message"].endswith(".")
+    assert peer.app.service.supervisor.statistics().started == 0
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS", "PUT"])
+async def test_a_foreign_host_is_refused_on_every_verb(autojump_clock: MockClock, peer: AsgiPeer, method: str) -> None:
+    reply = await peer.post(b"", {**JSON_HEADERS, "host": "evil.example"}, method=method)
+    assert reply.status == 421
+    assert "access-control-allow-origin" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:1234", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST", "localhost."]
+)
+async def test_loopback_names_are_served(autojump_clock: MockClock, peer: AsgiPeer, host: str) -> None:
+    body, headers = modern_call("echo", {"text": "x"})
+    assert (await peer.post(body, {**headers, "host": host})).status == 200
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:1"])
+async def test_pages_of_this_machine_may_call(autojump_clock: MockClock, peer: AsgiPeer, origin: str) -> None:
+    body, headers = modern_call("echo", {"text": "x"})
+    assert (await peer.post(body, {**headers, "origin": origin})).status == 200
+
+
+async def test_with_allowed_hosts_loopback_is_no_longer_special(stage: Stage) -> None:
+    app = asgi_app(stage.server, allowed_hosts=["mcp.example.com"], allowed_origins=["https://app.example.com"])
+    async with served(app) as peer:
+        body, headers = modern_call("echo", {"text": "x"})
+        named = {**headers, "host": "mcp.example.com"}
+        assert (await peer.post(body, named)).status == 200
+        assert (await peer.post(body, {**named, "origin": "https://app.example.com"})).status == 200
+        assert (await peer.post(body, headers)).status == 421
+        assert (await peer.post(body, {**named, "origin": "http://localhost:1"})).status == 403
+
+
+@pytest.mark.parametrize("name", ["host", "origin", "content-type", "mcp-session-id", "mcp-method"])
+async def test_a_header_that_may_come_once_is_refused_when_it_comes_twice(
+    autojump_clock: MockClock, peer: AsgiPeer, name: str
+) -> None:
+    body, headers = modern_call("echo", {"text": "x"})
+    raw = [
+        (k.encode(), v.encode()) for k, v in {"mcp-session-id": "s", "origin": "http://localhost", **headers}.items()
+    ]
+    value = dict(raw)[name.encode()]
+    reply = await peer.start_raw(json.dumps(body).encode(), [*raw, (name.encode(), value)], "POST", "/mcp").end()
+    assert reply.status == 400
+    assert name in reply.json["error"]["message"]
+
+
+async def test_another_path_is_not_found_and_names_the_endpoint(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    reply = await peer.post({}, path="/")
+    assert reply.status == 404
+    assert "/mcp" in reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", -32700),
+        (b"", -32700),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', -32700),
+        (b"\xff\xfe{\x00}\x00", -32700),
+        (b"[]", -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+        (b"7", -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + b"[" * 100 + b"]" * 100 + b"}}", -32600),
+    ],
+)
+async def test_bytes_that_are_no_message_get_400_and_a_code(
+    autojump_clock: MockClock, peer: AsgiPeer, body: bytes, code: int
+) -> None:
+    headers = await peer.open_session()
+    reply = await peer.post(body, headers)
+    assert (reply.status, reply.json["error"]["code"]) == (400, code)
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), headers)).status == 200
+
+
+async def test_a_body_over_the_limit_is_413_and_names_the_limit(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    reply = await peer.post(legacy_call("echo", {"text": "x" * BODY_LIMIT}))
+    assert reply.status == 413
+    assert str(BODY_LIMIT) in reply.json["error"]["message"]
+
+
+async def test_an_announced_body_over_the_limit_is_refused_unread(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    reply = await peer.post(b"", {**JSON_HEADERS, "content-length": str(BODY_LIMIT + 1)})
+    assert reply.status == 413
+
+
+async def test_a_body_that_never_ends_is_408(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    answered: list[dict[str, Any]] = []
+
+    async def nothing() -> dict[str, Any]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        answered.append(dict(message))
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": [(k.encode(), v.encode()) for k, v in JSON_HEADERS.items()],
+    }
+    await peer.app(scope, nothing, send)
+    assert answered[0]["status"] == 408
+
+
+# the modern era's own rules
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("mcp-method", "tools/list"),
+        ("mcp-method", None),
+        ("mcp-method", "Tools/Call"),
+        ("mcp-name", "ask"),
+        ("mcp-name", None),
+        ("mcp-name", "=?base64?!!?="),
+        ("mcp-protocol-version", "2025-11-25"),
+        ("mcp-protocol-version", None),
+    ],
+)
+async def test_a_header_that_differs_from_the_body_is_refused(
+    autojump_clock: MockClock, peer: AsgiPeer, header: str, value: str | None
+) -> None:
+    body, headers = modern_call("echo", {"text": "x"})
+    headers.pop(header)
+    reply = await peer.post(body, headers if value is None else {**headers, header: value})
+    assert (reply.status, reply.json["error"]["code"], reply.json["id"]) == (400, -32020, 2)
+    assert header in reply.json["error"]["message"]
+    assert peer.app.service.supervisor.statistics().started == 0
+
+
+@pytest.mark.parametrize("value", ["=?base64?ZWNobw==?=", " echo ", "echo"])
+async def test_a_header_may_be_encoded_or_padded(autojump_clock: MockClock, peer: AsgiPeer, value: str) -> None:
+    body, headers = modern_call("echo", {"text": "x"})
+    assert (await peer.post(body, {**headers, "mcp-name": value})).status == 200
+
+
+async def test_a_modern_header_without_modern_metadata_is_400_and_says_what_is_missing(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    _, headers = modern_call("echo")
+    reply = await peer.post(legacy_call("echo", {"text": "x"}), headers)
+    assert (reply.status, reply.json["error"]["code"]) == (400, -32602)
+    assert "io.modelcontextprotocol/protocolVersion" in reply.json["error"]["message"]
+
+
+async def test_missing_capabilities_in_the_metadata_are_400(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    body, headers = modern_call("echo", {"text": "x"})
+    del body["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    reply = await peer.post(body, headers)
+    assert (reply.status, reply.json["error"]["code"]) == (400, -32602)
+
+
+@pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25"])
+async def test_a_version_that_needs_no_handshake_is_not_every_version(
+    autojump_clock: MockClock, peer: AsgiPeer, version: str
+) -> None:
+    body, headers = modern_call("echo", {"text": "x"}, meta={"io.modelcontextprotocol/protocolVersion": version})
+    reply = await peer.post(body, {**headers, "mcp-protocol-version": version})
+    assert (reply.status, reply.json["error"]["code"]) == (400, -32022)
+    assert reply.json["error"]["data"]["requested"] == version
+    assert MODERN in reply.json["error"]["data"]["supported"]
+
+
+@pytest.mark.parametrize("method", ["ping", "initialize", "resources/subscribe", "nope"])
+async def test_a_method_that_the_revision_lacks_is_404(autojump_clock: MockClock, peer: AsgiPeer, method: str) -> None:
+    body, headers = modern_call("echo")
+    body["method"] = method
+    reply = await peer.post(body, {**headers, "mcp-method": method})
+    assert (reply.status, reply.json["error"]["code"]) == (404, -32601)
+
+
+async def test_a_question_the_client_cannot_answer_is_400_and_names_the_capability(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    reply = await peer.post(*modern_call("ask", meta={"io.modelcontextprotocol/clientCapabilities": {}}))
+    assert (reply.status, reply.json["error"]["code"]) == (400, -32021)
+    assert reply.json["error"]["data"]["requiredCapabilities"] == {"elicitation": {"form": {}}}
+
+
+async def test_a_modern_client_sends_no_responses(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    _, headers = modern_call("echo")
+    assert (await peer.post({"jsonrpc": "2.0", "id": 1, "result": {}}, headers)).status == 400
+
+
+async def test_unknown_tools_and_wrong_arguments_are_told_apart(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    unknown = await peer.post(*modern_call("nope"))
+    wrong = await peer.post(*modern_call("echo", {"txt": "x"}))
+    assert (unknown.status, unknown.json["error"]["code"]) == (200, -32602)
+    assert wrong.json["result"]["isError"] is True
+    assert "text: " in wrong.json["result"]["content"][0]["text"]
+
+
+async def test_a_tampered_state_is_refused_and_nothing_runs(
+    autojump_clock: MockClock, peer: AsgiPeer, stage: Stage
+) -> None:
+    first = (await peer.post(*modern_call("ask"))).json["result"]
+    state = first["requestState"]
+    (key,) = first["inputRequests"]
+    answers = {key: {"action": "accept", "content": {"value": 7}}}
+    flipped = state[:50] + ("A" if state[50] != "A" else "B") + state[51:]
+    told = {
+        (await peer.post(*modern_call("ask", requestState=bad, inputResponses=answers))).body
+        for bad in (flipped, state[:-1], "", "x")
+    }
+    told.add((await peer.post(*modern_call("ask", {"extra": 1}, requestState=state, inputResponses=answers))).body)
+    assert len(told) == 1
+    assert json.loads(told.pop())["error"]["code"] == -32602
+    assert stage.runs == 1
+
+
+async def test_get_and_delete_without_a_session_are_405(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    for method in ("GET", "DELETE", "PUT", "OPTIONS", "HEAD"):
+        reply = await peer.post(b"", method=method)
+        assert reply.status == 405
+        assert reply.headers["allow"] == "POST, GET, DELETE"

@@ -1,0 +1,90 @@
+"""From the command line to a command, and from how it ended to an exit status.
+
+Only the command that is run is loaded: `trio-mcp run` starts a server, which must be quick and needs no client.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from argparse import REMAINDER, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import Protocol, cast
+
+from .failure import EXIT_STATUSES, Failed, Status
+
+__all__ = ["main"]
+
+SUMMARIES = {
+    "run": "serve a file's server on stdin and stdout",
+    "serve": "serve a file's server over HTTP",
+    "call": "call a tool of a server, and answer what it asks",
+    "demo": "watch one tool ask an old and a new client, message by message",
+}
+EPILOG = "commands:\n" + "".join(f"  {name:<8}{summary}\n" for name, summary in SUMMARIES.items())
+
+
+class Command(Protocol):
+    """What the module of a command offers."""
+
+    def describe(self, parser: ArgumentParser) -> None:
+        """Add the command's arguments, examples and explanations."""
+        ...
+
+    def execute(self, options: Namespace) -> int:
+        """Do it; returns the exit status. Raises `Failed`."""
+        ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` (by default the process's own arguments) names; returns its exit status.
+
+    Raises:
+        SystemExit: help was asked for, or the command line is wrong; or the stdio transport ends the process.
+    """
+    chosen = top_parser().parse_args(argv)
+    command = cast("Command", import_module(f".{chosen.command}", __package__))
+    options = command_parser(chosen.command, command).parse_intermixed_args(chosen.arguments)
+    try:
+        return command.execute(options)
+    except KeyboardInterrupt:
+        return 130
+    except Failed as failure:
+        return tell(str(failure), failure.status, options)
+    except Exception as error:  # noqa: BLE001  the last line of defence: a person is told, never shown a traceback
+        return tell(f"a bug: {type(error).__name__}: {error} (--debug shows where)", Status.BUG, options)
+
+
+def top_parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="trio-mcp",
+        description="Serve, call and try MCP servers.",
+        epilog=f"{EPILOG}\n'trio-mcp COMMAND --help' explains a command.\n\n{EXIT_STATUSES}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"trio-mcp {version('trio-mcp')}")
+    parser.add_argument("command", choices=tuple(SUMMARIES), metavar="COMMAND", help="one of those below")
+    parser.add_argument("arguments", nargs=REMAINDER, metavar="...", help="its arguments")
+    return parser
+
+
+def command_parser(name: str, command: Command) -> ArgumentParser:
+    parser = ArgumentParser(
+        prog=f"trio-mcp {name}",
+        description=f"{SUMMARIES[name][0].upper()}{SUMMARIES[name][1:]}.",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    command.describe(parser)
+    parser.add_argument("--debug", action="store_true", help="show tracebacks and the library's log")
+    parser.epilog = f"{parser.epilog}\n{EXIT_STATUSES}"
+    return parser
+
+
+def tell(message: str, status: Status, options: Namespace) -> Status:
+    """One line on stderr; after the traceback, if that is wanted."""
+    if options.debug:
+        traceback.print_exc()
+    sys.stderr.write(f"trio-mcp: {' '.join(message.split())}\n")
+    return status

@@ -1,0 +1,68 @@
+"""How a command ends when it does not end well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+from ..errors import Disconnected, McpError, PeerError
+
+__all__ = ["EXIT_STATUSES", "Failed", "Status", "as_failures"]
+
+
+class Status(IntEnum):
+    """Exit statuses; a command that a signal ended has 128 plus its number, which is 130 for Ctrl-C."""
+
+    OK = 0
+    TOOL_ERROR = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REFUSED = 4
+    BUG = 70
+
+
+EXIT_STATUSES = """\
+exit status:
+  0    it worked
+  1    the tool answered with an error result, or the demonstration went wrong
+  2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
+  3    the server could not be loaded, started or reached, or its connection ended
+  4    the server refused, broke the protocol, or took longer than --timeout
+  70   a bug in trio-mcp; --debug shows where
+  130  interrupted by Ctrl-C
+"""
+
+
+class Failed(Exception):
+    """A command cannot go on; its text is the one line that its user is told."""
+
+    def __init__(self, message: str, status: Status) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+DECLARED_BY = {"roots": "--root FOLDER", "sampling": "--sample TEXT"}
+"""The option of `trio-mcp call` that declares a capability."""
+
+
+@contextmanager
+def as_failures() -> Iterator[None]:
+    """What the library and the system raise, in the command's words."""
+    try:
+        yield
+    except PeerError as error:
+        raise Failed(f"the server refused: {error}{advice(error)}", Status.REFUSED) from error
+    except Disconnected as error:
+        raise Failed(str(error), Status.UNREACHABLE) from error
+    except McpError as error:
+        raise Failed(str(error), Status.REFUSED) from error
+    except OSError as error:
+        raise Failed(f"the server could not be started: {error}", Status.UNREACHABLE) from error
+
+
+def advice(error: PeerError) -> str:
+    """What would give the server the capability that it misses."""
+    missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+    wanted = [option for name, option in DECLARED_BY.items() if isinstance(missing, dict) and name in missing]
+    return f"; give {' and '.join(wanted)}" if wanted else ""

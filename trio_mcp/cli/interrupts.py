@@ -1,0 +1,45 @@
+"""Running a command so that Ctrl-C ends it in order: calls are cancelled at the server, connections are closed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import trio
+
+from ..client.client import leaf
+
+__all__ = ["run_command"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_command(command: Callable[[], Awaitable[int]]) -> int:
+    """Run it in a Trio loop; returns its exit status, or 128 plus the number of the signal that ended it.
+
+    The first signal cancels the command; a second one ends the process as it would without us.
+    """
+    return trio.run(watched, command)
+
+
+async def watched(command: Callable[[], Awaitable[int]]) -> int:
+    outcome: int | Exception = 0
+
+    async def watch(signals: AsyncIterator[int]) -> None:
+        nonlocal outcome
+        outcome = 128 + await anext(signals)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        nursery.cancel_scope.cancel()
+
+    with trio.open_signal_receiver(*SIGNALS) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch, signals)
+            try:
+                outcome = await command()
+            except Exception as error:  # noqa: BLE001  raised below, not wrapped in a group
+                outcome = leaf(error)
+            nursery.cancel_scope.cancel()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

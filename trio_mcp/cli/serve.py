@@ -1,0 +1,60 @@
+"""`trio-mcp serve`: a file's server over HTTP."""
+
+from __future__ import annotations
+
+import logging
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+
+from .failure import Failed, Status
+from .loading import load_server
+from .numbers import port, seconds
+
+__all__ = ["describe", "execute"]
+
+EXAMPLES = """\
+examples:
+  trio-mcp serve examples/travel.py
+  trio-mcp serve examples/travel.py --port 9000 --path /travel
+  trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
+
+It listens on this machine only, unless --host says otherwise; then the names that clients reach it by must be given, so
+that no other web site can. SIGTERM or Ctrl-C ends it, with status 0: running calls have --drain seconds to finish.
+"""
+
+
+def describe(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", metavar="FILE[:name]", help="a Python file, and which of its servers if it has several")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=port, default=8000, help="port; 0 takes a free one (default: %(default)s)")
+    add("--path", type=path, default="/mcp", help="path of the endpoint (default: %(default)s)")
+    add("--allowed-host", action="append", default=[], metavar="NAME", help="a name it is reached by; repeatable")
+    add("--allowed-origin", action="append", default=[], metavar="URL", help="a web site that may call it; repeatable")
+    add("--drain", type=seconds, default=10.0, metavar="SECONDS", help="time to finish calls (default: %(default)g)")
+    parser.epilog = EXAMPLES
+
+
+def execute(options: Namespace) -> int:
+    logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING)
+    server = load_server(options.file)
+    try:
+        server.run(
+            "http",
+            host=options.host,
+            port=options.port,
+            path=options.path,
+            allowed_hosts=options.allowed_host,
+            allowed_origins=options.allowed_origin,
+            drain=options.drain,
+        )
+    except OSError as error:
+        raise Failed(error.strerror or str(error), Status.UNREACHABLE) from error
+    except ValueError as error:  # open to the network without the names it is reached by
+        raise Failed(f"{error}; give them with --allowed-host NAME", Status.USAGE) from error
+    return 0
+
+
+def path(text: str) -> str:
+    if not text.startswith("/"):
+        raise ArgumentTypeError(f"{text!r} does not begin with a slash")
+    return text

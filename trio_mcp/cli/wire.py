@@ -1,0 +1,132 @@
+"""Seeing the messages of a connection: a channel that shows what passes, and each message in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
+
+import trio
+
+from ..protocol.jsonrpc import ErrorResponse, Malformed, Message, Notification, Request, Response, Unanswered, decoded
+from ..session import Envelope
+from ..types import JsonObject, JsonValue
+
+__all__ = ["Arrived", "OnMessage", "observed", "summary"]
+
+Arrived: TypeAlias = Message | Malformed | Unanswered
+
+OnMessage: TypeAlias = Callable[[str, Arrived], None]
+"""Called with `client` and each message before it is sent, and with `server` and each one that was received."""
+
+WIDTH = 120
+
+
+@asynccontextmanager
+async def observed(
+    connection: AbstractAsyncContextManager[trio.abc.Channel[Envelope]], on_message: OnMessage
+) -> AsyncIterator[trio.abc.Channel[Envelope]]:
+    """The connection's channel, with every message shown to `on_message`."""
+    async with connection as channel:
+        yield ObservedChannel(channel, on_message)
+
+
+class ObservedChannel(trio.abc.Channel[Envelope]):
+    """A client's channel that passes everything on."""
+
+    def __init__(self, channel: trio.abc.Channel[Envelope], on_message: OnMessage) -> None:
+        self._channel = channel
+        self._on_message = on_message
+
+    async def send(self, value: Envelope) -> None:
+        self._on_message("client", value.message)
+        await self._channel.send(value)
+
+    async def receive(self) -> Envelope:
+        envelope = await self._channel.receive()
+        self._on_message("server", envelope.message)
+        return envelope
+
+    async def aclose(self) -> None:
+        await self._channel.aclose()
+
+
+def summary(message: Arrived) -> str:
+    """What a message says, in one line; long ones are cut."""
+    line = " ".join(whole(message).split())
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+
+
+def whole(message: Arrived) -> str:
+    match message:
+        case Request(id=request_id, method=method, params=params):
+            return f"request {request_id}: {method} {asked(decoded(params))}"
+        case Notification(method=method, params=params):
+            return f"{method} {told(decoded(params))}"
+        case Response(id=request_id, result=result):
+            return f"answer to {request_id}: {answered(decoded(result))}"
+        case ErrorResponse(id=request_id, error=error):
+            return f"error to {request_id}: {error.code} {error.message}"
+        case Malformed(error=error):
+            return f"no message: {error}"
+        case Unanswered(id=request_id, why=why):
+            return f"no answer to {request_id}: {why}"
+
+
+def asked(params: JsonObject) -> str:
+    """A request: a call, perhaps with the answers of a round; a question; or any other."""
+    match params:
+        case {"name": str(name), "inputResponses": dict(answers), "requestState": _}:
+            return f"{name} again, with requestState and {listed(answers)}"
+        case {"name": str(name), "arguments": arguments}:
+            return f"{name} {short(arguments)}"
+        case {"message": str(question), "requestedSchema": {"properties": dict(fields)}}:
+            return f"{question!r} {', '.join(fields)}"
+        case {"messages": [{"content": {"text": str(prompt)}}]}:
+            return repr(prompt)
+        case _:
+            return short(params)
+
+
+def told(params: JsonObject) -> str:
+    match params:
+        case {"progress": progress, "total": total, "message": text}:
+            return f"{progress}/{total} {text}"
+        case _:
+            return short({key: value for key, value in params.items() if key != "progressToken"})
+
+
+def answered(result: JsonObject) -> str:
+    """A result: a round of questions, a tool's text, a form's or a model's answer, or any other."""
+    match result:
+        case {"resultType": "input_required", "inputRequests": dict(questions), "requestState": _}:
+            return f"input_required, requestState and {listed(questions)}"
+        case {"content": [{"text": str(text)}]} | {"content": {"text": str(text)}}:
+            return repr(text)
+        case {"action": str(action)}:
+            return f"{action} {short(result.get('content'))}"
+        case _:
+            return short(result)
+
+
+def listed(members: JsonObject) -> str:
+    """The questions or the answers of a round, each under its key."""
+    return "; ".join(f"{key}: {of_round(value)}" for key, value in members.items())
+
+
+def of_round(value: JsonValue) -> str:
+    match value:
+        case {"method": str(method), "params": dict(params)}:
+            return f"{method} {asked(params)}"
+        case dict():
+            return answered(value)
+        case _:
+            return short(value)
+
+
+def short(value: JsonValue) -> str:
+    """JSON without `_meta`, which every modern message has."""
+    if isinstance(value, dict):
+        value = {key: member for key, member in value.items() if key != "_meta"}
+    return json.dumps(value, ensure_ascii=False) if value else ""
