@@ -26,7 +26,7 @@ from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
 Json = dict[str, Any]
 
 EVERYTHING: Json = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
-BOUND = 60
+BOUND = 5
 """Seconds that any wait may take, virtual ones where the clock is."""
 
 

@@ -155,7 +155,7 @@ def show_tools(tools: Sequence[Tool]) -> None:
 class OneLine(logging.Formatter):
     """Log records without tracebacks."""
 
-    def formatException(self, _info: object) -> str:  # noqa: N802  the name is logging's
+    def formatException(self, ei: object) -> str:  # noqa: ARG002, N802  the names are logging's
         return ""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from enum import IntEnum
 
-from ..errors import Disconnected, McpError, PeerError
+from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
 
 __all__ = ["EXIT_STATUSES", "Failed", "Status", "as_failures"]
 
@@ -47,7 +47,7 @@ DECLARED_BY = {"roots": "--root FOLDER", "sampling": "--sample TEXT"}
 
 
 @contextmanager
-def as_failures() -> Iterator[None]:
+def as_failures() -> Generator[None]:
     """What the library and the system raise, in the command's words."""
     try:
         yield
@@ -55,6 +55,8 @@ def as_failures() -> Iterator[None]:
         raise Failed(f"the server refused: {error}{advice(error)}", Status.REFUSED) from error
     except Disconnected as error:
         raise Failed(str(error), Status.UNREACHABLE) from error
+    except LocalProtocolError as error:  # arguments or answers that JSON cannot hold
+        raise Failed(str(error), Status.USAGE) from error
     except McpError as error:
         raise Failed(str(error), Status.REFUSED) from error
     except OSError as error:

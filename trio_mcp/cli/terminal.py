@@ -15,6 +15,7 @@ from .showing import note
 
 __all__ = ["Terminal"]
 
+STDIN = 0
 CHUNK = 4096
 
 
@@ -22,7 +23,6 @@ class Terminal:
     """The person at stdin. Questions are shown on stderr, for stdout is for results."""
 
     def __init__(self) -> None:
-        self._input = 0
         self._begun = b""
 
     @property
@@ -37,9 +37,9 @@ class Terminal:
         """
         note(prompt, end="")
         while b"\n" not in self._begun:
-            await trio.lowlevel.wait_readable(self._input)
+            await trio.lowlevel.wait_readable(STDIN)
             try:
-                chunk = os.read(self._input, CHUNK)
+                chunk = os.read(STDIN, CHUNK)
             except OSError:  # the terminal is gone
                 chunk = b""
             if not chunk:

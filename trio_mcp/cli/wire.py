@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ WIDTH = 120
 @asynccontextmanager
 async def observed(
     connection: AbstractAsyncContextManager[trio.abc.Channel[Envelope]], on_message: OnMessage
-) -> AsyncIterator[trio.abc.Channel[Envelope]]:
+) -> AsyncGenerator[trio.abc.Channel[Envelope]]:
     """The connection's channel, with every message shown to `on_message`."""
     async with connection as channel:
         yield ObservedChannel(channel, on_message)

@@ -137,6 +137,14 @@ class Actor:
         self.scope.cancel()
 
     @property
+    def reason(self) -> CancelReason | None:
+        """Why it was cancelled, also when nobody but the clock did it; None while it was not."""
+        if self.cancel_reason is not None or not self.scope.cancel_called:
+            return self.cancel_reason
+        parked = self.state is ActorState.PARKED and self.scope.deadline < self.deadline
+        return CancelReason.EXPIRED if parked else CancelReason.DEADLINE
+
+    @property
     def quiet(self) -> bool:
         """No lane is busy: nothing will happen until an answer comes."""
         return self.busy == 0

@@ -221,13 +221,8 @@ async def contained(actor: Actor, body: Body) -> Outcome:
             if cancelled is not None:
                 raise cancelled from None
         return Raised(error)
-    return Cancelled(actor.cancel_reason or expiry(actor))
-
-
-def expiry(actor: Actor) -> CancelReason:
-    """Nobody cancelled it, so a deadline passed: the parking time's, or its own."""
-    parked = actor.state is ActorState.PARKED and actor.scope.deadline < actor.deadline
-    return CancelReason.EXPIRED if parked else CancelReason.DEADLINE
+    assert actor.reason is not None, "the scope of an actor is left early by a cancel only"
+    return Cancelled(actor.reason)
 
 
 @asynccontextmanager

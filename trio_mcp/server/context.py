@@ -201,7 +201,7 @@ class Context:
         A cancel in the middle leaves the step not done.
         """
         journal = self._call.actor.journal
-        key = f"{name}{self._lane.path}"
+        key = f"{self._lane.path}:{name}"
         known = journal.recall(Kind.STEP, key)
         if known is not None:
             raise ValueError(f"the step {name!r} was done already: use a name once")
@@ -260,10 +260,7 @@ class Context:
     @property
     def cancel_reason(self) -> CancelReason | None:
         """Why the call was cancelled, for its clean-up to see; None while it was not."""
-        reason = self._call.actor.cancel_reason
-        if reason is None and self._call.actor.scope.cancel_called:
-            return CancelReason.DEADLINE
-        return reason
+        return self._call.actor.reason
 
     def _child(self, lane: Lane) -> Context:
         return Context(self._call, lane, self._request)

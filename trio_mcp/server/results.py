@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, Union, get_args, get_origin, is_typeddict
+from typing import TypeAlias, TypeVar, Union, get_args, get_origin, is_typeddict
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import to_json
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
+from ..protocol.strict_json import dumps
 from ..types import (
     AudioContent,
     CallToolResult,
@@ -21,6 +22,8 @@ from ..types import (
     TextContent,
 )
 from .forms import explained
+
+T = TypeVar("T")
 
 __all__ = ["ToolResult", "error_result", "read_return"]
 
@@ -49,12 +52,23 @@ def read_return(annotation: object) -> tuple[JsonObject | None, Converter]:
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
         if definitions is not None:
             schema["$defs"] = definitions
-    return schema, lambda value: structured(adapter, value, wrapped)
+    promised = Returned[annotation]  # type: ignore[valid-type]
+    return schema, lambda value: structured(promised, value, wrapped)
 
 
 def error_result(text: str) -> CallToolResult:
     """A result that tells the model what went wrong."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
+class Returned(RootModel[T]):
+    """The wrapper that checks and writes a promised value. It keeps NaN visible, so that it is refused and not made null."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True, defer_build=True)
+
+
+class ReturnError(TypeError):
+    """A tool returned what it does not declare, or what JSON cannot say; the text is safe to show."""
 
 
 def plain(value: object) -> CallToolResult:
@@ -71,26 +85,32 @@ def plain(value: object) -> CallToolResult:
         case list() | tuple() if value and all(isinstance(item, str | Block) for item in value):
             return CallToolResult(content=[as_block(item) for item in value])
         case _:
-            return CallToolResult(content=[TextContent(text=to_json(value, inf_nan_mode="constants").decode())])
+            return CallToolResult(content=[TextContent(text=json_text(to_jsonable_python(value)))])
 
 
-def structured(adapter: TypeAdapter[object], value: object, wrapped: bool) -> CallToolResult:
+def structured(promised: type[Returned[object]], value: object, wrapped: bool) -> CallToolResult:
     """A value whose structure was promised: it is checked, and sent both as JSON and as text (L-TOOL-5s).
 
     Raises:
-        TypeError: the value is not what the annotation promised; a bug of the tool.
+        ReturnError: the value is not what the annotation promised, or not JSON; a bug of the tool.
     """
     if isinstance(value, CallToolResult):
         return value
     try:
-        checked = adapter.validate_python(value)
+        checked = promised.model_validate(value)
     except ValidationError as error:
-        raise TypeError(f"the tool returned something else than it declares: {explained(error)}") from None
-    content: JsonValue = adapter.dump_python(checked, mode="json", by_alias=True)
+        raise ReturnError(f"the tool returned something else than it declares: {explained(error)}") from None
+    content: JsonValue = checked.model_dump(mode="json", by_alias=True)  # type: ignore[assignment]
     if wrapped:
         content = {"result": content}
-    text = to_json(content).decode()
-    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
+    return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
+
+
+def json_text(value: JsonValue) -> str:
+    try:
+        return dumps(value, "result").decode()
+    except ValueError as error:
+        raise ReturnError(f"the tool returned what JSON cannot say: {error}") from None
 
 
 def as_block(item: object) -> Block:

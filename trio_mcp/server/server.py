@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -113,6 +114,9 @@ class Server:
 
         Options are the transport's. Raises `LookupError` for a transport that is not installed.
         """
+        # What was loaded until now lives as long as the process; the collector need not look at it after every few calls.
+        gc.collect()
+        gc.freeze()
         trio.run(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:

@@ -13,13 +13,13 @@ from functools import partial
 
 import trio
 
-from ..errors import CapabilityError, ProtocolError, ToolError
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ToolError
 from ..runtime import CancelReason
 from ..session import Call, Plan, RequestFacts
 from ..types import CallToolResult, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
 from .context import Context
-from .results import Converter, error_result, read_return
+from .results import Converter, ReturnError, error_result, read_return
 from .signature import Signature, read_signature
 
 __all__ = ["Tool", "ToolFunction", "ToolOptions", "make_tool"]
@@ -84,9 +84,12 @@ class Tool:
         match cause:
             case CancelReason.DEADLINE:
                 return error_result(f"{self.name} did not finish within {self.timeout:g} seconds.")
+            case LocalProtocolError():
+                logger.error("the tool %s broke a rule", self.name, exc_info=cause)
+                return error_result(f"{self.name}: {cause}")
             case CancelReason() | ProtocolError() | CapabilityError():
                 return None
-            case ToolError():
+            case ToolError() | LimitExceeded():
                 return error_result(str(cause))
             case BaseExceptionGroup() if (only := single(cause)) is not None:
                 return self._failed(only)
@@ -137,6 +140,6 @@ def single(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
 
 def unexpected(name: str, cause: BaseException, reference: str) -> str:
     """Safe text for an error that nobody expected: what the author wrote to say stays in the log (reliability row 66)."""
-    if isinstance(cause, TypeError | ValueError) and str(cause).startswith(("the tool returned", "This cannot be sent")):
+    if isinstance(cause, ReturnError):
         return f"{name}: {cause}"
     return f"{name} failed with an internal error; the server's log has the details under {reference}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ..errors import CapabilityError
+from ..errors import CapabilityError, LimitExceeded
 from ..protocol.capabilities import lacks
 from ..runtime import Lane
 from ..types import ClientCapabilities, Model
@@ -45,6 +45,7 @@ class Backchannel(Protocol):
 
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
+            LimitExceeded: the call has too many open questions; nothing was sent.
             PeerError: the client answered with an error (handshake era only).
         """
         ...
@@ -72,7 +73,11 @@ class LiveBackchannel:
         require(leg.facts.client_capabilities, question)
         session = self._session
         request = session.connection.ask(question.method, question.params)
-        slot = call.actor.mailbox.open(str(request.id), question.answer_type)
+        try:
+            slot = call.actor.mailbox.open(str(request.id), question.answer_type)
+        except LimitExceeded:
+            session.connection.withdraw(request.id, "never sent")
+            raise
         session.awaited[request.id] = call.actor.mailbox
         try:
             listener = leg.listeners[0]

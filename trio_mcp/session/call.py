@@ -13,7 +13,7 @@ from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail
 from ..runtime import Actor, Cancelled, CancelReason, Lane, Outcome, Raised, Returned
 from ..types import LoggingMessageNotificationParams, Model, ProgressNotificationParams
 from .backchannel import Backchannel, Question
-from .leg import Ending, Leg, RequestFacts
+from .leg import UNHEARD, Ending, Leg, RequestFacts
 from .rounds import Rounds
 
 if TYPE_CHECKING:
@@ -25,14 +25,11 @@ __all__ = ["Call"]
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.call")
 
-SILENT = (CancelReason.CLIENT, CancelReason.DISCONNECT)
-"""Nobody waits for the answer: none is sent (L-CAN-2b, M-CAN-2s)."""
-
 
 class Call:
     """One logical call of a client. Made and started by the session; handlers see it through a `Context`."""
 
-    __slots__ = ("_backchannel", "_plan", "actor", "digest", "leg", "over", "rounds", "service")
+    __slots__ = ("_backchannel", "_plan", "actor", "digest", "leg", "outcome", "rounds", "service")
 
     def __init__(self, service: Service, plan: Plan, leg: Leg, digest: str) -> None:
         self.service = service
@@ -40,7 +37,8 @@ class Call:
         self.leg: Leg | None = leg
         """The leg it is on; None while it is parked."""
         self.digest = digest
-        self.over = False
+        self.outcome: Outcome | None = None
+        """How it ended; None while it lives."""
         self.rounds: Rounds | None = None
         self._backchannel: Backchannel | None = None
         self.actor: Actor
@@ -111,13 +109,21 @@ class Call:
     async def _run(self, _actor: Actor) -> Model:
         return await self._plan.run(self)
 
-    def _done(self, actor: Actor, outcome: Outcome) -> None:
-        self.over = True
-        leg = self.leg
-        if leg is not None:
-            self.end_leg(self._ending(leg.facts, outcome))
+    def _done(self, _actor: Actor, outcome: Outcome) -> None:
+        self.outcome = outcome
+        if self.leg is not None:
+            self.conclude(self.leg, outcome)
         if self.rounds is not None:
             self.rounds.finished()
+
+    def conclude(self, leg: Leg, outcome: Outcome) -> None:
+        """End this leg, the last one, with what became of the call. It tells a client that has cancelled nothing."""
+        self.leg = leg
+        try:
+            ending = self._ending(leg.facts, outcome)
+        except Exception as error:  # noqa: BLE001  nothing that a tool makes may get past its own call
+            ending = error_detail(leg.facts, error)
+        self.end_leg(None if self.actor.cancel_reason in UNHEARD else ending)
 
     def _ending(self, facts: RequestFacts, outcome: Outcome) -> Ending:
         match outcome:
@@ -128,7 +134,7 @@ class Call:
                 result = self._plan.failed(error)
                 return error_detail(facts, error) if result is None else self._encoded(facts, result)
             case Cancelled(reason):
-                if reason in SILENT:
+                if reason in UNHEARD:
                     return None
                 result = self._plan.failed(reason)
                 return CANCELLED[reason] if result is None else self._encoded(facts, result)
@@ -136,10 +142,10 @@ class Call:
     def _encoded(self, facts: RequestFacts, result: Model) -> Ending:
         try:
             return facts.codec.encode_result(facts.method, result, self.service.signature)
-        except ValueError as error:
+        except LocalProtocolError as error:
             instead = self._plan.failed(error)
-            if instead is None or instead == result:
-                return error_detail(facts, error)
+            if instead is None:
+                raise
             return facts.codec.encode_result(facts.method, instead, self.service.signature)
 
     def __repr__(self) -> str:
@@ -157,6 +163,8 @@ CANCELLED = {
 def error_detail(facts: RequestFacts, error: BaseException) -> ErrorDetail:
     """What the peer is told of an error that is not the tool's own; unknown ones only by a number to look up in the log."""
     match error:
+        case LocalProtocolError():
+            return ErrorDetail(INTERNAL_ERROR, str(error))
         case ProtocolError():
             return ErrorDetail(error.code, str(error), error.data)
         case CapabilityError():

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from ..protocol.codec import Codec
 from ..protocol.jsonrpc import Encoded, ErrorDetail, ErrorResponse, Notification, RequestId, Response
-from ..runtime import Outbox
+from ..runtime import CancelReason, Outbox
 from ..types import LOGGING_LEVELS, ClientCapabilities, Implementation, JsonObject, LoggingLevel, Model
 from .envelope import Envelope
 
-__all__ = ["Ending", "Leg", "Listener", "RequestFacts", "Threshold"]
+__all__ = ["UNHEARD", "Ending", "Leg", "Listener", "RequestFacts", "Threshold"]
 
 
 Ending = Encoded | ErrorDetail | None
@@ -53,6 +53,9 @@ class Threshold:
 
 
 SILENT = Threshold(None)
+
+UNHEARD = (CancelReason.CLIENT, CancelReason.DISCONNECT)
+"""Reasons after which nobody waits for the answer: none is sent (L-CAN-2b, M-CAN-2s)."""
 
 
 @dataclass(slots=True, eq=False)

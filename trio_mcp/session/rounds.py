@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import trio
 
-from ..errors import InvalidRequestState, LimitExceeded, RemoteProtocolError
+from ..errors import InvalidRequestState, LimitExceeded, LocalProtocolError, RemoteProtocolError
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDetail
-from ..runtime import CancelReason, Lane, Slot
+from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned, Slot
 from ..types import InputRequiredResult, JsonObject, JsonValue, Model
 from .backchannel import Question, require
-from .leg import Ending, Leg, Listener
+from .leg import UNHEARD, Ending, Leg, Listener
 
 if TYPE_CHECKING:
     from .call import Call
@@ -106,12 +106,12 @@ class Rounds:
 
     def _end_round(self) -> None:
         call, leg = self._call, self._call.leg
-        if leg is None or not self._open:
+        if leg is None or not self._open or call.actor.reason is not None:
             return
         try:
             result = self._round(leg)
             call.service.supervisor.park(call.actor)
-        except (LimitExceeded, ValueError) as error:
+        except (LimitExceeded, LocalProtocolError) as error:
             call.end_leg(ErrorDetail(INTERNAL_ERROR, f"the question cannot be asked: {error}"))
             call.actor.cancel(CancelReason.EXPIRED)
             return
@@ -153,17 +153,35 @@ class Rounds:
 
         Raises:
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
-            InvalidRequestState: that leg is too long ago.
+            InvalidRequestState: that leg is too long ago, or the call has waited too long.
         """
-        if ended == self.number and self._call.leg is None and not self._call.over:
-            decoded = self._decoded(leg, answers)
-            self._begin(leg, decoded)
+        if ended == self.number and self._call.leg is None:
+            self._next(leg, answers)
         elif ended + 1 == self.number and self._call.leg is not None:
-            self._call.leg.listeners.append(listener)
+            self._join(self._call.leg, listener)
         elif ended + 1 in self._outcomes:
             listener.finish(self._outcomes[ended + 1] or GONE)
         else:
             raise InvalidRequestState(f"leg {ended + 1} of a call that is at leg {self.number}")
+
+    def _next(self, leg: Leg, answers: Mapping[str, JsonValue]) -> None:
+        """The first request of the next leg. What became of a call that ended by itself while it was parked is told now."""
+        call = self._call
+        match call.outcome:
+            case None if call.actor.reason is None:
+                self._begin(leg, self._decoded(leg, answers))
+            case Returned() | Raised() | Cancelled(CancelReason.DEADLINE) as outcome:
+                self.number += 1
+                call.conclude(leg, outcome)
+            case _:
+                raise InvalidRequestState("the call has waited too long, or the server is shutting down")
+
+    def _join(self, leg: Leg, listener: Listener) -> None:
+        """A copy of the request whose leg is running: it gets the same outcome."""
+        if self._call.actor.reason in UNHEARD:
+            listener.finish(GONE)
+        else:
+            leg.listeners.append(listener)
 
     def _decoded(self, leg: Leg, answers: Mapping[str, JsonValue]) -> dict[str, Model]:
         """The answers to open questions; others were never asked, or are answered, and are ignored (M-MRTR-7s)."""

@@ -112,8 +112,8 @@ class ServerSession:
         """The connection is over: everything that runs for it is cancelled. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self.awaited.clear()
-        for call in list(self._calls.values()):
-            call.cancel(reason)
+        for listener, call in list(self._calls.items()):
+            give_up(listener, call, reason)
 
     @property
     def initialized(self) -> bool:
@@ -169,7 +169,8 @@ class ServerSession:
         elif isinstance(answer, Encoded):
             listener.finish(answer)
         else:
-            listener.finish(facts.codec.encode_result(request.method, answer, self.service.signature))
+            codec = self.connection.codec if request.meta is None else facts.codec  # `initialize` has just agreed on one
+            listener.finish(codec.encode_result(request.method, answer, self.service.signature))
 
     def _routed(self, request: RequestIn, facts: RequestFacts) -> Model | Encoded | Plan:
         route = self.service.routes.get(request.method)
@@ -203,7 +204,7 @@ class ServerSession:
         for listener, call in self._calls.items():
             if listener.request_id == request_id:
                 self.connection.answered(request_id)
-                call.cancel(CancelReason.CLIENT)
+                give_up(listener, call, CancelReason.CLIENT)
                 return
         logger.debug("a cancellation of %r, which is not running", request_id)
 
@@ -259,6 +260,15 @@ OWN_METHODS: Mapping[str, Callable[[ServerSession, Model], Model]] = {
     "server/discover": ServerSession._discover,  # noqa: SLF001
     "logging/setLevel": ServerSession._set_level,  # noqa: SLF001
 }
+
+
+def give_up(listener: Listener, call: Call, reason: CancelReason) -> None:
+    """Nobody wants this answer any more. The call is cancelled unless somebody else waits for it too."""
+    if call.leg is not None and len(call.leg.listeners) > 1:
+        call.leg.leave(listener)
+        listener.finish(None)
+    else:
+        call.cancel(reason)
 
 
 def agreed(wanted: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import httpx2
 import trio
@@ -179,11 +179,12 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         decoder = SseDecoder(self._max_message)
         answered = False
         with trio.CancelScope() as rest:
-            async for chunk in response.aiter_bytes():
-                for event in decoder.feed(chunk):
-                    if event.data and not answered and await self._event(request, event, response.headers):
-                        answered = True
-                        rest.deadline = trio.current_time() + END_TIMEOUT
+            async with aclosing(response.aiter_bytes()) as chunks:
+                async for chunk in chunks:
+                    for event in decoder.feed(chunk):
+                        if event.data and not answered and await self._event(request, event, response.headers):
+                            answered = True
+                            rest.deadline = trio.current_time() + END_TIMEOUT
         if not answered:
             decoder.feed(b"")  # raises the error that waits, if there is one
             await self._pass_on(Unanswered(request.id, "the server ended the response without an answer"))
@@ -198,11 +199,12 @@ class HttpChannel(trio.abc.Channel[Envelope]):
     async def _whole(self, response: httpx2.Response) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        async for chunk in response.aiter_bytes():
-            size += len(chunk)
-            if size > self._max_message:
-                raise httpx2.ReadError(f"the answer has more than {self._max_message} bytes, which is the limit")
-            chunks.append(chunk)
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                size += len(piece)
+                if size > self._max_message:
+                    raise httpx2.ReadError(f"the answer has more than {self._max_message} bytes, which is the limit")
+                chunks.append(piece)
         return b"".join(chunks)
 
     async def _tell(self, message: Message) -> None:

@@ -75,6 +75,12 @@ class Exchange:
 
     async def run(self) -> bool:
         """Send what comes into the outbox until it is closed; False when the client went away first."""
+        try:
+            return await self._run()
+        except OSError:  # an ASGI server may raise it in `send` once the client has gone, and then nothing else tells
+            return False
+
+    async def _run(self) -> bool:
         while True:
             envelopes = self.outbox.take_nowait()
             over = self.outbox.closed  # then these were the last

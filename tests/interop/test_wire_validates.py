@@ -1,0 +1,225 @@
+"""Every message of a long conversation is what the schema file of its revision says, and says nothing beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from peer_server import server
+from recording import Recorded, Sender, Traffic
+from spec_schemas import VERSIONS, closed_validator, definitions, request_definitions, validator
+
+from trio_mcp import Client, PeerError, accept, decline
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult, LoggingMessageNotificationParams, Root
+
+LIMIT = 20.0
+MODERN = "2026-07-28"
+FIRST_WITH_FORMS = "2025-06-18"
+FIRST_WITH_CHOICES = "2025-11-25"
+"""Of several values, in a form."""
+
+Message = dict[str, Any]
+
+
+class User:
+    """Fills in forms, says no to the first, and needs two attempts for the second."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def answer(self, question: ElicitRequestFormParams) -> ElicitResult:
+        self._asked += 1
+        if self._asked == 1:
+            return decline()
+        if "traveller" in question.requested_schema.properties:
+            # a whole number: in the schema files, unlike in schema.ts, an answer has no fractions
+            return accept(traveller="Ada", nights=3, budget=2, breakfast=False, seat="window", extras=["bag"])
+        return accept(value="not a number" if self._asked == 2 else 7)
+
+
+async def converse(version: str) -> Traffic:
+    """A client of this revision does everything it can with the server of these tests."""
+    recorded = Recorded(server)
+    heard: list[LoggingMessageNotificationParams] = []
+    async with Client.connect(
+        recorded,
+        mode=version,
+        on_elicit=User().answer,
+        on_sample=lambda _params: "So be it.",
+        on_roots=lambda: [Root(uri="file:///home/ada", name="home")],
+        on_log=heard.append,
+        log_level="debug",
+    ) as client:
+        assert client.protocol_version == version
+        await client.ping()
+        await client.list_tools()
+        await call_what_returns(client)
+        await call_what_tells(client)
+        if version >= FIRST_WITH_FORMS:
+            await call_what_asks(client)
+        assert len(heard) == 3
+    async with Client.connect(recorded, mode=version) as deaf:
+        with pytest.raises(PeerError):
+            await deaf.call_tool("plan_trip")
+    return recorded.traffic
+
+
+async def call_what_returns(client: Client) -> None:
+    for name in ("place", "picture", "link", "several", "whole", "nothing", "crash"):
+        await client.call_tool(name)
+    await client.call_tool("text", {"value": "hello"})
+    await client.call_tool("number", {"a": 1, "b": 2})
+    await client.call_tool("number", {"a": "one"})
+    await client.call_tool("refuse", {"why": "no seat"})
+    with pytest.raises(PeerError):
+        await client.call_tool("nowhere")
+
+
+async def call_what_tells(client: Client) -> None:
+    await client.call_tool("talk")
+    await client.call_tool("count", {"n": 3}, on_progress=lambda _report: None)
+    await client.call_tool("text", {"value": "more meta"}, meta={"example.com/trace": {"id": 1}})
+    with trio.CancelScope() as scope:
+        await client.call_tool("hold", on_progress=lambda _report: scope.cancel())
+    await client.call_tool("ended")
+
+
+async def call_what_asks(client: Client) -> None:
+    assert (await client.call_tool("add_up")).structured_content == {"result": 14}
+    assert (await client.call_tool("think", {"about": "rain"})).text == "unnamed: So be it."
+    assert (await client.call_tool("folders")).structured_content == {"result": ["home=file:///home/ada"]}
+    trip = await client.call_tool("plan_trip")
+    if client.protocol_version >= FIRST_WITH_CHOICES:
+        assert trip.text == "Ada 3 2.0 False window bag"
+    else:
+        assert trip.is_error
+
+
+# what a message is
+
+
+def checks(spec_dir: Path, version: str, traffic: Traffic) -> Iterator[tuple[str, Message, Message]]:
+    """For each message: the name of its definition, the part that the definition describes, and the whole message."""
+    methods = request_definitions(spec_dir, version)
+    asked: dict[tuple[Sender, object], str] = {}
+    for sender, message in traffic:
+        if message.get("method") == "initialize":
+            asked.clear()
+        match message:
+            case {"method": str(method), "id": request_id}:
+                asked[sender, request_id] = method
+                yield methods[method], body(version, message), message
+            case {"method": str(method)}:
+                name = "CancelledNotification" if method == "notifications/cancelled" else methods[method]
+                yield name, body(version, message), message
+            case {"result": result, "id": request_id}:
+                method = asked["server" if sender == "client" else "client", request_id]
+                yield result_definition(spec_dir, version, methods[method], result), result, message
+            case {"error": {"code": code} as error}:
+                name = error_definition(version, code)
+                whole = "error" in definitions(spec_dir, version)[name]["properties"]
+                yield name, message if whole else error, message
+
+
+def body(version: str, message: Message) -> Message:
+    """Before 2025-11-25 the definition of a method leaves the envelope to a general one."""
+    envelope = () if version >= "2025-11-25" else ("jsonrpc", "id")
+    return {name: value for name, value in message.items() if name not in envelope}
+
+
+def result_definition(spec_dir: Path, version: str, request: str, result: Message) -> str:
+    if result.get("resultType") == "input_required":
+        return "InputRequiredResult"
+    name = request.replace("Request", "Result")
+    return name if name in definitions(spec_dir, version) else "EmptyResult"
+
+
+ERRORS = {-32602: "InvalidParamsError", -32601: "MethodNotFoundError", -32021: "MissingRequiredClientCapabilityError"}
+
+
+def error_definition(version: str, code: int) -> str:
+    if version < "2025-11-25":
+        return "JSONRPCError"
+    return ERRORS[code] if version == MODERN else "JSONRPCErrorResponse"
+
+
+def general_definition(version: str, message: Message) -> str:
+    match message:
+        case {"method": _, "id": _}:
+            return "JSONRPCRequest"
+        case {"method": _}:
+            return "JSONRPCNotification"
+        case {"result": _}:
+            return "JSONRPCResultResponse" if version >= "2025-11-25" else "JSONRPCResponse"
+        case _:
+            return "JSONRPCErrorResponse" if version >= "2025-11-25" else "JSONRPCError"
+
+
+def input_requests(traffic: Traffic) -> list[Message]:
+    """The questions inside interim results."""
+    results = [message.get("result", {}) for _, message in traffic]
+    return [question for result in results for question in result.get("inputRequests", {}).values()]
+
+
+# the rules
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def test_every_message_is_valid_in_its_revision(spec_dir: Path, version: str) -> None:
+    with trio.fail_after(LIMIT):
+        traffic = await converse(version)
+    seen = set()
+    for name, part, message in checks(spec_dir, version, traffic):
+        validator(spec_dir, version, general_definition(version, message)).validate(message)
+        validator(spec_dir, version, name).validate(part)
+        if name != "EmptyResult" and "error" not in message:
+            closed_validator(spec_dir, version, name).validate(part)
+        seen.add(name)
+    assert seen >= EXPECTED[version]
+    for question in input_requests(traffic):
+        name = request_definitions(spec_dir, version)[question["method"]]
+        closed_validator(spec_dir, version, name).validate(question)
+    assert bool(input_requests(traffic)) == (version == MODERN)
+
+
+BOTH_ERAS = {
+    "CallToolRequest",
+    "CallToolResult",
+    "CancelledNotification",
+    "ListToolsRequest",
+    "ListToolsResult",
+    "LoggingMessageNotification",
+    "ProgressNotification",
+}
+HANDSHAKE = BOTH_ERAS | {
+    "EmptyResult",
+    "InitializeRequest",
+    "InitializeResult",
+    "InitializedNotification",
+    "PingRequest",
+    "SetLevelRequest",
+}
+ASKING = {
+    "CreateMessageRequest",
+    "CreateMessageResult",
+    "ElicitRequest",
+    "ElicitResult",
+    "ListRootsRequest",
+    "ListRootsResult",
+}
+EXPECTED = {
+    "2024-11-05": HANDSHAKE | {"JSONRPCError"},
+    "2025-03-26": HANDSHAKE | {"JSONRPCError"},
+    "2025-06-18": HANDSHAKE | ASKING | {"JSONRPCError"},
+    "2025-11-25": HANDSHAKE | ASKING | {"JSONRPCErrorResponse"},
+    MODERN: BOTH_ERAS | {"DiscoverRequest", "DiscoverResult", "InputRequiredResult", *ERRORS.values()}
+    - {"MethodNotFoundError"},
+}
+"""What the conversation has to contain, lest these tests check nothing."""

@@ -1,0 +1,844 @@
+"""The rounds of a modern call: it is parked with all it has, asks everything at once, and runs each leg at most once."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import trio
+from talk import EVERYTHING, Json, Talk, accept, log_level, talk_to
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.errors import InvalidRequestState
+from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, RequestId
+from trio_mcp.protocol.request_state import KeyRing, Sealer
+from trio_mcp.runtime import CancelReason, Limits
+from trio_mcp.server import Accepted, Context, Server
+from trio_mcp.session import ServiceOptions
+
+STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}
+
+
+def number_of(answer: object) -> int:
+    assert isinstance(answer, Accepted)
+    return answer.content
+
+
+class Travel:
+    """A server whose tool has side effects before, between and after its questions; `effects` records them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.effects: list[str] = []
+        self.server = Server("travel", options=ServiceOptions(**options))
+        self.server.tool(self.book)
+        self.server.tool(self.twice)
+        self.server.tool(self.both)
+
+    async def book(self, ctx: Context, to: str = "Lisbon") -> str:
+        """One question between two side effects, and a clean-up that records why."""
+        self.effects.append("searched")
+        flights = ["TP1", "TP2"]
+        try:
+            choice = number_of(await ctx.elicit(f"Which flight to {to}?", int))
+        except trio.Cancelled:
+            self.effects.append(f"gave up: {ctx.cancel_reason.value if ctx.cancel_reason else None}")
+            raise
+        self.effects.append("booked")
+        return f"Booked {flights[choice]} to {to}"
+
+    async def twice(self, ctx: Context) -> str:
+        """Two questions, one after the other."""
+        first = number_of(await ctx.elicit("First?", int))
+        self.effects.append(f"first {first}")
+        second = number_of(await ctx.elicit("Second?", int))
+        self.effects.append(f"second {second}")
+        return f"{first} {second}"
+
+    async def both(self, ctx: Context) -> str:
+        """Two questions at once."""
+        answers = await ctx.branch_all(lambda c: c.elicit("Left?", int), lambda c: c.elicit("Right?", int))
+        return " ".join(str(number_of(answer)) for answer in answers)
+
+
+# parking
+
+
+async def test_a_parked_call_keeps_its_locals_and_repeats_no_side_effect() -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        assert "Which flight to Lisbon?" == asked.message
+        assert 1 == talk.service.supervisor.statistics().parked
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+        assert "Booked TP2 to Lisbon" == await talk.text(last)
+    assert ["searched", "booked"] == travel.effects
+    assert 1 == talk.service.supervisor.statistics().started
+
+
+async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: Any) -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def keeps(ctx: Context) -> str:
+        async def listen(_child: Context) -> str:
+            return await receives.receive()
+
+        sends, receives = trio.open_memory_channel[str](0)
+        with (tmp_path / "log").open("w") as file:
+            async with ctx.branches() as group:
+                handle = group.start(listen)
+                await ctx.elicit("Go on?", bool)
+                file.write("still open")
+                await sends.send("still there")
+                return await handle.result()
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("keeps"))
+        last = talk.leg("keeps", state=asked.state, answers={asked.key: accept(value=True)})
+        assert "still there" == await talk.text(last)
+    assert "still open" == (tmp_path / "log").read_text()
+
+
+async def test_a_call_may_go_on_over_another_connection() -> None:
+    async with talk_to(Travel().server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        talk.session.close(CancelReason.DISCONNECT)
+        other = Talk(talk.service)
+        assert "Booked TP1" in await other.text(
+            other.leg("book", state=asked.state, answers={asked.key: accept(value=0)})
+        )
+
+
+async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def reports(ctx: Context) -> str:
+        for number in (1, 2):
+            await ctx.progress(number)
+            await ctx.log("info", f"in leg {number}")
+            await ctx.elicit("Go on?", bool)
+        await ctx.progress(1)  # a new token may start anew
+        return f"{ctx.request.id}"
+
+    async with talk_to(server) as talk:
+        call = talk.leg("reports", id="a", meta={"progressToken": "t1"})
+        assert "t1" == (await talk.notification("notifications/progress"))["progressToken"]
+        asked = await talk.round(call)
+        answers = {asked.key: accept(value=True)}
+        call = talk.leg("reports", id="b", state=asked.state, answers=answers, meta=log_level("info"))
+        assert "in leg 2" == (await talk.notification("notifications/message"))["data"]
+        asked = await talk.round(call)
+        answers = {asked.key: accept(value=True)}
+        call = talk.leg("reports", id="c", state=asked.state, answers=answers, meta={"progressToken": "t3"})
+        assert {"progressToken": "t3", "progress": 1} == await talk.notification("notifications/progress")
+        assert "c" == await talk.text(call)
+
+
+async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockClock) -> None:
+    server = Server("tester", options=ServiceOptions(settle=0.1))
+
+    @server.tool
+    async def reports(ctx: Context) -> str:
+        async with ctx.branches() as group:
+            group.start(lambda c: c.elicit("Go on?", bool))
+            await trio.sleep(1)
+            await ctx.progress(1)
+            await ctx.log("emergency", "nobody hears this")
+        return "done"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("reports", meta={"progressToken": "t", **log_level("debug")}))
+        await trio.sleep(2)
+        last = talk.leg("reports", state=asked.state, answers={asked.key: accept(value=True)})
+        assert "done" == await talk.text(last)
+
+
+# batching
+
+
+async def test_all_open_questions_of_all_branches_go_out_in_one_round() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def asks(ctx: Context, count: int) -> int:
+        answers = await ctx.branch_all(*[lambda c: c.elicit("?", int)] * count)
+        return sum(number_of(answer) for answer in answers)
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks", {"count": 100}))
+        assert 100 == len(asked.questions)
+        answers = {key: accept(value=1) for key in asked.keys}
+        result = await talk.result(talk.leg("asks", {"count": 100}, state=asked.state, answers=answers))
+        assert {"result": 100} == result["structuredContent"]
+
+
+async def test_questions_of_nested_branches_of_a_nursery_and_of_the_body_share_a_round() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        async def nests(child: Context) -> None:
+            await child.branch_all(lambda c: c.elicit("?", int), lambda c: c.sample("?"))
+
+        async def in_a_nursery() -> None:
+            await ctx.elicit("?", int)
+
+        async with ctx.branches() as group, trio.open_nursery() as nursery:
+            group.start(nests)
+            nursery.start_soon(in_a_nursery)
+            nursery.start_soon(in_a_nursery)
+            await ctx.roots()
+        return "done"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks"))
+        methods = sorted(question["method"] for question in asked.questions.values())
+        assert ["elicitation/create"] * 3 + ["roots/list", "sampling/createMessage"] == methods
+
+
+async def test_questions_are_listed_by_branch_and_then_in_the_order_asked() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        await ctx.branch_all(*[lambda c: c.elicit("?", int)] * 12)
+        return "done"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks"))
+        assert [f"elicit/{number}-1" for number in range(1, 13)] == asked.keys
+
+
+async def test_a_branch_that_has_just_been_started_is_waited_for() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        async def late(child: Context) -> None:
+            for _ in range(10):
+                await trio.lowlevel.checkpoint()
+            await child.elicit("Late?", int)
+
+        await ctx.branch_all(lambda c: c.elicit("Early?", int), late)
+        return "done"
+
+    async with talk_to(server) as talk:
+        assert 2 == len((await talk.round(talk.leg("asks"))).questions)
+
+
+async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_longer(autojump_clock: MockClock) -> None:
+    server = Server("tester", options=ServiceOptions(settle=0.5))
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        async def computes(child: Context) -> str:
+            await trio.sleep(3)
+            return str(number_of(await child.elicit("Slow?", int)))
+
+        fast, slow = await ctx.branch_all(lambda c: c.elicit("Fast?", int), computes)
+        return f"{number_of(fast)} {slow}"
+
+    async with talk_to(server) as talk:
+        first = await talk.round(talk.leg("asks"))
+        assert 0.5 == trio.current_time()
+        assert "Fast?" == first.message
+        second = await talk.round(talk.leg("asks", state=first.state, answers={first.key: accept(value=1)}))
+        assert 3 == trio.current_time()
+        assert "Slow?" == second.message
+        last = talk.leg("asks", state=second.state, answers={second.key: accept(value=2)})
+        assert "1 2" == await talk.text(last)
+
+
+async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_the_next_round(
+    autojump_clock: MockClock,
+) -> None:
+    server = Server("tester", options=ServiceOptions(settle=0.1))
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        async def late(child: Context) -> str:
+            await trio.sleep(1)
+            return str(number_of(await child.elicit("Late?", int)))
+
+        early, later = await ctx.branch_all(lambda c: c.elicit("Early?", int), late)
+        return f"{number_of(early)} {later}"
+
+    async with talk_to(server) as talk:
+        first = await talk.round(talk.leg("asks"))
+        await trio.sleep(2)
+        assert [] == talk.waiting()
+        second = await talk.round(talk.leg("asks", state=first.state, answers={first.key: accept(value=1)}))
+        assert "Late?" == second.message
+        last = talk.leg("asks", state=second.state, answers={second.key: accept(value=2)})
+        assert "1 2" == await talk.text(last)
+
+
+async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
+    """A branch that ends while its parent waits for it must not end the leg with nothing to ask."""
+    server = Server("tester", options=ServiceOptions(settle=0.1))
+
+    @server.tool
+    async def works(ctx: Context) -> str:
+        for number in range(3):
+            await ctx.branch_all(*[asks_once] * 3)
+            await ctx.branch(asks_once)
+            with trio.move_on_after(number):
+                await ctx.elicit("Quick?", int)
+            await trio.sleep(1)
+        return "done"
+
+    async def asks_once(child: Context) -> None:
+        await child.elicit("?", int)
+        await trio.sleep(0.05)
+
+    async with talk_to(server) as talk:
+        call = talk.leg("works")
+        for _ in range(30):
+            result = await talk.result(call)
+            if result["resultType"] == "complete":
+                break
+            assert result["inputRequests"], "an empty round"
+            answers = {key: accept(value=1) for key in result["inputRequests"]}
+            call = talk.leg("works", state=result["requestState"], answers=answers)
+        assert "complete" == result["resultType"]
+
+
+async def test_a_step_result_and_a_branch_value_survive_the_rounds() -> None:
+    server = Server("tester")
+    searched: list[str] = []
+
+    @server.tool
+    async def works(ctx: Context) -> str:
+        found = await ctx.step("search", searched.append, "once")
+        await ctx.elicit("Go on?", bool)
+        return f"{found} {len(searched)}"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("works"))
+        last = talk.leg("works", state=asked.state, answers={asked.key: accept(value=True)})
+        assert "None 1" == await talk.text(last)
+
+
+# answers
+
+
+async def test_what_was_not_answered_is_asked_again() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("both"))
+        left, right = first.keys
+        second = await talk.round(talk.leg("both", state=first.state, answers={left: accept(value=1)}))
+        assert [right] == second.keys
+        third = await talk.round(talk.leg("both", state=second.state, answers={}))
+        assert [right] == third.keys
+        last = talk.leg("both", state=third.state, answers={right: accept(value=2)})
+        assert "1 2" == await talk.text(last)
+
+
+async def test_a_retry_without_any_answers_is_asked_the_same_again() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("book"))
+        second = await talk.round(talk.leg("book", state=first.state))
+        assert first.questions == second.questions
+
+
+async def test_an_answer_to_what_was_never_asked_is_ignored() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("twice"))
+        answers = {first.key: accept(value=1), "elicit-2": accept(value=666), "no such key": {"broken": 1}}
+        second = await talk.round(talk.leg("twice", state=first.state, answers=answers))
+        assert "Second?" == second.message
+        last = talk.leg("twice", state=second.state, answers={second.key: accept(value=2)})
+        assert "1 2" == await talk.text(last)
+
+
+async def test_an_earlier_answer_cannot_be_changed_later() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("twice"))
+        second = await talk.round(talk.leg("twice", state=first.state, answers={first.key: accept(value=1)}))
+        answers = {first.key: accept(value=666), second.key: accept(value=2)}
+        assert "1 2" == await talk.text(talk.leg("twice", state=second.state, answers=answers))
+
+
+async def test_answers_without_a_state_are_never_taken() -> None:
+    async with talk_to(Travel().server) as talk:
+        asked = await talk.round(talk.leg("book", answers={"elicit-1": accept(value=1)}))
+        assert "Which flight to Lisbon?" == asked.message
+
+
+@pytest.mark.parametrize("wrong", [{}, {"action": "maybe"}, {"roots": []}, {"action": "accept", "content": [1]}])
+async def test_a_malformed_answer_is_refused_by_key_and_the_call_can_be_answered_afterwards(wrong: Json) -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        error = await talk.error(talk.leg("book", state=asked.state, answers={asked.key: wrong}))
+        assert INVALID_PARAMS == error["code"]
+        assert f"inputResponses.{asked.key}" in error["message"]
+        assert 1 == talk.service.supervisor.statistics().parked
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=0)})
+        assert "Booked TP1" in await talk.text(last)
+
+
+async def test_one_malformed_answer_takes_none_of_the_others() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("both"))
+        left, right = first.keys
+        wrong = {left: accept(value=1), right: {"action": "maybe"}}
+        await talk.error(talk.leg("both", state=first.state, answers=wrong))
+        again = await talk.round(talk.leg("both", state=first.state, answers={}))
+        assert [left, right] == again.keys
+
+
+async def test_a_leg_that_no_longer_declares_what_the_next_question_needs_is_told() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("twice"))
+        last = talk.leg("twice", state=first.state, answers={first.key: accept(value=1)}, capabilities={})
+        error = await talk.error(last)
+        assert MISSING_CAPABILITY == error["code"]
+
+
+# at most once
+
+
+async def test_the_same_leg_sent_again_gets_the_same_outcome_and_runs_nothing() -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        answers = {asked.key: accept(value=1)}
+        texts = [await talk.text(talk.leg("book", state=asked.state, answers=answers)) for _ in range(3)]
+        assert ["Booked TP2 to Lisbon"] * 3 == texts
+        changed = talk.leg("book", state=asked.state, answers={asked.key: accept(value=0)})
+        assert "Booked TP2 to Lisbon" == await talk.text(changed)
+    assert ["searched", "booked"] == travel.effects
+
+
+async def test_the_same_leg_sent_twice_at_once_is_one_leg_with_two_listeners() -> None:
+    server = Server("tester")
+    go_on = trio.Event()
+    ran: list[str] = []
+
+    @server.tool
+    async def pays(ctx: Context) -> str:
+        await ctx.elicit("Pay?", bool)
+        ran.append("paid")
+        await go_on.wait()
+        return "paid"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("pays"))
+        other = Talk(talk.service)
+        answers = {asked.key: accept(value=True)}
+        first = talk.leg("pays", state=asked.state, answers=answers)
+        copy = talk.leg("pays", state=asked.state, answers=answers)
+        elsewhere = other.leg("pays", state=asked.state, answers=answers)
+        await wait_all_tasks_blocked()
+        go_on.set()
+        replies = {message["id"]: message["result"] for message in (await talk.receive(), await talk.receive())}
+        assert replies[first] == replies[copy] == await other.result(elsewhere)
+    assert ["paid"] == ran
+
+
+async def test_a_leg_that_ended_with_a_round_gives_that_same_round_again() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("twice"))
+        answers = {first.key: accept(value=1)}
+        second = await talk.round(talk.leg("twice", state=first.state, answers=answers))
+        again = await talk.round(talk.leg("twice", state=first.state, answers=answers))
+        assert (second.state, second.questions) == (again.state, again.questions)
+        last = talk.leg("twice", state=again.state, answers={again.key: accept(value=2)})
+        assert "1 2" == await talk.text(last)
+
+
+async def test_a_copy_of_an_old_leg_gets_its_old_outcome_while_a_later_one_runs() -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        first = await talk.round(talk.leg("twice"))
+        answers = {first.key: accept(value=1)}
+        second = await talk.round(talk.leg("twice", state=first.state, answers=answers))
+        last = talk.leg("twice", state=second.state, answers={second.key: accept(value=2)})
+        assert "1 2" == await talk.text(last)
+        again = await talk.round(talk.leg("twice", state=first.state, answers=answers))
+        assert second.state == again.state
+    assert ["first 1", "second 2"] == travel.effects
+
+
+async def test_the_outcome_is_kept_for_the_grace_period(autojump_clock: MockClock) -> None:
+    async with talk_to(Travel(outcome_grace=60).server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        answers = {asked.key: accept(value=1)}
+        await talk.text(talk.leg("book", state=asked.state, answers=answers))
+        await trio.sleep(59)
+        assert "Booked TP2" in await talk.text(talk.leg("book", state=asked.state, answers=answers))
+        await trio.sleep(2)
+        assert STATE_ERROR == await talk.error(talk.leg("book", state=asked.state, answers=answers))
+
+
+async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def impatient(ctx: Context) -> str:
+        with trio.move_on_after(30):
+            await ctx.elicit("Quick?", bool)
+            return "answered"
+        return "nobody answered"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("impatient"))
+        await trio.sleep(40)
+        answers = {asked.key: accept(value=True)}
+        for _ in range(2):
+            assert "nobody answered" == await talk.text(talk.leg("impatient", state=asked.state, answers=answers))
+
+
+async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
+    server = Server("tester", options=ServiceOptions(settle=0.1))
+
+    @server.tool
+    async def fails(ctx: Context) -> str:
+        async def breaks(_child: Context) -> None:
+            await trio.sleep(1)
+            raise LookupError
+
+        await ctx.branch_all(lambda c: c.elicit("?", bool), breaks)
+        return "done"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("fails"))
+        await trio.sleep(2)
+        last = talk.leg("fails", state=asked.state, answers={asked.key: accept(value=True)})
+        assert "internal error" in await talk.failure(last)
+
+
+async def test_a_call_whose_own_time_is_up_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
+    server = Server("tester")
+    reasons: list[CancelReason | None] = []
+
+    @server.tool(timeout=30)
+    async def slow(ctx: Context) -> str:
+        try:
+            await ctx.elicit("?", bool)
+        finally:
+            reasons.append(ctx.cancel_reason)
+        return "done"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("slow"))
+        await trio.sleep(40)
+        assert [CancelReason.DEADLINE] == reasons
+        last = talk.leg("slow", state=asked.state, answers={asked.key: accept(value=True)})
+        assert "did not finish within 30 seconds" in await talk.failure(last)
+
+
+# whose state it is
+
+
+async def refused_everywhere(talk: Talk, travel: Travel, request_id: RequestId) -> None:
+    """The one fixed error, nothing ran, and the call can still be answered by whoever it belongs to."""
+    assert STATE_ERROR == await talk.error(request_id)
+    await wait_all_tasks_blocked()
+    assert ["searched"] == travel.effects
+    assert (1, 1) == (talk.service.supervisor.statistics().parked, talk.service.supervisor.statistics().started)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "garbage", "longer"])
+async def test_a_tampered_state_is_refused_and_nothing_runs(damage: str) -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        flipped = ("B" if asked.state[40] == "A" else "A").join((asked.state[:40], asked.state[41:]))
+        state = {
+            "flip": flipped,
+            "cut": asked.state[:-4],
+            "empty": "",
+            "garbage": "not base64url!",
+            "longer": asked.state + "AAAA",
+        }[damage]
+        last = talk.leg("book", state=state, answers={asked.key: accept(value=1)})
+        await refused_everywhere(talk, travel, last)
+
+
+async def test_a_state_of_another_principal_is_refused_and_nothing_runs() -> None:
+    travel = Travel()
+    async with talk_to(travel.server, principal="ana") as talk:
+        asked = await talk.round(talk.leg("book"))
+        for principal in ("ben", None):
+            thief = Talk(talk.service, principal=principal)
+            last = thief.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+            await refused_everywhere(thief, travel, last)
+        own = Talk(talk.service, principal="ana")
+        last = own.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+        assert "Booked TP2" in await own.text(last)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("book", {"to": "Porto"}), ("twice", {}), ("no_such_tool", {})], ids=str
+)
+async def test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothing_runs(
+    name: str, arguments: Json
+) -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book", {"to": "Lisbon"}))
+        last = talk.leg(name, arguments, state=asked.state, answers={asked.key: accept(value=1)})
+        await refused_everywhere(talk, travel, last)
+
+
+async def test_the_order_of_arguments_does_not_matter() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def sums(a: int, b: int, ctx: Context) -> str:
+        await ctx.elicit("?", bool)
+        return str(a + b)
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("sums", {"a": 1, "b": 2}))
+        last = talk.leg("sums", {"b": 2, "a": 1}, state=asked.state, answers={asked.key: accept(value=True)})
+        assert "3" == await talk.text(last)
+
+
+async def test_a_state_of_another_server_with_the_same_keys_is_refused() -> None:
+    keys = KeyRing.random()
+    travel = Travel(keys=keys)
+    other = Server("elsewhere", options=ServiceOptions(keys=keys))
+    other.tool(Travel().book)
+    async with talk_to(travel.server) as talk, talk_to(other) as elsewhere:
+        asked = await elsewhere.round(elsewhere.leg("book"))
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+        assert STATE_ERROR == await talk.error(last)
+    assert [] == travel.effects
+
+
+async def test_an_expired_state_is_refused_though_its_call_still_waits() -> None:
+    keys = KeyRing.random()
+    travel = Travel(keys=keys)
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        claims = Sealer(keys, "travel").open(asked.state, None, "tools/call", digest_of(keys, asked.state))
+        old = Sealer(keys, "travel", clock=lambda: time.time() - 1000)
+        state = old.seal(claims.principal, claims.method, claims.digest, claims.call_id, claims.leg)
+        await refused_everywhere(talk, travel, talk.leg("book", state=state, answers={asked.key: accept(value=1)}))
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+        assert "Booked TP2" in await talk.text(last)
+
+
+def digest_of(keys: KeyRing, _state: str) -> str:
+    from trio_mcp.protocol.request_state import digest
+
+    return digest("book", {})
+
+
+async def test_a_state_is_never_accepted_for_a_leg_that_has_not_been(autojump_clock: MockClock) -> None:
+    keys = KeyRing.random()
+    travel = Travel(keys=keys)
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        sealer = Sealer(keys, "travel")
+        claims = sealer.open(asked.state, None, "tools/call", digest_of(keys, asked.state))
+        for leg in (0, 2, 99, -1):
+            state = sealer.seal(None, "tools/call", claims.digest, claims.call_id, leg)
+            await refused_everywhere(talk, travel, talk.leg("book", state=state, answers={asked.key: accept(value=1)}))
+
+
+# going away
+
+
+async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
+    server = Server("tester")
+    reasons: list[CancelReason | None] = []
+
+    @server.tool
+    async def works(ctx: Context) -> str:
+        try:
+            await ctx.elicit("?", bool)
+            await trio.sleep_forever()
+        finally:
+            reasons.append(ctx.cancel_reason)
+        return "never"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("works"))
+        second = talk.leg("works", state=asked.state, answers={asked.key: accept(value=True)})
+        await wait_all_tasks_blocked()
+        talk.session.disconnect(talk.listeners[second])
+        await talk.silence()
+        assert [CancelReason.DISCONNECT] == reasons
+
+
+async def test_the_disconnect_of_a_finished_leg_leaves_the_parked_call_alone() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = talk.leg("book")
+        asked = await talk.round(first)
+        talk.session.disconnect(talk.listeners[first])
+        await wait_all_tasks_blocked()
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+        assert "Booked TP2" in await talk.text(last)
+
+
+@pytest.mark.parametrize("leave", ["disconnect", "cancel", "close"])
+@pytest.mark.parametrize("leaver", ["first", "copy"])
+async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leaver: str) -> None:
+    server = Server("tester")
+    go_on = trio.Event()
+
+    @server.tool
+    async def works(ctx: Context) -> str:
+        await ctx.elicit("?", bool)
+        await go_on.wait()
+        return "done"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("works"))
+        talks = {"first": Talk(talk.service), "copy": Talk(talk.service)}
+        answers = {asked.key: accept(value=True)}
+        ids = {name: each.leg("works", state=asked.state, answers=answers) for name, each in talks.items()}
+        await wait_all_tasks_blocked()
+        leaving = talks.pop(leaver)
+        match leave:
+            case "disconnect":
+                leaving.session.disconnect(leaving.listeners[ids[leaver]])
+            case "cancel":
+                leaving.cancel(ids[leaver])
+            case "close":
+                leaving.session.close(CancelReason.DISCONNECT)
+        await wait_all_tasks_blocked()
+        go_on.set()
+        ((name, staying),) = talks.items()
+        assert "done" == await staying.text(ids[name])
+        await leaving.silence()
+        assert not leaving.session.busy
+
+
+async def test_when_the_last_listener_goes_the_call_is_cancelled() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def works(ctx: Context) -> str:
+        await ctx.elicit("?", bool)
+        await trio.sleep_forever()
+        return "never"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("works"))
+        answers = {asked.key: accept(value=True)}
+        legs = [talk.leg("works", state=asked.state, answers=answers) for _ in range(2)]
+        for leg in legs:
+            await wait_all_tasks_blocked()
+            assert 1 == len(talk.service.supervisor.actors)
+            talk.session.disconnect(talk.listeners[leg])
+        await talk.silence()
+        assert () == talk.service.supervisor.actors
+
+
+async def test_a_copy_of_a_leg_that_was_cancelled_is_told_so() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def works(ctx: Context) -> str:
+        await ctx.elicit("?", bool)
+        await trio.sleep_forever()
+        return "never"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("works"))
+        answers = {asked.key: accept(value=True)}
+        talk.cancel(talk.leg("works", state=asked.state, answers=answers))
+        unwinding = talk.leg("works", state=asked.state, answers=answers)
+        await wait_all_tasks_blocked()
+        gone = talk.leg("works", state=asked.state, answers=answers)
+        for request_id in (unwinding, gone):
+            error = await talk.error(request_id)
+            assert INTERNAL_ERROR == error["code"]
+            assert "was cancelled" in error["message"]
+
+
+# running out of time and room
+
+
+async def test_a_parked_call_that_nobody_answers_is_cleaned_up_after_its_ttl(autojump_clock: MockClock) -> None:
+    travel = Travel(actors=Limits(park_ttl=600))
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        await trio.sleep(599)
+        assert ["searched"] == travel.effects
+        await trio.sleep(2)
+        assert ["searched", "gave up: expired"] == travel.effects
+        assert () == talk.service.supervisor.actors
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+        assert STATE_ERROR == await talk.error(last)
+    assert ["searched", "gave up: expired"] == travel.effects
+
+
+async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(autojump_clock: MockClock) -> None:
+    server = Server("tester", options=ServiceOptions(actors=Limits(park_ttl=10)))
+
+    @server.tool
+    async def slow_to_clean_up(ctx: Context) -> str:
+        try:
+            await ctx.elicit("?", bool)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+        return "done"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("slow_to_clean_up"))
+        await trio.sleep(12)
+        assert 1 == len(talk.service.supervisor.actors)
+        last = talk.leg("slow_to_clean_up", state=asked.state, answers={asked.key: accept(value=True)})
+        assert STATE_ERROR == await talk.error(last)
+
+
+async def test_every_round_has_the_whole_ttl(autojump_clock: MockClock) -> None:
+    async with talk_to(Travel(actors=Limits(park_ttl=600)).server) as talk:
+        first = await talk.round(talk.leg("twice"))
+        await trio.sleep(500)
+        second = await talk.round(talk.leg("twice", state=first.state, answers={first.key: accept(value=1)}))
+        await trio.sleep(500)
+        last = talk.leg("twice", state=second.state, answers={second.key: accept(value=2)})
+        assert "1 2" == await talk.text(last)
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [(Limits(parked=1), "1 calls already wait"), (Limits(parked_per_principal=1), "1 of your calls already wait")],
+    ids=["in all", "per principal"],
+)
+async def test_a_call_that_may_not_be_parked_is_told_which_limit_it_met_and_is_cleaned_up(
+    limits: Limits, named: str
+) -> None:
+    travel = Travel(actors=limits)
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        error = await talk.error(talk.leg("book"))
+        assert named in error["message"]
+        await wait_all_tasks_blocked()
+        assert 1 == len(talk.service.supervisor.actors)
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
+        assert "Booked TP2" in await talk.text(last)
+
+
+async def test_a_drained_server_cancels_parked_calls_and_cleans_up(autojump_clock: MockClock) -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        await talk.round(talk.leg("book"))
+        await talk.service.drain(10)
+        assert 0 == trio.current_time()
+    assert ["searched", "gave up: shutdown"] == travel.effects
+
+
+async def test_a_thousand_calls_may_wait_at_once_and_each_gets_its_own_answer() -> None:
+    async with talk_to(Travel().server) as talk:
+        asked = [await talk.round(talk.leg("book", {"to": str(number)})) for number in range(1000)]
+        assert 1000 == talk.service.supervisor.statistics().parked
+        for number in reversed(range(1000)):
+            each = asked[number]
+            last = talk.leg("book", {"to": str(number)}, state=each.state, answers={each.key: accept(value=1)})
+            assert f"Booked TP2 to {number}" == await talk.text(last)
+        assert () == talk.service.supervisor.actors
+
+
+def test_the_client_declares_everything_that_these_tests_ask_for() -> None:
+    assert {"elicitation", "sampling", "roots"} == set(EVERYTHING)
