@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import math
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -36,6 +38,8 @@ from .opening import ServerFacts, ask_for_logs, open_conversation
 from .rounds import MAX_ROUNDS, request_in_rounds
 
 __all__ = ["Client"]
+
+logger = logging.getLogger("trio_mcp.client")
 
 PROBE_TIMEOUT = 5.0
 """Seconds that a server may take to say which era it speaks, before it is taken to be an old one."""
@@ -275,13 +279,26 @@ class Client:
         try:
             with self._scope:
                 await self._serve()
-        except Exception as error:  # noqa: BLE001  it is raised in open()
-            self._failure = leaf(error)
+        except BaseException as error:  # noqa: BLE001  an exception that leaves a system task ends the whole Trio loop
+            self._contain(error)
         finally:
             if not self._ready.is_set() and self._failure is None:
                 self._failure = Disconnected("the client was closed while it opened")
             self._ready.set()
             self._done.set()
+
+    def _contain(self, error: BaseException) -> None:
+        """Keep an error for `open` to raise; send a Ctrl-C that hit one of the client's tasks on to the main task."""
+        cancelled, rest = split(error, trio.Cancelled)
+        interrupted, rest = split(rest, KeyboardInterrupt)
+        if interrupted is not None:
+            signal.raise_signal(signal.SIGINT)  # this task is protected from it, so Trio hands it to the main task
+        if isinstance(rest, Exception):
+            self._failure = leaf(rest)
+        elif rest is not None:
+            logger.error("the client ended", exc_info=rest)
+        if cancelled is not None:
+            raise cancelled
 
     async def _serve(self) -> None:
         async with self._channel as channel, trio.open_nursery() as nursery:
@@ -309,6 +326,15 @@ def transport_name(target: object) -> str:
     if hasattr(target, "serve_channel"):
         return "memory"
     raise TypeError(f"connect to a URL, a list of arguments or a server, not to {type(target).__name__}")
+
+
+def split(
+    error: BaseException | None, kind: type[BaseException]
+) -> tuple[BaseException | None, BaseException | None]:
+    """The part of an error that is of a kind, and the rest."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kind)
+    return (error, None) if isinstance(error, kind) else (None, error)
 
 
 def leaf(error: Exception) -> Exception:

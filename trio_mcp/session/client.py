@@ -134,7 +134,7 @@ class ClientSession:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
         finally:
-            self._end(why)
+            self._end(why + outcome(self._channel))
 
     async def flush(self) -> None:
         """Write what is queued, within a bound, and send nothing more."""
@@ -223,3 +223,9 @@ class ClientSession:
             logger.exception("the handler of %s failed", request.method)
             text = str(error) if isinstance(error, McpError) else "the client's handler failed"
             return ErrorResponse(request.id, ErrorDetail(INTERNAL_ERROR, text))
+
+
+def outcome(channel: object) -> str:
+    """What became of the server's process, where the channel has one."""
+    said = getattr(channel, "outcome", None)
+    return f" (its process {said})" if isinstance(said, str) else ""

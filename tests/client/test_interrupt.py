@@ -1,0 +1,33 @@
+"""Ctrl-C belongs to the main task, wherever it happens to land."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from trio_mcp import Client, Context, Server
+
+server = Server("noisy")
+
+
+@server.tool
+async def shout(ctx: Context) -> str:
+    """Log once."""
+    await ctx.log("info", "hello")
+    return "done"
+
+
+def interrupt(_message: object) -> None:
+    raise KeyboardInterrupt  # as if the signal had come while a task of the client ran
+
+
+async def call_it() -> None:
+    with trio.fail_after(5):
+        async with Client.connect(server, mode="legacy", on_log=interrupt) as client:
+            await client.call_tool("shout")
+            await trio.sleep_forever()
+
+
+def test_an_interrupt_that_lands_in_a_task_of_the_client_reaches_the_main_task() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(call_it)

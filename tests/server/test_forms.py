@@ -1,0 +1,264 @@
+"""Forms: what may be asked of a user, and how an answer becomes a value."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, EmailStr, Field, field_validator
+
+from trio_mcp.server import FormError
+from trio_mcp.server.forms import form
+from trio_mcp.types import JsonObject
+
+
+class Cabin(Enum):
+    ECONOMY = "economy"
+    FIRST = "first"
+
+
+class Stars(IntEnum):
+    ONE = 1
+
+
+class Address(BaseModel):
+    street: str
+
+
+class Seat(BaseModel):
+    """Everything that a form can hold."""
+
+    flight: str = Field(description="Its number", min_length=2, max_length=6)
+    seat: Literal["window", "aisle"] = "aisle"
+    cabin: Cabin
+    bags: int = Field(default=1, ge=0, le=3)
+    price: float | None = None
+    insured: bool = False
+    meals: list[Literal["vegan", "fish"]] = Field(default_factory=list)
+    day: date | None = None
+
+
+def properties(schema: object) -> JsonObject:
+    return form(schema).requested_schema.wire()["properties"]
+
+
+def only(schema: object) -> JsonObject:
+    """What a scalar becomes: the only field of a form."""
+    fields = properties(schema)
+    assert {"value"} == set(fields)
+    return {key: value for key, value in fields["value"].items() if key != "title"}
+
+
+# what is asked
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (str, {"type": "string"}),
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Literal["only"], {"type": "string", "enum": ["only"]}),
+        (Cabin, {"type": "string", "enum": ["economy", "first"]}),
+        (list[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
+        (list[Cabin], {"type": "array", "items": {"type": "string", "enum": ["economy", "first"]}}),
+        (Optional[int], {"type": "integer"}),  # noqa: UP045  both spellings
+        (str | None, {"type": "string"}),
+        (date, {"type": "string", "format": "date"}),
+        (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+    ],
+    ids=str,
+)
+def test_a_single_type_is_the_only_field_of_a_form(schema: object, expected: JsonObject) -> None:
+    asked = only(schema)
+    assert expected == {key: value for key, value in asked.items() if key in expected}
+    assert asked.keys() - expected.keys() <= {"description"}
+
+
+def test_a_model_is_asked_field_by_field() -> None:
+    fields = properties(Seat)
+    assert list(Seat.model_fields) == list(fields)
+    assert ["flight", "cabin"] == form(Seat).requested_schema.required
+    flight = fields["flight"]
+    assert ("Its number", 2, 6) == (flight["description"], flight["minLength"], flight["maxLength"])
+    assert "aisle" == fields["seat"]["default"]
+    assert (0, 3, 1) == (fields["bags"]["minimum"], fields["bags"]["maximum"], fields["bags"]["default"])
+    assert "number" == fields["price"]["type"]
+    assert "default" not in fields["price"]  # None is no default that a form can say
+    assert fields["insured"]["default"] is False
+    assert ["vegan", "fish"] == fields["meals"]["items"]["enum"]
+    assert "date" == fields["day"]["format"]
+
+
+def test_an_email_is_asked_for_as_one() -> None:
+    pytest.importorskip("email_validator")
+    assert {"type": "string", "format": "email"} == only(EmailStr)
+
+
+def test_the_form_of_a_type_is_made_once() -> None:
+    assert form(Seat) is form(Seat)
+
+
+# what cannot be asked
+
+
+class Nested(BaseModel):
+    address: Address
+
+
+class ListOfText(BaseModel):
+    names: list[str]
+
+
+class ListOfModels(BaseModel):
+    places: list[Address]
+
+
+class Choice(BaseModel):
+    either: int | str
+
+
+class Anything(BaseModel):
+    what: Any
+
+
+class Mapping(BaseModel):
+    table: dict[str, int]
+
+
+class Numbers(BaseModel):
+    stars: Stars
+
+
+class Empty(BaseModel):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        (Nested, "Nested.address"),
+        (ListOfText, "ListOfText.names"),
+        (ListOfModels, "ListOfModels.places"),
+        (Choice, "Choice.either"),
+        (Anything, "Anything.what"),
+        (Mapping, "Mapping.table"),
+        (Numbers, "Numbers.stars"),
+        (Empty, "Empty"),
+        (list[int], "value"),
+        (dict[str, int], "value"),
+        (Literal[1, 2], "value"),
+        (int | str, "value"),
+    ],
+    ids=str,
+)
+def test_what_is_not_flat_is_refused_and_the_error_names_the_member(schema: object, path: str) -> None:
+    with pytest.raises(FormError, match=path):
+        form(schema)
+
+
+# what is answered
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "expected"),
+    [
+        (str, "text", "text"),
+        (int, 3, 3),
+        (float, 1.5, 1.5),
+        (float, 3, 3.0),
+        (bool, True, True),
+        (Literal["a", "b"], "b", "b"),
+        (Cabin, "first", Cabin.FIRST),
+        (list[Literal["a", "b"]], ["b", "a"], ["b", "a"]),
+        (list[Cabin], ["first"], [Cabin.FIRST]),
+        (list[Cabin], [], []),
+        (Optional[int], None, None),  # noqa: UP045
+        (date, "2026-07-28", date(2026, 7, 28)),
+    ],
+    ids=str,
+)
+def test_an_answer_becomes_the_value_that_was_asked_for(schema: object, content: object, expected: object) -> None:
+    assert expected == form(schema).read({"value": content})
+
+
+def test_an_answer_to_a_model_becomes_the_model_with_its_defaults() -> None:
+    answer = form(Seat).read({"flight": "TP1", "cabin": "first", "meals": ["fish"], "day": "2026-07-28"})
+    expected = Seat(flight="TP1", cabin=Cabin.FIRST, meals=["fish"], day=date(2026, 7, 28))
+    assert expected == answer
+
+
+@pytest.mark.parametrize(
+    ("schema", "content"),
+    [
+        (int, {"value": "3"}),
+        (int, {"value": 1.5}),
+        (int, {"value": True}),
+        (int, {"value": None}),
+        (int, {}),
+        (str, {"value": 3}),
+        (bool, {"value": "yes"}),
+        (bool, {"value": 1}),
+        (Literal["a"], {"value": "b"}),
+        (Cabin, {"value": "FIRST"}),
+        (list[Cabin], {"value": ["first", "third"]}),
+        (list[Cabin], {"value": "first"}),
+        (date, {"value": "tomorrow"}),
+    ],
+    ids=str,
+)
+def test_an_answer_that_breaks_the_schema_is_refused_by_name(schema: object, content: JsonObject) -> None:
+    with pytest.raises(ValueError, match="value"):
+        form(schema).read(content)
+
+
+def test_every_wrong_member_is_named() -> None:
+    with pytest.raises(ValueError) as refused:
+        form(Seat).read({"flight": "T", "cabin": "third", "bags": 9})
+    for member in ("flight: ", "cabin: ", "bags: "):
+        assert member in str(refused.value)
+
+
+class Even(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def must_be_even(cls, number: int) -> int:
+        if number % 2:
+            raise ValueError("must be even")
+        return number
+
+
+def test_a_validator_of_the_authors_has_its_say() -> None:
+    assert Even(number=2) == form(Even).read({"number": 2})
+    with pytest.raises(ValueError, match="must be even"):
+        form(Even).read({"number": 3})
+
+
+ANSWERS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["value", "flight", "cabin", "bags", "meals", "x"]), ANSWERS))
+def test_no_answer_of_a_peer_raises_anything_but_value_error(content: JsonObject) -> None:
+    for schema in (int, Cabin, list[Cabin], Seat):
+        try:
+            form(schema).read(content)
+        except ValueError:
+            pass
+
+
+def test_numbers_that_json_does_not_know_are_not_answers() -> None:
+    with pytest.raises(ValueError):
+        form(float).read({"value": math.nan})

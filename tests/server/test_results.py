@@ -1,0 +1,246 @@
+"""From what a tool returns to what its caller gets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal, Optional, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field
+from talk import Json, talk_to
+
+from trio_mcp.server import Server, ToolResult
+from trio_mcp.server.results import ReturnError, read_return
+from trio_mcp.types import ImageContent, ResourceLink, TextContent
+
+
+class Forecast(BaseModel):
+    city: str
+    high: float
+    day: date | None = None
+    alias: int = Field(default=1, serialization_alias="aliased")
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Row(TypedDict):
+    name: str
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+IMAGE = ImageContent(data="aGk=", mime_type="image/png")
+LINK = ResourceLink(name="log", uri="file:///log")
+
+
+async def called(annotation: object, value: object, *, modern: bool = True) -> Json:
+    """What the caller of a tool with this return annotation gets for this value."""
+    server = Server("tester")
+
+    async def tool() -> object:
+        return value
+
+    tool.__annotations__["return"] = annotation
+    server.tool(tool)
+    async with talk_to(server) as talk:
+        if modern:
+            return await talk.result(talk.leg("tool"))
+        await talk.initialize()
+        return await talk.result(talk.call("tool"))
+
+
+def texts(result: Json) -> list[str]:
+    return [block["text"] for block in result["content"]]
+
+
+# without a promise
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "blocks"),
+    [
+        (str, "hello", [{"type": "text", "text": "hello"}]),
+        (str, "", [{"type": "text", "text": ""}]),
+        (None, None, []),
+        (Optional[str], None, []),  # noqa: UP045
+        (str | None, "x", [{"type": "text", "text": "x"}]),
+        (TextContent, TextContent(text="x"), [{"type": "text", "text": "x"}]),
+        (ImageContent, IMAGE, [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]),
+        (list[TextContent], [TextContent(text="a"), TextContent(text="b")], ["a", "b"]),
+        (list[TextContent | ImageContent], [TextContent(text="a"), IMAGE], ["a", "image"]),
+        (Sequence[ResourceLink], [LINK], ["resource_link"]),
+        (tuple[TextContent, ...], (TextContent(text="a"),), ["a"]),
+        (str | ImageContent, IMAGE, ["image"]),
+    ],
+    ids=str,
+)
+async def test_text_and_blocks_are_content_and_promise_no_structure(
+    annotation: object, value: object, blocks: list[Any]
+) -> None:
+    result = await called(annotation, value)
+    assert "structuredContent" not in result
+    assert not result.get("isError")
+    shown = [
+        block if isinstance(expected, dict) else block.get("text", block["type"])
+        for block, expected in zip(result["content"], blocks, strict=True)
+    ]
+    assert blocks == shown
+    assert read_return(annotation)[0] is None
+
+
+async def test_a_tool_result_says_everything_itself() -> None:
+    made = ToolResult(
+        content=[TextContent(text="no")], structured_content={"a": 1}, is_error=True, meta={"x/y": 1}
+    )
+    result = await called(ToolResult, made)
+    assert (["no"], {"a": 1}, True) == (texts(result), result["structuredContent"], result["isError"])
+    assert 1 == result["_meta"]["x/y"]
+
+
+async def test_a_tool_result_is_taken_as_it_is_also_where_a_structure_was_promised() -> None:
+    result = await called(Forecast, ToolResult(content=[TextContent(text="closed")], is_error=True))
+    assert (["closed"], True) == (texts(result), result["isError"])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [({"a": [1, None]}, '{"a":[1,null]}'), (7, "7"), (Point(1), '{"x":1,"y":0}'), ([], "[]")], ids=str
+)
+async def test_without_an_annotation_a_value_is_shown_as_json(value: object, text: str) -> None:
+    result = await called(Any, value)
+    assert text in texts(result)[0]
+
+
+# with a promise
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected"),
+    [
+        (Forecast, Forecast(city="Lisbon", high=21.5, day=date(2026, 7, 28)), None),
+        (Point, Point(1, 2), {"x": 1, "y": 2}),
+        (Row, {"name": "a"}, {"name": "a"}),
+        (dict[str, int], {"a": 1}, {"a": 1}),
+        (int, 3, {"result": 3}),
+        (bool, True, {"result": True}),
+        (float, 1.5, {"result": 1.5}),
+        (list[int], [1, 2], {"result": [1, 2]}),
+        (list[str], ["a"], {"result": ["a"]}),
+        (list[Point], [Point(1)], {"result": [{"x": 1, "y": 0}]}),
+        (tuple[int, str], (1, "a"), {"result": [1, "a"]}),
+        (int | None, None, {"result": None}),
+        (Literal["a", "b"], "a", {"result": "a"}),
+        (Colour, Colour.RED, {"result": "red"}),
+        (date, date(2026, 7, 28), {"result": "2026-07-28"}),
+        (Annotated[int, Field(ge=0)], 3, {"result": 3}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+async def test_a_structure_is_sent_both_as_json_and_as_text(
+    annotation: object, value: object, expected: Json | None, modern: bool
+) -> None:
+    result = await called(annotation, value, modern=modern)
+    expected = expected or {"city": "Lisbon", "high": 21.5, "day": "2026-07-28", "aliased": 1}
+    assert expected == result["structuredContent"]
+    (text,) = texts(result)
+    assert expected == __import__("json").loads(text)
+
+
+@pytest.mark.parametrize("annotation", [Forecast, Point, Row, dict[str, int], int, list[Point], int | None], ids=str)
+async def test_the_output_schema_describes_an_object_that_the_result_fits(annotation: object) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    value = {
+        Forecast: Forecast(city="Lisbon", high=21.5),
+        Point: Point(1),
+        Row: {"name": "a"},
+        int: 3,
+        dict[str, int]: {"a": 1},
+        list[Point]: [Point(1)],
+        int | None: None,
+    }[annotation]  # type: ignore[index]
+    schema, _ = read_return(annotation)
+    assert schema is not None
+    assert "object" == schema["type"]
+    jsonschema.validate((await called(annotation, value))["structuredContent"], schema)
+
+
+async def test_a_dict_is_checked_against_the_model_that_was_promised() -> None:
+    result = await called(Forecast, {"city": "Lisbon", "high": 21.5})
+    assert 21.5 == result["structuredContent"]["high"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "named"),
+    [
+        (Forecast, {"city": "Lisbon"}, "high: "),
+        (Forecast, None, "value: "),
+        (int, "many", "value: "),
+        (list[int], [1, "two"], "1: "),
+        (Row, {}, "name: "),
+    ],
+    ids=str,
+)
+async def test_a_value_that_was_not_promised_is_an_error_result_that_says_where(
+    annotation: object, value: object, named: str
+) -> None:
+    result = await called(annotation, value)
+    assert result["isError"]
+    assert "returned something else than it declares" in texts(result)[0]
+    assert named in texts(result)[0]
+    assert "structuredContent" not in result
+
+
+class Loose(BaseModel):
+    what: object
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "path"),
+    [
+        (float, math.nan, "result"),
+        (Forecast, Forecast(city="Lisbon", high=math.inf), "result.high"),
+        (Loose, Loose(what=[1, math.nan]), "result.what[1]"),
+        (dict[str, object], {"a": {"b": math.nan}}, "result.a.b"),
+        (list[object], [math.nan], "result[0]"),
+        (Any, {"a": math.nan}, "result.a"),
+        (list[str], ["\ud800"], "result[0]"),
+        (Any, ["\ud800"], "result[0]"),
+    ],
+    ids=repr,
+)
+async def test_what_json_cannot_say_is_an_error_result_that_names_the_path(
+    annotation: object, value: object, path: str
+) -> None:
+    result = await called(annotation, value)
+    assert result["isError"]
+    (text,) = texts(result)
+    assert path in text
+
+
+@pytest.mark.parametrize("value", [{"structured_content": {"a": math.nan}}, {"meta": {"a": math.nan}}], ids=str)
+async def test_a_tool_result_that_json_cannot_say_is_an_error_result_that_names_the_path(value: Json) -> None:
+    result = await called(ToolResult, ToolResult(content=[], **value))
+    assert result["isError"]
+    assert "a" in texts(result)[0]
+
+
+async def test_a_value_that_no_json_can_show_is_an_error_result_without_internals() -> None:
+    result = await called(Any, object())
+    assert result["isError"]
+    assert "object at 0x" not in texts(result)[0]
+
+
+def test_a_converter_raises_what_the_tool_did_wrong() -> None:
+    _, converted = read_return(int)
+    with pytest.raises(ReturnError, match="value: "):
+        converted("many")

@@ -1,0 +1,329 @@
+"""From a function to a tool: its name, its description, the schema of its arguments, and what a call may pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+import trio
+from pydantic import BaseModel, Field
+from talk import Json, talk_to
+
+from trio_mcp.server import Context, Server
+from trio_mcp.types import ToolAnnotations
+
+SOME_SCHEMA = {"type": "object", "properties": {}}
+
+
+class Cabin(Enum):
+    ECONOMY = "economy"
+    FIRST = "first"
+
+
+class Passenger(BaseModel):
+    name: str
+    age: int = Field(ge=0)
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("tester")
+
+
+def schema_of(server: Server) -> Json:
+    """The input schema of the only tool."""
+    (tool,) = server.tools
+    return tool.model.input_schema
+
+
+async def call(server: Server, **arguments: Any) -> Json:
+    """Call the only tool."""
+    (tool,) = server.tools
+    async with talk_to(server) as talk:
+        return await talk.result(talk.leg(tool.name, arguments))
+
+
+async def text(server: Server, **arguments: Any) -> str:
+    result = await call(server, **arguments)
+    assert not result.get("isError"), result
+    return result["content"][0]["text"]
+
+
+async def refusal(server: Server, **arguments: Any) -> str:
+    result = await call(server, **arguments)
+    assert result.get("isError"), result
+    return result["content"][0]["text"]
+
+
+# the decorator
+
+
+def test_the_decorator_works_with_and_without_parentheses_and_leaves_the_function_alone(server: Server) -> None:
+    def bare(a: int) -> int:
+        """Bare."""
+        return a
+
+    def called(a: int) -> int:
+        return a
+
+    def named(a: int) -> int:
+        return a
+
+    assert server.tool(bare) is bare
+    assert server.tool()(called) is called
+    assert server.tool(name="other.name", title="Other", description="Else.")(named) is named
+    first, second, third = server.tools
+    assert ("bare", "Bare.") == (first.name, first.model.description)
+    assert ("called", None) == (second.name, second.model.description)
+    assert ("other.name", "Other", "Else.") == (third.name, third.model.title, third.model.description)
+
+
+def test_annotations_and_meta_are_listed(server: Server) -> None:
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True), meta={"x/y": 1})
+    def look() -> None: ...
+
+    (tool,) = server.tools
+    assert {"readOnlyHint": True} == tool.model.wire()["annotations"]
+    assert {"x/y": 1} == tool.model.wire()["_meta"]
+
+
+def test_a_name_is_taken_once(server: Server) -> None:
+    @server.tool
+    def book() -> None: ...
+
+    with pytest.raises(ValueError, match="there is a tool named 'book' already"):
+        server.tool(name="book")(lambda: None)
+    assert 1 == len(server.tools)
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a/b", "é", "a" * 129, "a\n"])
+def test_a_name_that_is_none_is_refused(server: Server, name: str) -> None:
+    def function() -> None: ...
+
+    function.__name__ = name
+    with pytest.raises(ValueError, match="is not a tool name"):
+        server.tool(function)
+    with pytest.raises(ValueError, match="is not a tool name"):
+        server.tool(name=name or " ")(function)
+
+
+def test_a_generator_is_no_tool(server: Server) -> None:
+    def generator() -> Any:
+        yield 1
+
+    async def async_generator() -> Any:
+        yield 1
+
+    for function in (generator, async_generator):
+        with pytest.raises(TypeError, match="not a generator"):
+            server.tool(function)
+
+
+@pytest.mark.parametrize("kind", ["*args", "**kwargs", "a, /"])
+def test_a_parameter_that_has_no_name_in_json_is_refused(server: Server, kind: str) -> None:
+    functions = {
+        "*args": lambda *args: None,
+        "**kwargs": lambda **kwargs: None,
+        "a, /": lambda a, /: None,
+    }
+    with pytest.raises(TypeError, match="must be an ordinary named parameter"):
+        server.tool(name="tool")(functions[kind])
+    assert () == server.tools
+
+
+def test_tools_are_listed_in_the_order_they_were_added(server: Server) -> None:
+    for name in ("c", "a", "b"):
+        server.tool(name=name)(lambda: None)
+    assert ["c", "a", "b"] == [tool.name for tool in server.tools]
+
+
+# schemas
+
+
+def test_a_tool_without_arguments_takes_an_empty_object(server: Server) -> None:
+    server.tool(name="tool")(lambda: None)
+    schema = schema_of(server)
+    assert ("object", {}) == (schema["type"], schema["properties"])
+    assert "required" not in schema
+    assert schema["additionalProperties"] is False
+
+
+def test_types_defaults_and_requirements_show_in_the_schema(server: Server) -> None:
+    @server.tool
+    def book(
+        to: str,
+        cabin: Cabin,
+        seat: Literal["window", "aisle"] = "aisle",
+        bags: int | None = None,
+        *,
+        price: Annotated[float, Field(description="In euros", gt=0)] = 1.5,
+    ) -> None: ...
+
+    schema = schema_of(server)
+    assert ["to", "cabin"] == schema["required"]
+    properties = schema["properties"]
+    assert "string" == properties["to"]["type"]
+    assert {"window", "aisle"} == set(properties["seat"]["enum"])
+    assert "aisle" == properties["seat"]["default"]
+    assert [{"type": "integer"}, {"type": "null"}] == properties["bags"]["anyOf"]
+    assert ("In euros", 0) == (properties["price"]["description"], properties["price"]["exclusiveMinimum"])
+    assert ["economy", "first"] == schema["$defs"]["Cabin"]["enum"]
+
+
+def test_the_context_is_no_argument(server: Server) -> None:
+    @server.tool
+    async def book(to: str, ctx: Context) -> None: ...
+
+    assert {"to"} == set(schema_of(server)["properties"])
+
+
+# calls
+
+
+async def test_a_plain_function_and_an_async_one_are_called_alike(server: Server) -> None:
+    @server.tool(name="sync")
+    def plain(a: int) -> str:
+        return f"sync {a}"
+
+    @server.tool(name="async")
+    async def coroutine(a: int) -> str:
+        await trio.lowlevel.checkpoint()
+        return f"async {a}"
+
+    async with talk_to(server) as talk:
+        assert "sync 1" == await talk.text(talk.leg("sync", {"a": 1}))
+        assert "async 2" == await talk.text(talk.leg("async", {"a": 2}))
+
+
+async def test_arguments_arrive_as_what_the_signature_says(server: Server) -> None:
+    @server.tool
+    async def book(
+        passenger: Passenger, cabin: Cabin, seat: Literal["window", "aisle"], route: list[Point], note: str | None = None
+    ) -> str:
+        assert isinstance(passenger, Passenger)
+        assert isinstance(cabin, Cabin)
+        assert all(isinstance(point, Point) for point in route)
+        return f"{passenger.name} {cabin.name} {seat} {len(route)} {note}"
+
+    sent = {"passenger": {"name": "Ana", "age": 30}, "cabin": "first", "seat": "aisle", "route": [{"x": 1}]}
+    assert "Ana FIRST aisle 1 None" == await text(server, **sent)
+    assert "Ana FIRST aisle 0 hi" == await text(server, **{**sent, "route": [], "note": "hi"})
+
+
+async def test_what_is_wrong_is_named_with_its_path(server: Server) -> None:
+    @server.tool
+    async def book(passenger: Passenger, cabin: Cabin, route: list[Point]) -> None: ...
+
+    wrong = {"passenger": {"name": "Ana", "age": -1}, "cabin": "third", "route": [{"x": 1}, {"x": "far"}]}
+    said = await refusal(server, **wrong)
+    for path in ("passenger.age: ", "cabin: ", "route.1.x: "):
+        assert path in said
+
+
+async def test_defaults_are_used_and_are_not_shared_between_calls(server: Server) -> None:
+    @server.tool
+    async def collect(item: str, into: list[str] = []) -> str:  # noqa: B006  the point
+        into.append(item)
+        return ",".join(into)
+
+    for item in ("a", "b"):
+        assert item == await text(server, item=item)
+
+
+async def test_a_default_is_given_as_it_is(server: Server) -> None:
+    @server.tool
+    async def book(cabin: Cabin = Cabin.FIRST) -> str:
+        return cabin.name
+
+    assert "FIRST" == await text(server)
+
+
+async def test_keyword_only_parameters_are_arguments_like_others(server: Server) -> None:
+    @server.tool
+    async def book(*, to: str) -> str:
+        return to
+
+    assert "Lisbon" == await text(server, to="Lisbon")
+
+
+NAMES = ["json", "copy", "schema", "dict", "model_config", "model_fields", "validate", "_x", "__x", "model_x", "class_"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_any_name_may_be_a_parameter(server: Server, name: str) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"async def tool({name}: int, other: int = 2) -> str:\n    return str({name} * other)", namespace)
+    server.tool(namespace["tool"])
+    assert {name, "other"} == set(schema_of(server)["properties"])
+    assert "42" == await text(server, **{name: 21})
+    assert f"{name}: " in await refusal(server, **{name: "many"})
+    assert f"{name}: " in await refusal(server)
+
+
+async def test_names_that_clash_do_not_hide_others(server: Server) -> None:
+    @server.tool
+    async def tool(json: str, arg_json: str, _x: str, arg__x: str) -> str:
+        return json + arg_json + _x + arg__x
+
+    assert ["json", "arg_json", "_x", "arg__x"] == list(schema_of(server)["properties"])
+    assert "abcd" == await text(server, json="a", arg_json="b", _x="c", arg__x="d")
+
+
+async def test_an_unknown_argument_is_refused_by_name(server: Server) -> None:
+    @server.tool
+    async def book(json: str = "", to: str = "") -> None: ...
+
+    for name in ("seat", "arg_json", "To", "ctx"):
+        assert f"{name}: Extra inputs" in await refusal(server, **{name: "x"})
+
+
+async def test_a_caller_cannot_pass_the_context(server: Server) -> None:
+    @server.tool
+    async def book(ctx: Context) -> str:
+        return type(ctx).__name__
+
+    assert "Context" == await text(server)
+    assert "ctx: " in await refusal(server, ctx={})
+
+
+async def test_a_missing_arguments_member_is_an_empty_object(server: Server) -> None:
+    @server.tool
+    async def book(to: str = "home") -> str:
+        return to
+
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        assert "home" == await talk.text(talk.request("tools/call", {"name": "book"}))
+
+
+async def test_a_parameter_without_a_type_takes_text(server: Server) -> None:
+    server.tool(name="tool")(lambda a: a)
+    assert "string" == schema_of(server)["properties"]["a"]["type"]
+    assert "x" == await text(server, a="x")
+
+
+async def test_the_list_of_tools_is_what_was_declared(server: Server) -> None:
+    @server.tool
+    async def book(to: str) -> str:
+        """Book a flight."""
+        return to
+
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        (tool,) = (await talk.result(talk.request("tools/list")))["tools"]
+    assert ("book", "Book a flight.", ["to"]) == (tool["name"], tool["description"], tool["inputSchema"]["required"])
+
+
+async def test_a_cursor_that_was_not_issued_here_is_refused(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        error = await talk.error(talk.request("tools/list", {"cursor": "forged"}))
+        assert (-32602, "the cursor 'forged' was not issued here") == (error["code"], error["message"])
