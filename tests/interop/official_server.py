@@ -139,7 +139,7 @@ async def talk(ctx: Context) -> str:
 
 # how a call can end
 
-somebody_left = anyio.Event()
+report_ended, ended_calls = anyio.create_memory_object_stream[None](100)
 
 
 @server.tool()
@@ -149,16 +149,14 @@ async def hold(ctx: Context) -> str:
         await ctx.report_progress(1)
         await anyio.sleep_forever()
     finally:
-        somebody_left.set()
+        report_ended.send_nowait(None)
     return "never"
 
 
 @server.tool()
 async def ended() -> str:
-    """Wait for `hold` to end."""
-    global somebody_left
-    await somebody_left.wait()
-    somebody_left = anyio.Event()
+    """Wait for the next `hold` to end."""
+    await ended_calls.receive()
     return "cancelled"
 
 

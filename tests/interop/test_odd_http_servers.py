@@ -1,4 +1,4 @@
-"""Our HTTP client against servers that answer in ways of their own: each costs its call at most, never the connection."""
+"""Our HTTP client against servers that answer in ways of their own: a bad answer costs its call, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def event(data: bytes) -> bytes:
 
 
 class OddServer:
-    """Answers `tools/call` of a name with the bytes that were given for it, in the modern era."""
+    """Answers `tools/call` of a name with the bytes that were given for it."""
 
     def __init__(self, **answers: Answer) -> None:
         self.connections = 0
         self.left = trio.Event()
+        self.told: list[str] = []
         self._answers = answers
 
     async def __call__(self, stream: trio.SocketStream) -> None:
@@ -63,9 +64,10 @@ class OddServer:
             rest += await stream.receive_some()
         request = json.loads(rest[:length])
         headers, pieces = self._answer(request)
-        await stream.send_all(f"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n{headers}\r\n\r\n".encode())
+        answer = f"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n{headers}\r\n\r\n".encode()
         for piece in pieces:
-            await stream.send_all(b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n")
+            answer += b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
+        await stream.send_all(answer)
         return rest[length:]
 
     def _answer(self, request: dict) -> tuple[str, list[bytes]]:
@@ -79,6 +81,13 @@ class OddServer:
             }
             body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
             return "content-type: application/json", [body, b""]
+        if request["method"] == "initialize":
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "odd", "version": "1"}}
+            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": hello}).encode()
+            return "content-type: application/json", [body, b""]
+        if "id" not in request:
+            self.told.append(request["method"])
+            return "content-type: text/plain", [b""]
         return self._answers[request["params"]["name"]](request["id"])
 
 
@@ -87,12 +96,14 @@ def stream_of(*pieces: bytes) -> tuple[str, list[bytes]]:
 
 
 @asynccontextmanager
-async def connected(server: OddServer, max_message: int = MAX_MESSAGE) -> AsyncIterator[Client]:
+async def connected(
+    server: OddServer, *, mode: str = "2026-07-28", max_message: int = MAX_MESSAGE
+) -> AsyncIterator[Client]:
     with trio.fail_after(LIMIT):
         async with trio.open_nursery() as nursery:
             [listener] = await nursery.start(partial(trio.serve_tcp, server, 0, host="127.0.0.1"))
             url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-            async with Client.connect(url, mode="2026-07-28", max_message=max_message) as client:
+            async with Client.connect(url, mode=mode, max_message=max_message) as client:
                 yield client
             nursery.cancel_scope.cancel()
 
@@ -158,3 +169,20 @@ async def test_a_stream_that_stays_open_after_its_answer_holds_nobody_up() -> No
         assert (await client.call_tool("lingering")).text == "here"
         assert (await client.call_tool("fine")).text == "fine"
         await server.left.wait()
+
+
+async def test_a_cancelled_legacy_call_that_gets_no_answer_gives_its_connection_up() -> None:
+    """A server need not answer what was cancelled, and may leave the stream of the call open."""
+
+    def silent(_request_id: int) -> tuple[str, list[bytes]]:
+        headers, _ = stream_of()
+        return headers, [
+            event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}')
+        ]
+
+    server = OddServer(silent=silent)
+    async with connected(server, mode="legacy") as client:
+        with trio.CancelScope() as scope:
+            await client.call_tool("silent", on_progress=lambda _report: scope.cancel())
+        await server.left.wait()
+    assert server.told == ["notifications/initialized", "notifications/cancelled"]

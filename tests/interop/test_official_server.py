@@ -101,7 +101,7 @@ async def test_a_ping_is_answered(connect: Connect) -> None:
 
 @http_only
 async def test_text_comes_back_whatever_characters_it_has(connect: Connect) -> None:
-    said = "line one\nline two\r\n\u2028 \"quoted\" \\ 🛫 \x7f data: x\n\n"
+    said = 'line one\nline two\r\n\u2028 "quoted" \\ 🛫 \x7f data: x\n\n'
     async with connect() as client:
         assert (await client.call_tool("echo", {"text": said})).text == said
 

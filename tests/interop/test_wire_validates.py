@@ -219,7 +219,7 @@ EXPECTED = {
     "2025-03-26": HANDSHAKE | {"JSONRPCError"},
     "2025-06-18": HANDSHAKE | ASKING | {"JSONRPCError"},
     "2025-11-25": HANDSHAKE | ASKING | {"JSONRPCErrorResponse"},
-    MODERN: BOTH_ERAS | {"DiscoverRequest", "DiscoverResult", "InputRequiredResult", *ERRORS.values()}
-    - {"MethodNotFoundError"},
+    MODERN: BOTH_ERAS
+    | {"DiscoverRequest", "DiscoverResult", "InputRequiredResult", *ERRORS.values()} - {"MethodNotFoundError"},
 }
 """What the conversation has to contain, lest these tests check nothing."""

@@ -148,7 +148,7 @@ def test_a_method_under_a_look_alike_name_is_no_method(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Params", "PARAMS", "param\u017f", "params "])
 def test_params_under_a_look_alike_name_are_ignored(name: str) -> None:
-    assert Request(1, "ping", {}) == parse(f'{{"jsonrpc":"2.0","id":1,"method":"ping","{name}":{{"a":1}}}}'.encode())
+    assert Request(1, "ping") == parse(f'{{"jsonrpc":"2.0","id":1,"method":"ping","{name}":{{"a":1}}}}'.encode())
 
 
 @pytest.mark.parametrize("name", ["Id", "ID", "\u0131d"])
@@ -310,7 +310,7 @@ def test_an_empty_result_is_written_all_the_same() -> None:
 def test_an_error_on_the_wire() -> None:
     assert (
         dump(ErrorResponse(None, ErrorDetail(PARSE_ERROR, "x")))
-        == b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}'
+        == b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}'
     )
     assert (
         dump(ErrorResponse(1, ErrorDetail(1, "x", 0)))

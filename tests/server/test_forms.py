@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import date
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal, Optional
@@ -257,8 +256,3 @@ def test_no_answer_of_a_peer_raises_anything_but_value_error(content: JsonObject
             form(schema).read(content)
         except ValueError:
             pass
-
-
-def test_numbers_that_json_does_not_know_are_not_answers() -> None:
-    with pytest.raises(ValueError):
-        form(float).read({"value": math.nan})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from typing import Annotated, Any, Literal, Optional, TypedDict
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from pydantic import BaseModel, Field
 from talk import Json, talk_to
+from typing_extensions import TypedDict
 
 from trio_mcp.server import Server, ToolResult
 from trio_mcp.server.results import ReturnError, read_return
@@ -153,7 +155,7 @@ async def test_a_structure_is_sent_both_as_json_and_as_text(
     expected = expected or {"city": "Lisbon", "high": 21.5, "day": "2026-07-28", "aliased": 1}
     assert expected == result["structuredContent"]
     (text,) = texts(result)
-    assert expected == __import__("json").loads(text)
+    assert expected == json.loads(text)
 
 
 @pytest.mark.parametrize("annotation", [Forecast, Point, Row, dict[str, int], int, list[Point], int | None], ids=str)

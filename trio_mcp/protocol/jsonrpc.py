@@ -7,8 +7,8 @@ letter is an unknown member, and unknown members beside the known ones are ignor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias, TypeGuard, assert_never
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
 from ..errors import ProtocolError, RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
@@ -66,10 +66,6 @@ MAX_INTEGER = 2**53 - 1  # RFC 7493, 2.2: beyond it, readers that use doubles co
 RequestId: TypeAlias = str | int
 
 
-def _no_params() -> JsonObject:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A JSON object that is encoded already; `dump` splices the bytes in without reading them."""
@@ -77,25 +73,22 @@ class Encoded:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A call that is to be answered under its id."""
 
     id: RequestId
     method: str
-    params: JsonObject | Encoded = field(default_factory=_no_params)
+    params: JsonObject | Encoded = {}  # noqa: RUF012  shared, and never written to
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """A message that is never answered."""
 
     method: str
-    params: JsonObject | Encoded = field(default_factory=_no_params)
+    params: JsonObject | Encoded = {}  # noqa: RUF012  shared, and never written to
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """The result of the request with this id."""
 
     id: RequestId
@@ -111,8 +104,7 @@ class ErrorDetail:
     data: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorResponse:
+class ErrorResponse(NamedTuple):
     """The failure of the request with this id; the id is None when it could not be read."""
 
     id: RequestId | None

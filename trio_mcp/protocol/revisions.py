@@ -87,14 +87,14 @@ class Era(Enum):
 
 
 class Direction(Enum):
-    """Who may send a method; the value is the set of senders."""
+    """Who may send a method; the value is the only sender, or None."""
 
-    CLIENT_TO_SERVER = frozenset({Side.CLIENT})
-    SERVER_TO_CLIENT = frozenset({Side.SERVER})
-    BOTH = frozenset({Side.CLIENT, Side.SERVER})
+    CLIENT_TO_SERVER = Side.CLIENT
+    SERVER_TO_CLIENT = Side.SERVER
+    BOTH = None
 
     def allows(self, sender: Side) -> bool:
-        return sender in self.value
+        return self._value_ is sender or self is Direction.BOTH
 
 
 _NO_MODES: Mapping[str, type[Model]] = MappingProxyType({})

@@ -32,7 +32,7 @@ class OutboxStatistics:
 class Outbox(Generic[T]):
     """A bounded queue with one reader; items that come after `close` are dropped and counted."""
 
-    __slots__ = ("_closed", "_dropped", "_items", "_limit", "_senders", "on_ready")
+    __slots__ = ("_closed", "_dropped", "_items", "_limit", "_senders", "on_ready", "shortcut")
 
     def __init__(self, limit: int = 256) -> None:
         self._items: list[T] = []
@@ -42,11 +42,15 @@ class Outbox(Generic[T]):
         self._senders = trio.lowlevel.ParkingLot()
         self.on_ready: Callable[[], None] | None = None
         """Called when there is something to take, or nothing ever will be. Cleared by the call."""
+        self.shortcut: Callable[[T], bool] | None = None
+        """Offered an item when nothing is queued and the reader waits; True when it has dealt with it."""
 
     def post(self, item: T) -> None:
         """Queue an item without waiting, above the limit too."""
         if self._closed:
             self._dropped += 1
+            return
+        if self.shortcut is not None and self.on_ready is not None and not self._items and self.shortcut(item):
             return
         self._items.append(item)
         self._ready()

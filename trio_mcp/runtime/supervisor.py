@@ -167,7 +167,7 @@ class Supervisor:
 
     @trio.lowlevel.enable_ki_protection  # a real Ctrl-C belongs to the main task, not to the tool it happens to hit
     async def _run(self, actor: Actor, body: Body, on_done: OnDone) -> None:
-        outcome: Outcome = Cancelled(CancelReason.SHUTDOWN)
+        outcome: Outcome = CUT_OFF
         try:
             outcome = await contained(actor, body)
         finally:
@@ -202,6 +202,10 @@ class Supervisor:
         if self._actors:
             self._idle = trio.Event()
             await self._idle.wait()
+
+
+CUT_OFF = Cancelled(CancelReason.SHUTDOWN)
+"""The outcome of an actor that is cancelled from outside, with its supervisor."""
 
 
 async def contained(actor: Actor, body: Body) -> Outcome:

@@ -71,7 +71,7 @@ def read_signature(function: Callable[..., object]) -> Signature:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} must be an ordinary named parameter")
         default = ... if parameter.default is parameter.empty else parameter.default
-        field = f"arg_{name}" if clashes(name) else name
+        field = f"argument_{len(fields)}"  # a model cannot have a field named `json` or `_x`; its alias can be anything
         names[field] = name
         fields[field] = (Annotated[annotation, Field(alias=name, title=name.replace("_", " ").strip().title())], default)
     model = create_model(function.__name__, __base__=Arguments, **fields)  # type: ignore[call-overload]
@@ -83,11 +83,6 @@ def argument_schema(model: type[Arguments]) -> JsonObject:
     schema.pop("title", None)
     schema.pop("description", None)
     return {"type": "object", "properties": {}, **schema}
-
-
-def clashes(name: str) -> bool:
-    """Names that a pydantic model cannot have as a field."""
-    return name.startswith("_") or hasattr(BaseModel, name)
 
 
 def is_context(annotation: object) -> bool:

@@ -72,10 +72,10 @@ class Tool:
         if self._is_async:
             value = await self.function(**values)
         else:
-            value = await trio.to_thread.run_sync(
-                partial(self.function, **values), abandon_on_cancel=True, limiter=self._threads
+            (value,) = await trio.to_thread.run_sync(
+                lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self._threads
             )
-            if isinstance(value, Awaitable):
+            if isinstance(value, Awaitable):  # a plain decorator round an async function
                 value = await value
         return self._converted(value)
 

@@ -13,7 +13,7 @@ from .envelope import Envelope
 from .server import ServerSession
 from .service import Service
 
-__all__ = ["CLEAN_UP", "SendsMany", "serve_channel", "write_all"]
+__all__ = ["CLEAN_UP", "SendsMany", "SendsNow", "serve_channel", "write_all"]
 
 logger = logging.getLogger("trio_mcp.session")
 
@@ -28,10 +28,26 @@ class SendsMany(Protocol):
     def send_many(self, envelopes: Sequence[Envelope], /) -> Awaitable[None]: ...
 
 
+@runtime_checkable
+class SendsNow(Protocol):
+    """A channel that can often write a small envelope at once."""
+
+    def send_nowait(self, envelope: Envelope, /) -> bool:
+        """Write all of it without waiting, or nothing of it; False for nothing.
+
+        Raises nothing: what is wrong with the channel shows in the next `send`.
+        """
+        ...
+
+
 async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -> None:
     """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind."""
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
     session = ServerSession(service)
+    if isinstance(channel, SendsNow):
+        now = channel.send_nowait
+        # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
+        outbox.shortcut = lambda envelope: not session.busy and now(envelope)
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
         try:

@@ -169,7 +169,7 @@ class ServerSession:
         elif isinstance(answer, Encoded):
             listener.finish(answer)
         else:
-            codec = self.connection.codec if request.meta is None else facts.codec  # `initialize` has just agreed on one
+            codec = self.connection.codec if request.meta is None else facts.codec  # `initialize` agreed on one
             listener.finish(codec.encode_result(request.method, answer, self.service.signature))
 
     def _routed(self, request: RequestIn, facts: RequestFacts) -> Model | Encoded | Plan:

@@ -46,7 +46,7 @@ CONNECT_TIMEOUT = 10.0
 DELETE_TIMEOUT = 2.0
 INBOX = 256
 END_TIMEOUT = 1.0
-"""Seconds that a stream may stay open after the answer; the server ends it then (M-HTTP-8s)."""
+"""Seconds that a response may stay open once its request is answered, which ends it (M-HTTP-8s), or given up."""
 
 ACCEPT = "application/json, text/event-stream"
 
@@ -111,7 +111,9 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             scope = self._open[message.id] = trio.CancelScope()
             self._nursery.start_soon(self._exchange, message, scope)
             await trio.lowlevel.checkpoint()
-        elif not (is_cancel(message) and self._abandon(value.about)):
+        elif is_cancel(message):
+            await self._withdraw(message, value.about)
+        else:
             await self._tell(message)
 
     async def receive(self) -> Envelope:
@@ -129,7 +131,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._closed = True
         for scope in self._open.values():
             scope.cancel()
-        if self._session:
+        if SESSION_HEADER in self._session:
             with trio.move_on_after(DELETE_TIMEOUT, shield=True):
                 try:
                     await self._http.delete(self._url, headers=self._session)
@@ -143,13 +145,16 @@ class HttpChannel(trio.abc.Channel[Envelope]):
 
     # one step each
 
-    def _abandon(self, request_id: RequestId | None) -> bool:
-        """Close a modern request's response, which is its cancellation; False for a legacy one, which must be told."""
-        scope = None if request_id is None else self._open.get(request_id)
-        if self._session or scope is None:
-            return False
-        scope.cancel()
-        return True
+    async def _withdraw(self, notice: Message, request_id: RequestId | None) -> None:
+        """Give up a request. Closing its response tells a modern server; a legacy one is told in words, and then has
+        a moment to withdraw its own questions on that response, which it need not end (L-CAN-2b)."""
+        scope = trio.CancelScope() if request_id is None else self._open.get(request_id, trio.CancelScope())
+        if self._session:
+            await self._tell(notice)
+            scope.deadline = trio.current_time() + END_TIMEOUT
+        else:
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
 
     async def _exchange(self, request: Request, scope: trio.CancelScope) -> None:
         """Post a request and pass on what comes back; its last part is an answer, or that there is none."""

@@ -8,6 +8,7 @@ are received, so a flood costs its bytes and no more.
 
 from __future__ import annotations
 
+import select
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -92,6 +93,24 @@ class LineChannel(trio.abc.Channel[Envelope]):
         self._check_sendable()
         await self._write(data)
 
+    def send_nowait(self, value: Envelope) -> bool:
+        """Write one small message at once, if nothing is in the way; False when it was not written.
+
+        POSIX writes up to PIPE_BUF bytes to a pipe whole or not at all, so half a message never gets out this way.
+        """
+        if not isinstance(self._send_stream, Pipe) or not self._send_stream.atomic:
+            return False
+        if self._closed or self._broken is not None or self._write_scope is not None:
+            return False
+        data = _line(value)
+        if len(data) > select.PIPE_BUF:
+            return False
+        try:
+            return self._send_stream.send_nowait(data) > 0
+        except trio.BrokenResourceError:
+            self.break_sending(CLOSED)
+            return False
+
     def break_sending(self, reason: str) -> None:
         """Make this and every later `send` raise `BrokenResourceError(reason)`. The first reason stays."""
         if self._broken is None:
@@ -145,8 +164,7 @@ class LineChannel(trio.abc.Channel[Envelope]):
         if isinstance(self._send_stream, Pipe):
             data = data[self._write_at_once(self._send_stream, data) :]
             if not data:
-                await trio.lowlevel.cancel_shielded_checkpoint()
-                return
+                return  # the pump that sends here waits for more before it sends again
         whole = False
         try:
             with trio.move_on_after(self._write_deadline) as self._write_scope:

@@ -22,7 +22,10 @@ class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
 
     def __init__(self, fd: int) -> None:
         self._stream = trio.lowlevel.FdStream(fd)
-        self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)  # a file is always ready, and epoll refuses it
+        mode = os.fstat(fd).st_mode
+        self._waits = not stat.S_ISREG(mode)  # a file is always ready, and epoll refuses it
+        self.atomic = stat.S_ISFIFO(mode)
+        """A write of up to PIPE_BUF bytes happens whole or not at all."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Up to `max_bytes` as soon as there are any; empty at the end. A cancel loses nothing."""

@@ -1,0 +1,252 @@
+"""Finding out which era a server speaks, and what becomes of a client that cannot open."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from scripted import Json, as_modern, discovered, handshake, initialized, unopened
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.client import Client, Handlers
+from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.session import Envelope
+from trio_mcp.types import Implementation
+
+LEGACY_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY]
+
+
+def living() -> int:
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+# auto: the probe
+
+
+async def test_a_server_that_can_be_discovered_is_modern() -> None:
+    async with unopened(on_elicit=lambda _params: None) as (client, wire, start):
+        opened = start(client.open)
+        request = await wire.request("server/discover")
+        meta = request["params"]["_meta"]
+        assert MODERN == meta[PROTOCOL_VERSION]
+        assert {"elicitation": {"form": {}}} == meta[CLIENT_CAPABILITIES]
+        assert {"name": "tester", "version": "1"} == meta[CLIENT_INFO]
+        await wire.respond(request, discovered(MODERN, NEWEST_LEGACY))
+        assert await opened.result() is client
+        assert MODERN == client.protocol_version
+        assert client.server_info is not None
+        assert ("scripted", "Be kind.") == (client.server_info.name, client.instructions)
+        assert client.server_capabilities.tools is not None
+        await client.aclose()
+
+
+@pytest.mark.parametrize("code", [METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST, -32000, -32002, 0, 401])
+async def test_any_other_error_means_the_handshake_era(code: int) -> None:
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        await wire.fail(await wire.request("server/discover"), code)
+        params = await handshake(wire)
+        await opened.result()
+        assert (NEWEST_LEGACY, {"name": "tester", "version": "1"}) == (params["protocolVersion"], params["clientInfo"])
+        assert PROTOCOL_VERSION not in params.get("_meta", {})
+        assert NEWEST_LEGACY == client.protocol_version
+        assert client.server_info is not None
+        assert ("scripted", "Be kind.") == (client.server_info.name, client.instructions)
+        await client.aclose()
+
+
+async def test_silence_means_the_handshake_era_after_the_probe_timeout(autojump_clock: MockClock) -> None:
+    async with unopened(probe_timeout=7) as (client, wire, start):
+        opened = start(client.open)
+        probe = await wire.request("server/discover")
+        assert probe["id"] == (await wire.notification("notifications/cancelled"))["requestId"]
+        assert 7 == trio.current_time()
+        await handshake(wire)
+        await opened.result()
+        assert NEWEST_LEGACY == client.protocol_version
+        await wire.respond(probe, discovered())  # too late to matter
+        await wait_all_tasks_blocked()
+        assert NEWEST_LEGACY == client.protocol_version
+        await client.aclose()
+
+
+@pytest.mark.parametrize("answer", [{}, {"supportedVersions": "all"}, {"resultType": "input_required"}], ids=str)
+async def test_an_answer_that_makes_no_sense_means_the_handshake_era(answer: Json) -> None:
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        await wire.respond(await wire.request("server/discover"), answer)
+        await handshake(wire)
+        await opened.result()
+        await client.aclose()
+
+
+@pytest.mark.parametrize("supported", [[NEWEST_LEGACY], ["2025-06-18"], ["2030-01-01"], [], "all", None], ids=str)
+async def test_a_refused_version_without_a_modern_one_in_common_means_the_handshake_era(supported: object) -> None:
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        data = {"supported": supported, "requested": MODERN}
+        await wire.fail(await wire.request("server/discover"), UNSUPPORTED_VERSION, data=data)
+        await handshake(wire)
+        await opened.result()
+        assert NEWEST_LEGACY == client.protocol_version
+        await client.aclose()
+
+
+async def test_a_server_that_lists_only_legacy_versions_is_spoken_to_in_the_handshake_era() -> None:
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        await wire.respond(await wire.request("server/discover"), discovered(NEWEST_LEGACY))
+        await handshake(wire)
+        await opened.result()
+        await client.aclose()
+
+
+@pytest.mark.parametrize("version", LEGACY_VERSIONS)
+async def test_the_server_chooses_among_the_legacy_revisions(version: str) -> None:
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
+        await handshake(wire, version)
+        await opened.result()
+        assert version == client.protocol_version
+        await client.aclose()
+
+
+# a decided mode
+
+
+@pytest.mark.parametrize(("mode", "version"), [("legacy", NEWEST_LEGACY), *((each, each) for each in LEGACY_VERSIONS)])
+async def test_a_legacy_mode_does_not_probe(mode: str, version: str) -> None:
+    async with unopened(mode=mode) as (client, wire, start):
+        opened = start(client.open)
+        assert version == (await handshake(wire, version))["protocolVersion"]
+        await opened.result()
+        await client.aclose()
+
+
+async def test_a_modern_mode_does_not_fall_back() -> None:
+    async with unopened(mode=MODERN) as (client, wire, start):
+        opened = start(client.open)
+        await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND, "what?")
+        with pytest.raises(PeerError, match="what"):
+            await opened.result()
+        await wire.end()
+
+
+async def test_an_unknown_mode_is_refused_with_those_that_are_known() -> None:
+    async with unopened(mode="1999-01-01") as (client, _wire, start):
+        with pytest.raises(RemoteProtocolError, match="1999-01-01"):
+            await start(client.open).result()
+
+
+# failing
+
+
+@pytest.mark.parametrize("version", ["1999-01-01", MODERN, ""])
+async def test_a_server_that_answers_with_an_unsupported_version_is_refused_and_left(version: str) -> None:
+    before = living()
+    async with unopened(mode="legacy") as (client, wire, start):
+        opened = start(client.open)
+        await wire.respond(await wire.request("initialize"), initialized(version))
+        with pytest.raises(RemoteProtocolError, match="does not"):
+            await opened.result()
+        await wire.end()
+    assert before == living()
+
+
+async def test_a_refused_initialize_is_the_cause_that_open_raises_and_no_task_is_left() -> None:
+    before = living()
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
+        await wire.fail(await wire.request("initialize"), -32000, "members only")
+        with pytest.raises(PeerError, match="members only"):
+            await opened.result()
+        await wire.end()
+    assert before == living()
+
+
+@pytest.mark.parametrize("step", ["at once", "after the probe", "after initialize"])
+async def test_a_server_that_goes_away_while_opening_is_a_disconnect_and_no_task_is_left(step: str) -> None:
+    before = living()
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        if step != "at once":
+            await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
+        if step == "after initialize":
+            await wire.request("initialize")
+        await wire.close()
+        with pytest.raises(Disconnected):
+            await opened.result()
+    assert before == living()
+
+
+@asynccontextmanager
+async def refused() -> AsyncIterator[trio.abc.Channel[Envelope]]:
+    await trio.lowlevel.checkpoint()
+    raise OSError("connection refused")
+    yield
+
+
+async def test_a_transport_that_cannot_connect_raises_its_own_error_and_no_task_is_left() -> None:
+    before = living()
+    client = Client(
+        refused(),
+        Handlers(),
+        on_log=None,
+        log_level="info",
+        mode="auto",
+        info=Implementation(name="tester", version="1"),
+        probe_timeout=5,
+    )
+    with pytest.raises(OSError, match="connection refused"):
+        await client.open()
+    assert before == living()
+    assert "<Client closed>" == repr(client)
+
+
+async def test_a_cancelled_open_closes_the_client_and_leaves_no_task(autojump_clock: MockClock) -> None:
+    before = living()
+    async with unopened(mode="legacy") as (client, wire, _start):
+        with trio.move_on_after(3) as scope:
+            await client.open()
+        assert scope.cancelled_caught
+        await wire.request("initialize")  # which is never cancelled
+        await wire.end()
+        with pytest.raises(Disconnected):
+            await client.ping()
+    assert before == living()
+
+
+async def test_a_client_may_be_closed_while_it_opens(autojump_clock: MockClock) -> None:
+    before = living()
+    async with unopened(mode="legacy") as (client, wire, start):
+        opened = start(client.open)
+        await wire.request("initialize")
+        await client.aclose()
+        with pytest.raises(Disconnected, match="closed while it opened"):
+            await opened.result()
+        await wire.end()
+    assert before == living()
+
+
+async def test_the_repr_shows_the_state_and_the_revision() -> None:
+    async with unopened() as (client, wire, start):
+        assert "<Client opening>" == repr(client)
+        opened = start(client.open)
+        await as_modern(wire)
+        await opened.result()
+        assert f"<Client open {MODERN}>" == repr(client)
+        await client.aclose()
+        assert f"<Client closed {MODERN}>" == repr(client)
+
+
+def test_a_target_that_is_none_is_refused_with_what_would_be() -> None:
+    for target in ("python server.py", 7, None):
+        with pytest.raises(TypeError, match="URL|list of arguments"):
+            Client.connect(target)

@@ -1,0 +1,219 @@
+"""A server for tests that says exactly what the test tells it to: the other end of a `Client`, in plain JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import outcome
+import trio
+
+from trio_mcp.client import Client, Handlers
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, dump, parse
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.session import Envelope
+from trio_mcp.types import Implementation
+from trio_mcp_transports.memory import MemoryChannel, memory_pair
+
+Json = dict[str, Any]
+
+BOUND = 50
+"""Seconds that any wait may take; virtual ones in all tests that wait."""
+
+
+class Wire:
+    """The server's end."""
+
+    def __init__(self, channel: MemoryChannel) -> None:
+        self._channel = channel
+
+    async def receive(self) -> Json:
+        with trio.fail_after(BOUND):
+            envelope = await self._channel.receive()
+        return json.loads(dump(envelope.message))
+
+    async def request(self, method: str) -> Json:
+        """The next message, which is this request."""
+        message = await self.receive()
+        assert message.get("method") == method, message
+        assert "id" in message, message
+        return message
+
+    async def notification(self, method: str) -> Json:
+        """The params of the next message, which is this notification."""
+        message = await self.receive()
+        assert message.get("method") == method, message
+        assert "id" not in message, message
+        return message.get("params", {})
+
+    async def answer(self, request_id: int | str) -> Json:
+        """The next message, which answers our request."""
+        message = await self.receive()
+        assert message.get("id") == request_id, message
+        assert "method" not in message, message
+        return message
+
+    async def silence(self, seconds: float = 1) -> None:
+        """Nothing comes for so long."""
+        with trio.move_on_after(seconds):
+            raise AssertionError(f"expected silence, got {await self.receive()}")
+
+    async def end(self) -> None:
+        """The client has closed its end."""
+        with trio.fail_after(BOUND):
+            try:
+                raise AssertionError(f"expected the end, got {await self._channel.receive()}")
+            except trio.EndOfChannel:
+                pass
+
+    async def send(self, message: Json) -> None:
+        parsed = parse(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        with trio.fail_after(BOUND):
+            await self._channel.send(Envelope(parsed))
+
+    async def respond(self, request: Json, result: Json) -> None:
+        await self.send({"id": request["id"], "result": result})
+
+    async def fail(self, request: Json, code: int, message: str = "no", data: Json | None = None) -> None:
+        error = {"code": code, "message": message, **({"data": data} if data is not None else {})}
+        await self.send({"id": request["id"], "error": error})
+
+    async def ask(self, request_id: int | str, method: str, params: Json) -> None:
+        await self.send({"id": request_id, "method": method, "params": params})
+
+    async def notify(self, method: str, params: Json) -> None:
+        await self.send({"method": method, "params": params})
+
+    async def close(self) -> None:
+        await self._channel.aclose()
+
+
+class Pending:
+    """A call of the client that runs in a task of its own."""
+
+    def __init__(self) -> None:
+        self._over = trio.Event()
+        self._outcome: outcome.Outcome[Any] | None = None
+
+    async def run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], options: Json) -> None:
+        async def call() -> Any:
+            return await fn(*args, **options)
+
+        self._outcome = await outcome.acapture(call)
+        self._over.set()
+
+    @property
+    def over(self) -> bool:
+        return self._over.is_set()
+
+    async def result(self) -> Any:
+        """What the call returned, or what it raised."""
+        with trio.fail_after(BOUND):
+            await self._over.wait()
+        assert self._outcome is not None
+        return self._outcome.unwrap()
+
+
+Start = Callable[..., Pending]
+
+
+@asynccontextmanager
+async def unopened(
+    *, mode: str = "auto", on_log: Any = None, probe_timeout: float = 5, **handlers: Any
+) -> AsyncIterator[tuple[Client, Wire, Start]]:
+    """A client that is not open yet, the server it will meet, and a way to run its methods in tasks."""
+    ours, theirs = memory_pair()
+
+    @asynccontextmanager
+    async def channel() -> AsyncIterator[MemoryChannel]:
+        async with ours:
+            yield ours
+
+    client = Client(
+        channel(),
+        Handlers(**handlers),
+        on_log=on_log,
+        log_level="info",
+        mode=mode,
+        info=Implementation(name="tester", version="1"),
+        probe_timeout=probe_timeout,
+    )
+    async with trio.open_nursery() as nursery:
+
+        def start(fn: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Pending:
+            pending = Pending()
+            nursery.start_soon(pending.run, fn, args, options)
+            return pending
+
+        yield client, Wire(theirs), start
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def conversation(
+    opening: Callable[[Wire], Awaitable[None]], **options: Any
+) -> AsyncIterator[tuple[Client, Wire, Start]]:
+    """The same with a client that is open."""
+    async with unopened(**options) as (client, wire, start):
+        opened = start(client.open)
+        await opening(wire)
+        await opened.result()
+        yield client, wire, start
+        with trio.CancelScope(shield=True):
+            await client.aclose()
+
+
+async def as_modern(wire: Wire) -> None:
+    await wire.respond(await wire.request("server/discover"), discovered())
+
+
+async def as_legacy(wire: Wire, version: str = NEWEST_LEGACY) -> None:
+    await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
+    await handshake(wire, version)
+
+
+async def handshake(wire: Wire, version: str = NEWEST_LEGACY) -> Json:
+    """Answer `initialize`; returns its params."""
+    request = await wire.request("initialize")
+    await wire.respond(request, initialized(version))
+    await wire.notification("notifications/initialized")
+    return request["params"]
+
+
+def discovered(*versions: str) -> Json:
+    return {
+        "resultType": "complete",
+        "supportedVersions": list(versions or (MODERN,)),
+        "capabilities": {"tools": {}},
+        "instructions": "Be kind.",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "2"}},
+    }
+
+
+def initialized(version: str = NEWEST_LEGACY) -> Json:
+    return {
+        "protocolVersion": version,
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "scripted", "version": "2"},
+        "instructions": "Be kind.",
+    }
+
+
+def said(text: str) -> Json:
+    """The result of a tool that said something."""
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def asking(*keys: str, state: str | None = None) -> Json:
+    """An interim result with a question under each key."""
+    params = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+    result: Json = {"resultType": "input_required"}
+    if keys:
+        result["inputRequests"] = {key: {"method": "elicitation/create", "params": params} for key in keys}
+    if state is not None:
+        result["requestState"] = state
+    return result
