@@ -170,7 +170,7 @@ class Talk:
     async def silence(self) -> None:
         """Nothing comes, and nothing more will happen by itself."""
         await wait_all_tasks_blocked()
-        assert [] == self.waiting()
+        assert self.waiting() == []
 
     def _take(self, envelopes: list[Envelope]) -> None:
         assert envelopes or not self.outbox.closed, "the outbox was closed"

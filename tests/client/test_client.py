@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp.client import Client, Handlers, accept, decline, dismiss
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, dump, parse
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Envelope
@@ -38,11 +39,11 @@ async def test_a_tool_is_called_and_its_result_returned(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         call = start(client.call_tool, "book", {"to": "Lisbon"}, meta={"x/y": 1})
         request = await wire.request("tools/call")
-        assert ("book", {"to": "Lisbon"}) == (request["params"]["name"], request["params"]["arguments"])
-        assert 1 == request["params"]["_meta"]["x/y"]
+        assert (request["params"]["name"], request["params"]["arguments"]) == ("book", {"to": "Lisbon"})
+        assert request["params"]["_meta"]["x/y"] == 1
         await wire.respond(request, said("booked"))
         result = await call.result()
-        assert ("booked", None) == (result.text, result.is_error)
+        assert (result.text, result.is_error) == ("booked", None)
 
 
 async def test_every_modern_request_says_who_asks_and_no_legacy_one_does() -> None:
@@ -51,9 +52,9 @@ async def test_every_modern_request_says_who_asks_and_no_legacy_one_does() -> No
             start(client.call_tool, "book")
             meta = (await wire.request("tools/call"))["params"].get("_meta", {})
             if stamped:
-                assert (MODERN, {"elicitation": {"form": {}}}) == (meta[PROTOCOL_VERSION], meta[CLIENT_CAPABILITIES])
+                assert (meta[PROTOCOL_VERSION], meta[CLIENT_CAPABILITIES]) == (MODERN, {"elicitation": {"form": {}}})
             else:
-                assert {} == meta
+                assert meta == {}
 
 
 async def test_an_error_result_is_a_result_and_an_error_is_raised(opening: Any) -> None:
@@ -65,14 +66,14 @@ async def test_an_error_result_is_a_result_and_an_error_is_raised(opening: Any) 
         await wire.fail(await wire.request("tools/call"), -32602, "Unknown tool: fly", {"a": 1})
         with pytest.raises(PeerError, match="Unknown tool") as raised:
             await call.result()
-        assert (-32602, {"a": 1}) == (raised.value.code, raised.value.data)
+        assert (raised.value.code, raised.value.data) == (-32602, {"a": 1})
 
 
 async def test_calls_run_side_by_side_and_answers_find_their_own(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(20)]
         requests = [await wire.request("tools/call") for _ in calls]
-        assert 20 == len({request["id"] for request in requests})
+        assert len({request["id"] for request in requests}) == 20
         for request in reversed(requests):
             await wire.respond(request, said(request["params"]["name"]))
         assert [str(number) for number in range(20)] == [(await call.result()).text for call in calls]
@@ -87,9 +88,9 @@ async def test_tools_are_listed_through_all_pages(opening: Any) -> None:
         assert "cursor" not in request.get("params", {})
         await wire.respond(request, {**more, "tools": tools[:1], "nextCursor": "page 2"})
         request = await wire.request("tools/list")
-        assert "page 2" == request["params"]["cursor"]
+        assert request["params"]["cursor"] == "page 2"
         await wire.respond(request, {**more, "tools": tools[1:]})
-        assert ["a", "b"] == [tool.name for tool in await listing.result()]
+        assert [tool.name for tool in await listing.result()] == ["a", "b"]
 
 
 async def test_a_ping_asks_for_a_sign_of_life_in_each_era() -> None:
@@ -109,7 +110,7 @@ async def test_arguments_that_json_cannot_say_are_refused_and_the_connection_liv
             await client.call_tool("book", {"price": float("nan")}, on_progress=lambda _params: None)
         call = start(client.call_tool, "book")
         await wire.respond(await wire.request("tools/call"), said("fine"))
-        assert "fine" == (await call.result()).text
+        assert (await call.result()).text == "fine"
 
 
 # progress and logs
@@ -134,7 +135,7 @@ async def test_progress_reaches_the_call_it_belongs_to(opening: Any) -> None:
         token = requests[0]["params"]["_meta"]["progressToken"]
         await wire.notify("notifications/progress", {"progressToken": token, "progress": 1})  # too late
         await wait_all_tasks_blocked()
-    assert [("a", 0.5), ("b", 0.5)] == sorted(seen)
+    assert sorted(seen) == [("a", 0.5), ("b", 0.5)]
 
 
 async def test_without_a_handler_no_progress_is_asked_for(opening: Any) -> None:
@@ -148,12 +149,10 @@ async def test_log_messages_reach_the_handler(opening: Any) -> None:
     async with conversation(opening, on_log=lambda p: seen.append((p.level, p.data))) as (_client, wire, _start):
         await wire.notify("notifications/message", {"level": "error", "data": {"a": 1}})
         await wait_all_tasks_blocked()
-    assert [("error", {"a": 1})] == seen
+    assert seen == [("error", {"a": 1})]
 
 
-async def test_a_notification_handler_that_fails_ends_nothing(
-    opening: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_notification_handler_that_fails_ends_nothing(opening: Any, caplog: pytest.LogCaptureFixture) -> None:
     def broken(_params: object) -> None:
         raise LookupError
 
@@ -165,7 +164,7 @@ async def test_a_notification_handler_that_fails_ends_nothing(
             await wire.notify("notifications/message", {"level": "error", "data": 1})
             await wire.notify("notifications/progress", {"progressToken": token, "progress": 1})
             await wire.respond(request, said("fine"))
-            assert "fine" == (await call.result()).text
+            assert (await call.result()).text == "fine"
 
 
 async def test_a_flood_of_notifications_does_not_stop_calls(opening: Any) -> None:
@@ -175,7 +174,7 @@ async def test_a_flood_of_notifications_does_not_stop_calls(opening: Any) -> Non
         for number in range(5_000):
             await wire.notify("notifications/message", {"level": "error", "data": number})
         await wire.respond(request, said("through"))
-        assert "through" == (await call.result()).text
+        assert (await call.result()).text == "through"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ async def test_a_message_that_nobody_waits_for_is_ignored(opening: Any, message:
         await wire.send(message)
         call = start(client.call_tool, "book")
         await wire.respond(await wire.request("tools/call"), said("fine"))
-        assert "fine" == (await call.result()).text
+        assert (await call.result()).text == "fine"
 
 
 # not waiting any longer
@@ -209,7 +208,7 @@ async def test_a_call_over_its_time_is_cancelled_at_the_server_and_raises(
         assert request["id"] == (await wire.notification("notifications/cancelled"))["requestId"]
         with pytest.raises(RequestTimeout, match="book did not finish within 3 seconds"):
             await call.result()
-        assert 3 == trio.current_time()
+        assert trio.current_time() == 3
 
 
 async def test_a_ping_over_its_time_raises(opening: Any, autojump_clock: MockClock) -> None:
@@ -239,7 +238,7 @@ async def test_an_answer_that_comes_too_late_is_dropped_and_the_next_call_is_cle
         request = await wire.request("tools/call")
         await wire.respond(late, said("late"))
         await wire.respond(request, said("in time"))
-        assert "in time" == (await call.result()).text
+        assert (await call.result()).text == "in time"
 
 
 async def test_a_call_that_was_answered_is_not_cancelled_afterwards(opening: Any, autojump_clock: MockClock) -> None:
@@ -257,9 +256,34 @@ async def test_a_malformed_result_raises_in_its_own_call_only(opening: Any, resu
         for _ in range(2):
             request = await wire.request("tools/call")
             await wire.respond(request, result if request["params"]["name"] == "broken" else said("fine"))
-        with pytest.raises(RemoteProtocolError, match="result.content"):
+        with pytest.raises(RemoteProtocolError, match=r"result\.content"):
             await broken.result()
-        assert "fine" == (await fine.result()).text
+        assert (await fine.result()).text == "fine"
+
+
+# which log messages
+
+
+@pytest.mark.parametrize("on_log", [None, lambda _params: None], ids=["without a handler", "with one"])
+async def test_a_modern_server_is_told_the_log_level_with_every_request_if_there_is_a_handler(on_log: Any) -> None:
+    async with conversation(as_modern, on_log=on_log) as (client, wire, start):
+        start(client.call_tool, "book")
+        meta = (await wire.request("tools/call"))["params"]["_meta"]
+        assert (None if on_log is None else "info") == meta.get(LOG_LEVEL)
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["agrees", "refuses"])
+async def test_a_legacy_server_is_told_the_log_level_once_if_it_has_logs(refuses: bool) -> None:
+    async with unopened(mode="legacy", on_log=lambda _params: None) as (client, wire, start):
+        opened = start(client.open)
+        result = initialized()
+        await wire.respond(await wire.request("initialize"), {**result, "capabilities": {"logging": {}}})
+        await wire.notification("notifications/initialized")
+        request = await wire.request("logging/setLevel")
+        assert request["params"]["level"] == "info"
+        await (wire.fail(request, METHOD_NOT_FOUND) if refuses else wire.respond(request, {}))
+        assert await opened.result() is client
+        await client.aclose()
 
 
 # the server's questions (handshake era)
@@ -313,9 +337,7 @@ async def test_a_question_is_answered_by_its_handler(method: str, params: Json, 
 
 
 @pytest.mark.parametrize(("method", "params", "handlers", "_expected"), ANSWERS)
-async def test_only_what_has_a_handler_is_declared(
-    method: str, params: Json, handlers: Json, _expected: Json
-) -> None:
+async def test_only_what_has_a_handler_is_declared(method: str, params: Json, handlers: Json, _expected: Json) -> None:
     async with unopened(mode="legacy", **handlers) as (client, wire, start):
         opened = start(client.open)
         request = await wire.request("initialize")
@@ -332,7 +354,7 @@ async def test_a_question_without_a_handler_is_refused(method: str, params: Json
     async with conversation(as_legacy) as (_client, wire, _start):
         await wire.ask("q", method, params)
         error = (await wire.answer("q"))["error"]
-        assert METHOD_NOT_FOUND == error["code"]
+        assert error["code"] == METHOD_NOT_FOUND
         assert method in error["message"]
 
 
@@ -346,11 +368,11 @@ async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals
         async with conversation(as_legacy, on_elicit=broken) as (client, wire, start):
             await wire.ask("q", "elicitation/create", FORM)
             error = (await wire.answer("q"))["error"]
-            assert INTERNAL_ERROR == error["code"]
+            assert error["code"] == INTERNAL_ERROR
             assert "hunter2" not in error["message"]
             call = start(client.call_tool, "book")
             await wire.respond(await wire.request("tools/call"), said("fine"))
-            assert "fine" == (await call.result()).text
+            assert (await call.result()).text == "fine"
 
 
 async def test_a_handler_may_refuse_with_an_error_of_its_own() -> None:
@@ -401,36 +423,37 @@ async def test_a_question_that_the_server_withdraws_is_cancelled_and_not_answere
         await entered.wait()
         await wire.notify("notifications/cancelled", {"requestId": "q"})
         await wire.silence()
-        assert ["cancelled"] == events
+        assert events == ["cancelled"]
 
 
 class Burst(trio.abc.Channel[Envelope]):
-    """A channel on which everything the server says after its opening has arrived already."""
+    """A channel on which everything the server says once it is open arrives in one piece: receiving it never waits."""
 
-    def __init__(self, messages: list[Json]) -> None:
-        self._messages = [parse(dump_json(message)) for message in [{"id": 1, "result": initialized()}, *messages]]
-        self._asked = trio.Event()
-        self.sent: list[bytes] = []
+    def __init__(self, burst: list[Json]) -> None:
+        self._burst = burst
+        self._arrived: list[Json] = []
+        self._news = trio.Event()
+        self.sent: list[Json] = []
 
     async def send(self, value: Envelope) -> None:
-        self.sent.append(dump(value.message))  # type: ignore[arg-type]
-        self._asked.set()
+        message = json.loads(dump(value.message))  # type: ignore[arg-type]
+        self.sent.append(message)
+        match message["method"]:
+            case "initialize":
+                self._arrived.append({"id": message["id"], "result": initialized()})
+            case "notifications/initialized":
+                self._arrived += self._burst
+        self._news.set()
         await trio.lowlevel.checkpoint()
 
     async def receive(self) -> Envelope:
-        await self._asked.wait() if not self._asked.is_set() else None
-        if not self._messages:
-            await trio.sleep_forever()
-        return Envelope(self._messages.pop(0))
+        while not self._arrived:
+            self._news = trio.Event()
+            await self._news.wait()
+        return Envelope(parse(json.dumps({"jsonrpc": "2.0", **self._arrived.pop(0)}).encode()))
 
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()
-
-
-def dump_json(message: Json) -> bytes:
-    import json
-
-    return json.dumps({"jsonrpc": "2.0", **message}).encode()
 
 
 async def test_a_question_that_is_withdrawn_before_its_handler_starts_is_not_answered() -> None:
@@ -452,8 +475,8 @@ async def test_a_question_that_is_withdrawn_before_its_handler_starts_is_not_ans
     client = Client(channel(), Handlers(slow), on_log=None, log_level="info", mode="legacy", info=info, probe_timeout=5)
     async with client:
         await wait_all_tasks_blocked()
-    assert [] == asked
-    assert not any(b'"id":"q"' in message for message in burst.sent)
+    assert asked == []
+    assert [message["method"] for message in burst.sent] == ["initialize", "notifications/initialized"]
 
 
 # the end
@@ -489,7 +512,7 @@ async def test_a_running_handler_is_cancelled_when_the_client_is_closed() -> Non
         await wire.ask("q", "elicitation/create", FORM)
         await entered.wait()
         await client.aclose()
-        assert ["cancelled"] == events
+        assert events == ["cancelled"]
         await wire.end()
 
 
@@ -576,8 +599,8 @@ async def test_a_client_and_a_server_in_one_process_speak_both_eras(mode: str) -
         server, on_elicit=lambda _params: accept(value=True), on_sample=lambda _params: "short", mode=mode
     ) as client:
         with trio.fail_after(5):
-            assert "Lisbon accept short" == (await client.call_tool("book", {"to": "Lisbon"})).text
-            assert ["book"] == [tool.name for tool in await client.list_tools()]
+            assert (await client.call_tool("book", {"to": "Lisbon"})).text == "Lisbon accept short"
+            assert [tool.name for tool in await client.list_tools()] == ["book"]
             await client.ping()
 
 
@@ -594,4 +617,4 @@ async def test_a_tool_may_call_its_own_server_through_a_client() -> None:
 
     async with Client.connect(server) as client:
         with trio.fail_after(10):
-            assert "120" == (await client.call_tool("factorial", {"n": 5})).text
+            assert (await client.call_tool("factorial", {"n": 5})).text == "120"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,12 +39,12 @@ async def test_a_round_is_answered_and_the_call_sent_again() -> None:
         assert params.keys().isdisjoint({"inputResponses", "requestState"})
         await wire.respond(first, asking("a", "b", state="s1"))
         second, params = await leg(wire)
-        assert ("book", {"to": "Lisbon"}) == (params["name"], params["arguments"])
+        assert (params["name"], params["arguments"]) == ("book", {"to": "Lisbon"})
         answer = {"action": "accept", "content": {"a": 1}}
         assert {"a": answer, "b": answer} == params["inputResponses"]
-        assert "s1" == params["requestState"]
+        assert params["requestState"] == "s1"
         await wire.respond(second, said("booked"))
-        assert "booked" == (await call.result()).text
+        assert (await call.result()).text == "booked"
 
 
 async def test_every_round_has_an_id_and_a_progress_token_of_its_own() -> None:
@@ -59,7 +60,7 @@ async def test_every_round_has_an_id_and_a_progress_token_of_its_own() -> None:
             await wire.respond(request, asking("a", state=str(number)) if number < 3 else said("done"))
         await call.result()
     assert 4 == len(set(ids)) == len(set(tokens))
-    assert [0, 1, 2, 3] == seen
+    assert seen == [0, 1, 2, 3]
 
 
 async def test_the_state_is_sent_back_exactly_as_it_came() -> None:
@@ -68,7 +69,7 @@ async def test_the_state_is_sent_back_exactly_as_it_came() -> None:
         request, _ = await leg(wire)
         await wire.respond(request, asking("a", state=STATE))
         request, params = await leg(wire)
-        assert STATE == params["requestState"]
+        assert params["requestState"] == STATE
         await wire.respond(request, said("done"))
         await call.result()
 
@@ -80,7 +81,7 @@ async def test_a_round_without_a_state_is_answered_without_one_also_after_one_wi
             request, params = await leg(wire)
             await wire.respond(request, asking("a", state=state))
         request, params = await leg(wire)
-        assert "s3" == params["requestState"]
+        assert params["requestState"] == "s3"
         await wire.respond(request, asking("a"))
         request, params = await leg(wire)
         assert "requestState" not in params
@@ -109,7 +110,7 @@ async def test_the_state_of_one_call_never_travels_with_another() -> None:
         carried, _ = await leg(wire)
         start(client.call_tool, "second")
         _, params = await leg(wire)
-        assert ("second", None) == (params["name"], params.get("requestState"))
+        assert (params["name"], params.get("requestState")) == ("second", None)
         await wire.respond(carried, said("done"))
         await call.result()
 
@@ -142,8 +143,8 @@ async def test_samples_and_roots_are_answered_in_rounds_too() -> None:
         request, _ = await leg(wire)
         await wire.respond(request, {"resultType": "input_required", "inputRequests": questions})
         _, params = await leg(wire)
-        assert "short" == params["inputResponses"]["s"]["content"]["text"]
-        assert {"roots": []} == params["inputResponses"]["r"]
+        assert params["inputResponses"]["s"]["content"]["text"] == "short"
+        assert params["inputResponses"]["r"] == {"roots": []}
 
 
 # limits
@@ -173,10 +174,10 @@ async def test_a_round_that_asks_nothing_is_answered_at_a_gentle_pace(autojump_c
             assert "inputResponses" not in params
             await wire.respond(request, asking(state="not yet"))
         request, params = await leg(wire)
-        assert "not yet" == params["requestState"]
+        assert params["requestState"] == "not yet"
         await wire.respond(request, said("ready"))
-        assert "ready" == (await call.result()).text
-        pauses = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        assert (await call.result()).text == "ready"
+        pauses = [later - earlier for earlier, later in pairwise(times)]
         assert all(pause >= 0.05 for pause in pauses)
         assert sorted(pauses) == pytest.approx(pauses)
         assert max(pauses) < 1
@@ -232,7 +233,7 @@ async def test_a_handler_that_fails_cancels_the_others_of_its_round() -> None:
         await wire.respond(request, asking("a", "b", state="s"))
         with pytest.raises(LookupError):
             await call.result()
-    assert ["first", "cancelled"] == events
+    assert events == ["first", "cancelled"]
 
 
 async def test_a_question_that_was_never_declared_ends_the_call() -> None:
@@ -266,7 +267,7 @@ async def test_a_malformed_round_raises_in_its_own_call_only(result: Json) -> No
             await wire.respond(request, result if params["name"] == "broken" else said("fine"))
         with pytest.raises(RemoteProtocolError, match="result"):
             await broken.result()
-        assert "fine" == (await fine.result()).text
+        assert (await fine.result()).text == "fine"
 
 
 async def test_a_call_that_is_cancelled_while_its_user_thinks_cancels_the_handler(autojump_clock: MockClock) -> None:
@@ -285,4 +286,4 @@ async def test_a_call_that_is_cancelled_while_its_user_thinks_cancels_the_handle
         with pytest.raises(RequestTimeout):
             await call.result()
         await wire.silence()
-    assert ["cancelled"] == events
+    assert events == ["cancelled"]

@@ -33,14 +33,14 @@ async def test_a_server_that_can_be_discovered_is_modern() -> None:
         opened = start(client.open)
         request = await wire.request("server/discover")
         meta = request["params"]["_meta"]
-        assert MODERN == meta[PROTOCOL_VERSION]
-        assert {"elicitation": {"form": {}}} == meta[CLIENT_CAPABILITIES]
-        assert {"name": "tester", "version": "1"} == meta[CLIENT_INFO]
+        assert meta[PROTOCOL_VERSION] == MODERN
+        assert meta[CLIENT_CAPABILITIES] == {"elicitation": {"form": {}}}
+        assert meta[CLIENT_INFO] == {"name": "tester", "version": "1"}
         await wire.respond(request, discovered(MODERN, NEWEST_LEGACY))
         assert await opened.result() is client
-        assert MODERN == client.protocol_version
+        assert client.protocol_version == MODERN
         assert client.server_info is not None
-        assert ("scripted", "Be kind.") == (client.server_info.name, client.instructions)
+        assert (client.server_info.name, client.instructions) == ("scripted", "Be kind.")
         assert client.server_capabilities.tools is not None
         await client.aclose()
 
@@ -52,11 +52,11 @@ async def test_any_other_error_means_the_handshake_era(code: int) -> None:
         await wire.fail(await wire.request("server/discover"), code)
         params = await handshake(wire)
         await opened.result()
-        assert (NEWEST_LEGACY, {"name": "tester", "version": "1"}) == (params["protocolVersion"], params["clientInfo"])
+        assert (params["protocolVersion"], params["clientInfo"]) == (NEWEST_LEGACY, {"name": "tester", "version": "1"})
         assert PROTOCOL_VERSION not in params.get("_meta", {})
-        assert NEWEST_LEGACY == client.protocol_version
+        assert client.protocol_version == NEWEST_LEGACY
         assert client.server_info is not None
-        assert ("scripted", "Be kind.") == (client.server_info.name, client.instructions)
+        assert (client.server_info.name, client.instructions) == ("scripted", "Be kind.")
         await client.aclose()
 
 
@@ -65,13 +65,13 @@ async def test_silence_means_the_handshake_era_after_the_probe_timeout(autojump_
         opened = start(client.open)
         probe = await wire.request("server/discover")
         assert probe["id"] == (await wire.notification("notifications/cancelled"))["requestId"]
-        assert 7 == trio.current_time()
+        assert trio.current_time() == 7
         await handshake(wire)
         await opened.result()
-        assert NEWEST_LEGACY == client.protocol_version
+        assert client.protocol_version == NEWEST_LEGACY
         await wire.respond(probe, discovered())  # too late to matter
         await wait_all_tasks_blocked()
-        assert NEWEST_LEGACY == client.protocol_version
+        assert client.protocol_version == NEWEST_LEGACY
         await client.aclose()
 
 
@@ -93,7 +93,7 @@ async def test_a_refused_version_without_a_modern_one_in_common_means_the_handsh
         await wire.fail(await wire.request("server/discover"), UNSUPPORTED_VERSION, data=data)
         await handshake(wire)
         await opened.result()
-        assert NEWEST_LEGACY == client.protocol_version
+        assert client.protocol_version == NEWEST_LEGACY
         await client.aclose()
 
 
@@ -207,7 +207,7 @@ async def test_a_transport_that_cannot_connect_raises_its_own_error_and_no_task_
     with pytest.raises(OSError, match="connection refused"):
         await client.open()
     assert before == living()
-    assert "<Client closed>" == repr(client)
+    assert repr(client) == "<Client closed>"
 
 
 async def test_a_cancelled_open_closes_the_client_and_leaves_no_task(autojump_clock: MockClock) -> None:
@@ -220,6 +220,7 @@ async def test_a_cancelled_open_closes_the_client_and_leaves_no_task(autojump_cl
         await wire.end()
         with pytest.raises(Disconnected):
             await client.ping()
+    await wait_all_tasks_blocked()
     assert before == living()
 
 
@@ -237,7 +238,7 @@ async def test_a_client_may_be_closed_while_it_opens(autojump_clock: MockClock) 
 
 async def test_the_repr_shows_the_state_and_the_revision() -> None:
     async with unopened() as (client, wire, start):
-        assert "<Client opening>" == repr(client)
+        assert repr(client) == "<Client opening>"
         opened = start(client.open)
         await as_modern(wire)
         await opened.result()
@@ -248,5 +249,5 @@ async def test_the_repr_shows_the_state_and_the_revision() -> None:
 
 def test_a_target_that_is_none_is_refused_with_what_would_be() -> None:
     for target in ("python server.py", 7, None):
-        with pytest.raises(TypeError, match="URL|list of arguments"):
+        with pytest.raises(TypeError, match=r"URL|list of arguments"):
             Client.connect(target)

@@ -44,12 +44,13 @@ def node_folder() -> Path:
 
 
 def install(folder: Path) -> None:
-    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), f"{PACKAGE}@2"]
+    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=0"]
+    command += ["--prefix", str(folder), f"{PACKAGE}@2"]
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_TIMEOUT, cwd=folder)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        pytest.skip(f"npm could not install {PACKAGE}: {said[-1] if said else error}")
+        pytest.skip(f"npm could not install {PACKAGE}: {said[0] if said else error}")
 
 
 @pytest.fixture(params=list(ERAS))
@@ -91,8 +92,8 @@ async def test_the_typescript_client_calls_asks_and_cancels(
     assert seen["sum"]["structuredContent"] == {"result": 42}
     assert text_of(seen["thought"]) == "m-1: So be it."
     assert seen["folders"]["structuredContent"] == {"result": ["home=file:///home/ada"]}
-    # this client drops a report that reaches it in one piece with the answer
-    assert seen["progress"] == [1, 2, 3][: len(seen["progress"])] != []
+    # this client drops reports that reach it in one piece with the answer; that they arrive at all, `hold` shows
+    assert seen["progress"] == [1, 2, 3][: len(seen["progress"])]
     over_modern_http = era == "auto" and isinstance(target, str)
     assert text_of(seen["ended"]) == ("disconnect" if over_modern_http else "client")
 

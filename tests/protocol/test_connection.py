@@ -100,7 +100,7 @@ def test_initialize_alone_does_not_open_the_session() -> None:
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "logging/setLevel"])
 def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str) -> None:
     error = refusal(Connection(Side.CLIENT).receive(Request(1, method, {})))
-    assert (INVALID_REQUEST, 1) == (error.code, error.request_id)
+    assert (error.code, error.request_id) == (INVALID_REQUEST, 1)
     assert "before initialize" in str(error)
     assert PROTOCOL_VERSION in str(error)
 
@@ -109,9 +109,9 @@ def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
     connection = Connection(Side.CLIENT)
     connection.agree("2025-03-26")
     error = refusal(connection.receive(Request(2, "initialize", HELLO)))
-    assert INVALID_REQUEST == error.code
+    assert error.code == INVALID_REQUEST
     assert "initialized already" in str(error)
-    assert (Phase.OPEN, "2025-03-26") == (connection.phase, connection.codec.revision.name)
+    assert (connection.phase, connection.codec.revision.name) == (Phase.OPEN, "2025-03-26")
 
 
 @pytest.mark.parametrize("version", [version for version in SUPPORTED if version != MODERN])
@@ -127,7 +127,7 @@ def test_a_method_that_the_agreed_revision_lacks_is_not_found() -> None:
     client = Connection(Side.SERVER)
     client.agree("2025-03-26")  # elicitation came with 2025-06-18
     error = refusal(client.receive(Request(1, "elicitation/create", {"message": "?", "requestedSchema": {}})))
-    assert METHOD_NOT_FOUND == error.code
+    assert error.code == METHOD_NOT_FOUND
 
 
 def test_a_closed_connection_ignores_everything() -> None:
@@ -142,7 +142,7 @@ def test_closing_tells_which_requests_of_ours_will_never_be_answered() -> None:
     connection = opened(Side.SERVER)
     ids = [asked(connection), asked(connection)]
     assert ids == connection.close()
-    assert [] == connection.close()
+    assert connection.close() == []
 
 
 def test_nothing_is_asked_on_a_closed_connection() -> None:
@@ -171,7 +171,7 @@ def test_nothing_is_asked_on_a_closed_connection() -> None:
 def test_a_method_that_travels_the_other_way_is_not_found(peer: Side, method: str) -> None:
     connection = Connection(peer) if method == "initialize" else opened(peer)
     error = refusal(connection.receive(Request(9, method, {})))
-    assert (METHOD_NOT_FOUND, 9) == (error.code, error.request_id)
+    assert (error.code, error.request_id) == (METHOD_NOT_FOUND, 9)
 
 
 @pytest.mark.parametrize("peer", list(Side))
@@ -196,34 +196,34 @@ def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
 def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(connection: Connection) -> None:
     event = connection.receive(modern())
     assert isinstance(event, RequestIn)
-    assert MODERN == event.codec.revision.name
+    assert event.codec.revision.name == MODERN
     assert event.meta is not None
-    assert MODERN == event.meta.protocol_version
+    assert event.meta.protocol_version == MODERN
 
 
 def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> None:
     connection = Connection(Side.CLIENT)
     connection.receive(modern())
-    assert (Phase.OPENING, NEWEST_LEGACY) == (connection.phase, connection.codec.revision.name)
+    assert (connection.phase, connection.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", NEWEST_LEGACY, ""])
 def test_an_unsupported_version_is_refused_with_all_that_are_supported(version: str) -> None:
     error = refusal(Connection(Side.CLIENT).receive(modern(version=version)))
-    assert (UNSUPPORTED_VERSION, 1) == (error.code, error.request_id)
+    assert (error.code, error.request_id) == (UNSUPPORTED_VERSION, 1)
     assert {"supported": list(SUPPORTED), "requested": version} == error.data
 
 
 def test_a_modern_request_without_capabilities_is_refused_by_name() -> None:
     error = refusal(opened().receive(call(**{PROTOCOL_VERSION: MODERN})))
-    assert (INVALID_PARAMS, 1) == (error.code, error.request_id)
+    assert (error.code, error.request_id) == (INVALID_PARAMS, 1)
     assert CLIENT_CAPABILITIES in str(error)
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel"])
 def test_what_the_modern_era_dropped_is_not_found_there(method: str) -> None:
     params: JsonObject = {"_meta": {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}}
-    assert METHOD_NOT_FOUND == refusal(opened().receive(Request(1, method, params))).code
+    assert refusal(opened().receive(Request(1, method, params))).code == METHOD_NOT_FOUND
 
 
 def test_the_answer_to_a_modern_request_of_ours_may_be_a_round() -> None:
@@ -241,7 +241,7 @@ def test_an_id_in_use_is_refused_where_all_requests_share_a_channel() -> None:
     connection = opened()
     assert isinstance(connection.receive(call("a")), RequestIn)
     error = refusal(connection.receive(call("a")))
-    assert (INVALID_REQUEST, "a") == (error.code, error.request_id)
+    assert (error.code, error.request_id) == (INVALID_REQUEST, "a")
     assert "'a' is in use" in str(error)
 
 
@@ -276,7 +276,7 @@ def test_our_ids_are_unique_for_the_life_of_the_connection() -> None:
     for _ in range(100):
         ids.append(asked(connection))
         connection.withdraw(ids[-1], "not needed")
-    assert 100 == len(set(ids))
+    assert len(set(ids)) == 100
 
 
 # answers
@@ -319,7 +319,7 @@ def test_an_error_is_the_peers_own_error_where_the_answer_is_awaited() -> None:
     event = connection.receive(ErrorResponse(request, ErrorDetail(-32000, "busy", {"retry": 1})))
     assert isinstance(event, ReplyIn)
     assert isinstance(event.result, PeerError)
-    assert (-32000, "busy", {"retry": 1}) == (event.result.code, event.result.message, event.result.data)
+    assert (event.result.code, event.result.message, event.result.data) == (-32000, "busy", {"retry": 1})
 
 
 def test_an_error_that_names_no_request_is_ignored() -> None:
@@ -346,7 +346,7 @@ def test_bytes_that_are_no_message_are_refused_and_answered() -> None:
     event = opened().receive(malformed)
     assert isinstance(event, Refused)
     assert event.answer
-    assert 7 == event.error.request_id
+    assert event.error.request_id == 7
 
 
 def test_a_broken_answer_is_an_error_where_it_is_awaited() -> None:
@@ -363,7 +363,7 @@ def test_a_request_that_will_never_be_answered_is_over_where_it_is_awaited() -> 
     event = connection.receive(Unanswered(request, "the stream ended"))
     assert isinstance(event, ReplyIn)
     assert isinstance(event.result, Disconnected)
-    assert "the stream ended" == str(event.result)
+    assert str(event.result) == "the stream ended"
     assert isinstance(connection.receive(Unanswered(request, "again")), Ignored)
 
 
@@ -406,7 +406,7 @@ def test_a_withdrawal_tells_the_peer_once() -> None:
     request = asked(connection)
     notice = connection.withdraw(request, "the user left")
     assert notice is not None
-    assert "notifications/cancelled" == notice.method
+    assert notice.method == "notifications/cancelled"
     sent = parse(dump(notice))
     assert Notification("notifications/cancelled", {"requestId": request, "reason": "the user left"}) == sent
     assert connection.withdraw(request, "again") is None
@@ -433,7 +433,7 @@ def test_a_request_that_this_revision_cannot_say_is_refused_and_nothing_is_await
     connection = opened(Side.CLIENT)
     with pytest.raises(LocalProtocolError, match="server/discover"):
         connection.ask("server/discover", RequestParams())
-    assert [] == connection.close()
+    assert connection.close() == []
 
 
 def test_the_repr_shows_phase_revision_and_what_is_open() -> None:

@@ -23,6 +23,10 @@ async def path_of(lane: Lane) -> str:
     return lane.path
 
 
+async def endless(_lane: Lane) -> None:
+    await trio.sleep_forever()
+
+
 async def fail(_lane: Lane) -> str:
     await trio.lowlevel.checkpoint()
     raise LookupError("no flights")
@@ -31,7 +35,7 @@ async def fail(_lane: Lane) -> str:
 async def test_values_are_there_after_the_block(lane: Lane) -> None:
     async with Branches(lane) as branches:
         first, second = branches.start(path_of), branches.start(path_of)
-    assert ("/1", "/2") == (first.value, second.value)
+    assert (first.value, second.value) == ("/1", "/2")
 
 
 async def test_a_branch_of_a_branch_has_a_path_below_it(lane: Lane) -> None:
@@ -40,14 +44,14 @@ async def test_a_branch_of_a_branch_has_a_path_below_it(lane: Lane) -> None:
     async def nests(child: Lane) -> str:
         return await run_branch(child, path_of)
 
-    assert "/2/1" == await run_branch(lane, nests)
+    assert await run_branch(lane, nests) == "/2/1"
 
 
 async def test_a_result_is_awaited_inside_the_block(lane: Lane) -> None:
     async with Branches(lane) as branches:
         first = branches.start(path_of)
-        assert "/1" == await first.result()
-        assert "/1" == await first.result()
+        assert await first.result() == "/1"
+        assert await first.result() == "/1"
 
 
 async def test_a_branch_has_no_value_before_it_ends(lane: Lane) -> None:
@@ -55,7 +59,7 @@ async def test_a_branch_has_no_value_before_it_ends(lane: Lane) -> None:
         branch = branches.start(path_of)
         with pytest.raises(RuntimeError, match=r"<Branch /1 running> has no value"):
             _ = branch.value
-    assert "<Branch /1 ended>" == repr(branch)
+    assert repr(branch) == "<Branch /1 ended>"
 
 
 async def test_the_block_ends_only_when_every_branch_has(lane: Lane, autojump_clock: MockClock) -> None:
@@ -64,7 +68,7 @@ async def test_the_block_ends_only_when_every_branch_has(lane: Lane, autojump_cl
 
     async with Branches(lane) as branches:
         branches.start(slow)
-    assert 3 == trio.current_time()
+    assert trio.current_time() == 3
 
 
 async def test_the_first_failure_cancels_the_siblings_and_comes_out_in_a_group(
@@ -82,33 +86,33 @@ async def test_the_first_failure_cancels_the_siblings_and_comes_out_in_a_group(
         async with Branches(lane) as branches:
             branches.start(sibling)
             branches.start(fail)
-    assert ["sibling"] == ended
-    assert 0 == trio.current_time()
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert ended == ["sibling"]
+    assert trio.current_time() == 0
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_a_lone_branch_raises_its_exception_bare(lane: Lane) -> None:
     with pytest.raises(LookupError, match="no flights"):
         await run_branch(lane, fail)
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_a_failing_body_cancels_its_branches_and_counts_right(lane: Lane) -> None:
     with pytest.RaisesGroup(KeyError):
         async with Branches(lane) as branches:
-            branches.start(lambda _lane: trio.sleep_forever())
+            branches.start(endless)
             raise KeyError
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_cancel_ends_the_branches_of_one_group_only(lane: Lane, autojump_clock: MockClock) -> None:
     async with Branches(lane) as outer:
         kept = outer.start(path_of)
         async with Branches(lane) as inner:
-            inner.start(lambda _lane: trio.sleep_forever())
+            inner.start(endless)
             inner.cancel()
-    assert "/1" == kept.value
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert kept.value == "/1"
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_a_branch_that_is_cancelled_before_its_first_step_is_counted_off(lane: Lane) -> None:
@@ -116,14 +120,14 @@ async def test_a_branch_that_is_cancelled_before_its_first_step_is_counted_off(l
         async with Branches(lane) as branches:
             branches.start(path_of)
             scope.cancel()
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_a_branch_is_refused_before_the_block_and_nothing_is_counted(lane: Lane) -> None:
     branches = Branches(lane)
     with pytest.raises(RuntimeError, match="inside `async with`"):
         branches.start(path_of)
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_a_branch_is_refused_after_the_block_and_nothing_is_counted(lane: Lane) -> None:
@@ -131,7 +135,7 @@ async def test_a_branch_is_refused_after_the_block_and_nothing_is_counted(lane: 
         pass
     with pytest.raises(RuntimeError, match="inside `async with`"):
         branches.start(path_of)
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_a_branch_may_start_another_one_in_the_group_that_is_being_joined(lane: Lane) -> None:
@@ -144,8 +148,8 @@ async def test_a_branch_may_start_another_one_in_the_group_that_is_being_joined(
             paths.append(await branches.start(path_of).result())
 
         branches.start(starts_another)
-    assert ["/2"] == paths
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert paths == ["/2"]
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_branches_nest_as_deep_as_the_limit_and_no_deeper(lane: Lane) -> None:
@@ -154,7 +158,7 @@ async def test_branches_nest_as_deep_as_the_limit_and_no_deeper(lane: Lane) -> N
 
     with pytest.raises(LimitExceeded, match=f"may nest {MAX_DEPTH} deep"):
         await run_branch(lane, nests)
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_a_branch_over_the_limit_is_refused_and_names_the_limit(lane: Lane) -> None:
@@ -164,17 +168,17 @@ async def test_a_branch_over_the_limit_is_refused_and_names_the_limit(lane: Lane
             branches.start(path_of)
     with pytest.raises(LimitExceeded):
         await run_branch(lane, path_of)
-    assert 1 == lane.actor.busy
+    assert lane.actor.busy == 1
 
 
 async def test_ten_thousand_branches_of_one_actor_run_and_end(lane: Lane) -> None:
     async with Branches(lane) as branches:
         handles = [branches.start(path_of) for _ in range(10_000)]
-    assert "/10000" == handles[-1].value
-    assert (1, 0) == (lane.actor.busy, lane.actor.branches)
+    assert handles[-1].value == "/10000"
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
 async def test_the_repr_shows_how_many_run(lane: Lane) -> None:
     async with Branches(lane) as branches:
         branches.start(path_of)
-        assert "<Branches of <Lane body busy> running=1>" == repr(branches)
+        assert repr(branches) == "<Branches of <Lane body busy> running=1>"

@@ -14,8 +14,8 @@ def test_what_was_recorded_is_recalled_by_kind_and_name() -> None:
     journal = Journal()
     journal.record(STEP)
     journal.record(ANSWER)
-    assert STEP == journal.recall(Kind.STEP, "search")
-    assert ANSWER == journal.recall(Kind.ANSWER, "elicit-1", "d1")
+    assert journal.recall(Kind.STEP, "search") == STEP
+    assert journal.recall(Kind.ANSWER, "elicit-1", "d1") == ANSWER
 
 
 def test_nothing_is_known_under_a_name_that_was_not_recorded() -> None:
@@ -29,7 +29,7 @@ def test_a_name_is_recorded_once_for_each_kind() -> None:
     with pytest.raises(ValueError, match="step 'search' was recorded already"):
         journal.record(STEP)
     journal.record(Entry(Kind.ANSWER, "search", 1))
-    assert 2 == len(journal)
+    assert len(journal) == 2
 
 
 def test_an_old_answer_is_never_given_to_another_question_of_the_same_name() -> None:
@@ -48,4 +48,4 @@ def test_entries_keep_the_order_in_which_they_were_learned() -> None:
 
 
 def test_the_repr_shows_names_and_no_values() -> None:
-    assert "<Journal ['step search', 'answer elicit-1']>" == repr(Journal((STEP, ANSWER)))
+    assert repr(Journal((STEP, ANSWER))) == "<Journal ['step search', 'answer elicit-1']>"

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 import trio
+import trio.lowlevel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -43,15 +44,16 @@ def record_quiet(actor: Actor) -> list[int]:
 
 async def test_the_body_is_busy_from_the_start() -> None:
     actor = new_actor()
-    assert 1 == actor.busy
+    assert actor.busy == 1
     assert not actor.quiet
 
 
 async def test_a_branch_is_busy_before_its_task_first_runs() -> None:
     actor = new_actor()
     async with Branches(actor.root) as branches:
-        branches.start(lambda _lane: trio.sleep(0))
-        assert 2 == actor.busy
+        branches.start(ask)
+        assert actor.busy == 2
+        branches.cancel()
 
 
 async def test_an_actor_with_a_branch_that_has_not_started_yet_is_not_quiet() -> None:
@@ -66,7 +68,7 @@ async def test_an_actor_with_a_branch_that_has_not_started_yet_is_not_quiet() ->
     async with trio.open_nursery() as nursery:
         nursery.start_soon(body)
         await wait_all_tasks_blocked()
-        assert [2] == quiet
+        assert quiet == [2]
         nursery.cancel_scope.cancel()
 
 
@@ -77,7 +79,7 @@ async def test_an_answer_makes_its_lane_busy_in_the_step_that_delivers_it() -> N
         await wait_all_tasks_blocked()
         assert actor.quiet
         actor.mailbox.post("ask-1", "answer")
-        assert 1 == actor.busy  # the lane's task has not run yet
+        assert actor.busy == 1  # the lane's task has not run yet
 
 
 async def test_the_last_branch_passes_its_busyness_to_the_lane_that_joins() -> None:
@@ -87,7 +89,7 @@ async def test_the_last_branch_passes_its_busyness_to_the_lane_that_joins() -> N
     async def body() -> None:
         async with Branches(actor.root) as branches:
             branches.start(ask)
-        assert 1 == actor.busy
+        assert actor.busy == 1
         await ask(actor.root)
 
     async with trio.open_nursery() as nursery:
@@ -96,7 +98,7 @@ async def test_the_last_branch_passes_its_busyness_to_the_lane_that_joins() -> N
             await wait_all_tasks_blocked()
             assert actor.quiet
             actor.mailbox.post(key, "answer")
-    assert [1, 1] == quiet  # once for each question, never in between
+    assert quiet == [1, 1]  # once for each question, never in between
 
 
 async def test_a_lone_branch_passes_its_busyness_to_its_parent() -> None:
@@ -106,8 +108,8 @@ async def test_a_lone_branch_passes_its_busyness_to_its_parent() -> None:
         nursery.start_soon(run_branch, actor.root, ask)
         await wait_all_tasks_blocked()
         actor.mailbox.post("ask/1-1", "answer")
-    assert [1] == quiet
-    assert 1 == actor.busy
+    assert quiet == [1]
+    assert actor.busy == 1
 
 
 async def test_a_lane_that_awaits_one_branch_is_busy_again_when_that_one_ends() -> None:
@@ -118,8 +120,8 @@ async def test_a_lane_that_awaits_one_branch_is_busy_again_when_that_one_ends() 
         async with Branches(actor.root) as branches:
             handle = branches.start(ask)
             branches.start(ask)
-            assert "answer" == await handle.result()
-            assert 1 == actor.busy  # the other branch still waits
+            assert await handle.result() == "answer"
+            assert actor.busy == 1  # the other branch still waits
             await ask(actor.root)
 
     async with trio.open_nursery() as nursery:
@@ -130,7 +132,7 @@ async def test_a_lane_that_awaits_one_branch_is_busy_again_when_that_one_ends() 
         assert actor.quiet
         for key in ("ask-1", "ask/2-1"):
             actor.mailbox.post(key, "answer")
-    assert [2, 2] == quiet
+    assert quiet == [2, 2]
 
 
 async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_clock: MockClock) -> None:
@@ -140,10 +142,10 @@ async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_
         with trio.move_on_after(1) as scope:
             await handle.result()
         assert scope.cancelled_caught
-        assert 1 == actor.busy  # the body; the branch waits for its answer
+        assert actor.busy == 1  # the body; the branch waits for its answer
         actor.mailbox.post("ask/1-1", "answer")
-    assert "answer" == handle.value
-    assert 1 == actor.busy
+    assert handle.value == "answer"
+    assert actor.busy == 1
 
 
 async def test_a_lane_with_several_open_questions_waits_until_the_first_is_settled() -> None:
@@ -155,7 +157,7 @@ async def test_a_lane_with_several_open_questions_waits_until_the_first_is_settl
         assert actor.quiet
         for key in ("ask-1", "ask-2", "ask-3"):
             actor.mailbox.post(key, "answer")
-    assert 1 == actor.busy
+    assert actor.busy == 1
 
 
 async def test_a_lane_that_is_cancelled_while_it_waits_gives_its_questions_up_and_is_busy_once(
@@ -166,8 +168,8 @@ async def test_a_lane_that_is_cancelled_while_it_waits_gives_its_questions_up_an
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, actor.root)
             nursery.start_soon(ask, actor.root)
-    assert 1 == actor.busy
-    assert 0 == actor.mailbox.statistics().open
+    assert actor.busy == 1
+    assert actor.mailbox.statistics().open == 0
 
 
 async def test_a_lane_that_waits_and_joins_at_once_is_busy_only_after_both() -> None:
@@ -178,7 +180,7 @@ async def test_a_lane_that_waits_and_joins_at_once_is_busy_only_after_both() -> 
     lane.end_wait()
     assert actor.quiet
     lane.end_join()
-    assert 1 == actor.busy
+    assert actor.busy == 1
 
 
 async def test_an_actor_that_goes_quiet_says_so_each_time() -> None:
@@ -187,7 +189,7 @@ async def test_an_actor_that_goes_quiet_says_so_each_time() -> None:
     for _ in range(3):
         actor.root.begin_wait()
         actor.root.end_wait()
-    assert 3 == len(quiet)
+    assert len(quiet) == 3
 
 
 async def test_keys_and_paths_are_the_same_from_run_to_run() -> None:
@@ -195,18 +197,18 @@ async def test_keys_and_paths_are_the_same_from_run_to_run() -> None:
         root = new_actor().root
         return [root.next_key("elicit"), root.next_path(), root.next_key("sample"), root.next_path()]
 
-    assert ["elicit-1", "/1", "sample-2", "/2"] == run()
+    assert run() == ["elicit-1", "/1", "sample-2", "/2"]
     assert run() == run()
 
 
 async def test_the_reprs_show_the_state() -> None:
     actor = new_actor()
-    assert "<Actor actor-1 running busy=1 <Mailbox open=[] delivered=0 dropped=0>>" == repr(actor)
-    assert "<Lane body busy>" == repr(actor.root)
+    assert repr(actor) == "<Actor actor-1 running busy=1 <Mailbox open=[] delivered=0 dropped=0>>"
+    assert repr(actor.root) == "<Lane body busy>"
     actor.root.begin_wait()
-    assert "<Lane body waiting>" == repr(actor.root)
+    assert repr(actor.root) == "<Lane body waiting>"
     actor.root.begin_join()
-    assert "<Lane body joining>" == repr(actor.root)
+    assert repr(actor.root) == "<Lane body joining>"
 
 
 async def test_more_idle_lanes_than_there_are_is_a_bug_that_shows() -> None:
@@ -409,7 +411,7 @@ def test_any_body_is_quiet_exactly_when_all_its_tasks_wait_for_answers(program: 
                 for key in random.sample(sorted(body.open), random.randint(1, len(body.open))):
                     actor.mailbox.post(key, "answer")
                 await wait_all_tasks_blocked()
-        assert (1, 0) == (actor.busy, actor.branches)
+        assert (actor.busy, actor.branches) == (1, 0)
         assert 0 not in quiet
 
     clock = MockClock()

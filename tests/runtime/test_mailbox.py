@@ -23,17 +23,17 @@ async def test_an_answer_reaches_the_one_who_waits_under_its_key() -> None:
         await wait_all_tasks_blocked()
         assert mailbox.post("b", "for b")
         await wait_all_tasks_blocked()
-        assert [] == taken
+        assert taken == []
         assert mailbox.post("a", "for a")
-    assert ["for a"] == taken
-    assert "for b" == await second.take()
+    assert taken == ["for a"]
+    assert await second.take() == "for b"
 
 
 async def test_an_answer_that_came_early_is_taken_at_once() -> None:
     mailbox = Mailbox()
     slot = mailbox.open("a", str)
     mailbox.post("a", "early")
-    assert "early" == await slot.take()
+    assert await slot.take() == "early"
 
 
 async def test_an_answer_to_a_question_nobody_asked_is_dropped_and_counted() -> None:
@@ -48,7 +48,7 @@ async def test_the_first_answer_wins_and_the_second_is_dropped() -> None:
     slot = mailbox.open("a", str)
     assert mailbox.post("a", "first")
     assert not mailbox.post("a", "second")
-    assert "first" == await slot.take()
+    assert await slot.take() == "first"
     assert MailboxStatistics(open=0, delivered=1, dropped=1, closed=False) == mailbox.statistics()
 
 
@@ -65,7 +65,7 @@ async def test_giving_up_after_the_answer_came_loses_nothing() -> None:
     slot = mailbox.open("a", str)
     mailbox.post("a", "answer")
     slot.give_up()
-    assert "answer" == await slot.take()
+    assert await slot.take() == "answer"
 
 
 async def test_a_slot_that_was_given_up_can_no_longer_be_taken(autojump_clock: MockClock) -> None:
@@ -100,7 +100,7 @@ async def test_a_slot_has_one_owner_and_a_second_taker_is_refused(autojump_clock
             with pytest.raises(trio.BusyResourceError):
                 await slot.take()
             mailbox.post("a", "answer")
-    assert ["answer"] == taken
+    assert taken == ["answer"]
 
 
 async def test_a_cancelled_wait_leaves_the_slot_open_for_another_attempt(autojump_clock: MockClock) -> None:
@@ -111,7 +111,7 @@ async def test_a_cancelled_wait_leaves_the_slot_open_for_another_attempt(autojum
     assert scope.cancelled_caught
     assert "a" in mailbox
     mailbox.post("a", "answer")
-    assert "answer" == await slot.take()
+    assert await slot.take() == "answer"
 
 
 async def test_a_key_is_open_once_at_a_time() -> None:
@@ -128,8 +128,8 @@ async def test_a_key_may_be_used_again_and_the_old_slot_cannot_close_the_new_one
     new = mailbox.open("a", str)
     old.give_up()
     assert mailbox.post("a", "new")
-    assert "new" == await new.take()
-    assert "old" == await old.take()
+    assert await new.take() == "new"
+    assert await old.take() == "old"
 
 
 async def test_an_answer_of_the_wrong_type_raises_in_the_waiter_and_names_both_types() -> None:
@@ -156,7 +156,7 @@ async def test_a_full_mailbox_refuses_the_next_question_and_names_its_limit() ->
         mailbox.open("c", str)
     slot.give_up()
     mailbox.open("c", str)
-    assert 2 == mailbox.statistics().open
+    assert mailbox.statistics().open == 2
 
 
 async def test_closing_raises_in_every_waiter_and_in_every_later_question(autojump_clock: MockClock) -> None:
@@ -174,7 +174,7 @@ async def test_closing_raises_in_every_waiter_and_in_every_later_question(autoju
                 nursery.start_soon(waits, key, mailbox.open(key, str))
             await wait_all_tasks_blocked()
             mailbox.close(Disconnected("the end"))
-    assert ["a", "b"] == sorted(gone)
+    assert sorted(gone) == ["a", "b"]
     assert mailbox.statistics().closed
     with pytest.raises(Disconnected, match="the end"):
         mailbox.open("c", str)
@@ -185,14 +185,14 @@ async def test_settling_is_announced_once_and_in_the_same_step() -> None:
     settled: list[str] = []
     slots = {key: mailbox.open(key, str, lambda key=key: settled.append(key)) for key in ("post", "fail", "give up")}
     mailbox.post("post", "answer")
-    assert ["post"] == settled
+    assert settled == ["post"]
     mailbox.fail("fail", Disconnected("gone"))
-    assert ["post", "fail"] == settled
+    assert settled == ["post", "fail"]
     slots["give up"].give_up()
-    assert ["post", "fail", "give up"] == settled
+    assert settled == ["post", "fail", "give up"]
     for slot in slots.values():
         slot.give_up()
-    assert ["post", "fail", "give up"] == settled
+    assert settled == ["post", "fail", "give up"]
 
 
 async def test_taking_what_is_there_already_is_a_checkpoint() -> None:
@@ -206,4 +206,4 @@ async def test_taking_what_is_there_already_is_a_checkpoint() -> None:
 async def test_the_repr_shows_what_is_open() -> None:
     mailbox = Mailbox()
     mailbox.open("a", str)
-    assert "<Mailbox open=['a'] delivered=0 dropped=0>" == repr(mailbox)
+    assert repr(mailbox) == "<Mailbox open=['a'] delivered=0 dropped=0>"

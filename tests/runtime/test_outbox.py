@@ -12,8 +12,8 @@ async def test_items_are_taken_in_order_and_all_at_once() -> None:
     outbox: Outbox[int] = Outbox()
     for item in (1, 2, 3):
         outbox.post(item)
-    assert [1, 2, 3] == await outbox.take()
-    assert 0 == len(outbox)
+    assert await outbox.take() == [1, 2, 3]
+    assert len(outbox) == 0
 
 
 async def test_taking_waits_for_the_first_item(autojump_clock: MockClock) -> None:
@@ -29,7 +29,7 @@ async def test_taking_waits_for_the_first_item(autojump_clock: MockClock) -> Non
             await wait_all_tasks_blocked()
             outbox.post(1)
             outbox.post(2)
-    assert [[1, 2]] == taken
+    assert taken == [[1, 2]]
 
 
 async def test_a_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> None:
@@ -38,14 +38,14 @@ async def test_a_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> No
         await outbox.take()
     assert scope.cancelled_caught
     outbox.post(1)
-    assert [1] == await outbox.take()
+    assert await outbox.take() == [1]
 
 
 async def test_a_reply_is_posted_above_the_limit_without_waiting() -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     for item in (1, 2, 3):
         outbox.post(item)
-    assert 3 == outbox.statistics().queued
+    assert outbox.statistics().queued == 3
 
 
 async def test_a_sender_waits_while_the_outbox_is_full_and_goes_on_when_it_is_read(autojump_clock: MockClock) -> None:
@@ -55,9 +55,9 @@ async def test_a_sender_waits_while_the_outbox_is_full_and_goes_on_when_it_is_re
         nursery.start_soon(outbox.send, 2)
         await wait_all_tasks_blocked()
         assert OutboxStatistics(queued=1, waiting=1, dropped=0, closed=False) == outbox.statistics()
-        assert [1] == outbox.take_nowait()
+        assert outbox.take_nowait() == [1]
         with trio.fail_after(1):
-            assert [2] == await outbox.take()
+            assert await outbox.take() == [2]
 
 
 async def test_only_as_many_senders_go_on_as_there_is_room_for() -> None:
@@ -79,7 +79,7 @@ async def test_a_sender_that_is_cancelled_while_it_waits_has_sent_nothing(autoju
     with trio.move_on_after(1) as scope:
         await outbox.send(2)
     assert scope.cancelled_caught
-    assert [1] == outbox.take_nowait()
+    assert outbox.take_nowait() == [1]
 
 
 async def test_room_waits_until_the_outbox_is_read(autojump_clock: MockClock) -> None:
@@ -97,8 +97,8 @@ async def test_what_was_queued_before_the_close_is_still_taken_and_then_the_end_
     outbox: Outbox[int] = Outbox()
     outbox.post(1)
     outbox.close()
-    assert [1] == await outbox.take()
-    assert [] == await outbox.take()
+    assert await outbox.take() == [1]
+    assert await outbox.take() == []
 
 
 async def test_items_after_the_close_are_dropped_and_counted() -> None:
@@ -125,8 +125,8 @@ async def test_a_close_wakes_the_reader_and_the_senders(autojump_clock: MockCloc
             await wait_all_tasks_blocked()
             empty.close()
             full.close()
-    assert [[]] == taken
-    assert 1 == full.statistics().dropped
+    assert taken == [[]]
+    assert full.statistics().dropped == 1
 
 
 async def test_on_ready_is_called_once_when_there_is_something_to_take() -> None:
@@ -135,12 +135,12 @@ async def test_on_ready_is_called_once_when_there_is_something_to_take() -> None
     outbox.on_ready = lambda: calls.append(len(outbox))
     outbox.post(1)
     outbox.post(2)
-    assert [1] == calls
+    assert calls == [1]
 
 
 async def test_the_repr_shows_how_full_it_is() -> None:
     outbox: Outbox[int] = Outbox(limit=3)
     outbox.post(1)
-    assert "<Outbox open queued=1/3 waiting=0>" == repr(outbox)
+    assert repr(outbox) == "<Outbox open queued=1/3 waiting=0>"
     outbox.close()
-    assert "<Outbox closed queued=1/3 waiting=0>" == repr(outbox)
+    assert repr(outbox) == "<Outbox closed queued=1/3 waiting=0>"

@@ -45,7 +45,7 @@ class Ended:
     async def wait(self) -> Outcome:
         with trio.fail_after(10_000):
             await self._event.wait()
-        assert 1 == len(self.outcomes), "an actor has exactly one outcome"
+        assert len(self.outcomes) == 1, "an actor has exactly one outcome"
         return self.outcomes[0]
 
 
@@ -88,7 +88,7 @@ async def test_the_outcome_is_told_after_the_actor_is_gone(supervisor: Superviso
 
     supervisor.start(body, on_done)
     await done.wait()
-    assert [(0, ActorState.DONE)] == seen
+    assert seen == [(0, ActorState.DONE)]
 
 
 async def test_starting_over_the_cap_is_refused_and_allocates_nothing() -> None:
@@ -101,7 +101,7 @@ async def test_starting_over_the_cap_is_refused_and_allocates_nothing() -> None:
                 supervisor.start(forever, Ended())
         assert before == supervisor.actors
         assert tasks == trio.lowlevel.current_statistics().tasks_living
-        assert (2, 100) == (supervisor.statistics().started, supervisor.statistics().refused)
+        assert (supervisor.statistics().started, supervisor.statistics().refused) == (2, 100)
 
 
 async def test_the_cap_of_one_principal_does_not_touch_another() -> None:
@@ -137,7 +137,7 @@ async def test_a_cancelled_actor_unwinds_and_its_outcome_says_why(supervisor: Su
     await wait_all_tasks_blocked()
     actor.cancel(CancelReason.CLIENT)
     assert Cancelled(CancelReason.CLIENT) == await ended.wait()
-    assert [CancelReason.CLIENT] == unwound
+    assert unwound == [CancelReason.CLIENT]
 
 
 async def test_an_actor_cancelled_before_its_first_step_has_an_outcome_too(supervisor: Supervisor) -> None:
@@ -184,7 +184,7 @@ async def test_a_cancel_after_the_end_changes_nothing(supervisor: Supervisor) ->
 
 async def test_a_deadline_that_passes_is_the_reason(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     assert Cancelled(CancelReason.DEADLINE) == await outcome_of(supervisor, forever, trio.current_time() + 5)
-    assert 5 == trio.current_time()
+    assert trio.current_time() == 5
 
 
 # parking
@@ -207,8 +207,8 @@ async def test_a_parked_actor_is_cancelled_when_its_time_is_up_and_cleans_up(aut
         await wait_all_tasks_blocked()
         supervisor.park(actor)
         assert Cancelled(CancelReason.EXPIRED) == await ended.wait()
-    assert [601] == cleaned
-    assert (0, 0) == (supervisor.statistics().parked, supervisor.statistics().running)
+    assert cleaned == [601]
+    assert (supervisor.statistics().parked, supervisor.statistics().running) == (0, 0)
 
 
 async def test_a_resumed_actor_has_all_the_time_of_its_own_deadline(autojump_clock: MockClock) -> None:
@@ -221,7 +221,7 @@ async def test_a_resumed_actor_has_all_the_time_of_its_own_deadline(autojump_clo
         supervisor.resume(actor)
         assert ActorState.RUNNING is actor.state
         assert Cancelled(CancelReason.DEADLINE) == await ended.wait()
-    assert 100 == trio.current_time()
+    assert trio.current_time() == 100
 
 
 async def test_parking_does_not_move_the_deadline_of_the_call(autojump_clock: MockClock) -> None:
@@ -230,7 +230,7 @@ async def test_parking_does_not_move_the_deadline_of_the_call(autojump_clock: Mo
         actor = supervisor.start(forever, ended, deadline=trio.current_time() + 5)
         supervisor.park(actor)
         assert Cancelled(CancelReason.DEADLINE) == await ended.wait()
-    assert 5 == trio.current_time()
+    assert trio.current_time() == 5
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ async def test_parking_over_a_cap_is_refused_and_the_actor_still_runs(limits: Li
         with pytest.raises(LimitExceeded, match=text):
             supervisor.park(second)
         assert ActorState.RUNNING is second.state
-        assert (1, 1) == (supervisor.statistics().parked, supervisor.statistics().running)
+        assert (supervisor.statistics().parked, supervisor.statistics().running) == (1, 1)
         supervisor.resume(first)
         supervisor.park(second)
 
@@ -254,15 +254,13 @@ async def test_parked_actors_of_one_principal_do_not_count_for_another() -> None
     async with open_supervisor(Limits(parked_per_principal=1)) as supervisor:
         for principal in ("ana", "ben"):
             supervisor.park(supervisor.start(forever, Ended(), principal=principal))
-        assert 2 == supervisor.statistics().parked
+        assert supervisor.statistics().parked == 2
 
 
 # draining
 
 
-async def test_a_drain_lets_running_actors_end_in_their_time(
-    supervisor: Supervisor, autojump_clock: MockClock
-) -> None:
+async def test_a_drain_lets_running_actors_end_in_their_time(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     ended = Ended()
 
     async def body(_actor: Actor) -> str:
@@ -272,7 +270,7 @@ async def test_a_drain_lets_running_actors_end_in_their_time(
     supervisor.start(body, ended)
     await supervisor.drain(10)
     assert [Returned("done")] == ended.outcomes
-    assert 3 == trio.current_time()
+    assert trio.current_time() == 3
 
 
 async def test_a_drain_cancels_what_is_still_there_after_its_time(
@@ -282,7 +280,7 @@ async def test_a_drain_cancels_what_is_still_there_after_its_time(
     supervisor.start(forever, ended)
     await supervisor.drain(10)
     assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
-    assert 10 == trio.current_time()
+    assert trio.current_time() == 10
 
 
 async def test_a_drain_cancels_parked_actors_at_once(supervisor: Supervisor, autojump_clock: MockClock) -> None:
@@ -290,7 +288,7 @@ async def test_a_drain_cancels_parked_actors_at_once(supervisor: Supervisor, aut
     supervisor.park(supervisor.start(forever, ended))
     await supervisor.drain(10)
     assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
-    assert 0 == trio.current_time()
+    assert trio.current_time() == 0
 
 
 async def test_a_drain_gives_up_on_an_actor_that_does_not_unwind(
@@ -302,8 +300,8 @@ async def test_a_drain_gives_up_on_an_actor_that_does_not_unwind(
 
     supervisor.start(stubborn, Ended())
     await supervisor.drain(10, clean_up=2)
-    assert 12 == trio.current_time()
-    assert 1 == len(supervisor.actors)
+    assert trio.current_time() == 12
+    assert len(supervisor.actors) == 1
 
 
 async def test_a_draining_supervisor_refuses_new_actors(supervisor: Supervisor) -> None:
@@ -439,7 +437,7 @@ async def test_a_cancel_from_outside_wins_over_the_error_it_is_mixed_with(autoju
             supervisor.start(body, ended)
             await trio.sleep_forever()
     assert scope.cancelled_caught
-    assert 1 == len(ended.outcomes)
+    assert len(ended.outcomes) == 1
 
 
 async def test_a_hundred_failing_actors_leave_nothing_behind(supervisor: Supervisor) -> None:
@@ -452,7 +450,7 @@ async def test_a_hundred_failing_actors_leave_nothing_behind(supervisor: Supervi
         supervisor.start(raises, each)
     for each in ended:
         await each.wait()
-    assert () == supervisor.actors
+    assert supervisor.actors == ()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send to another process")
@@ -460,12 +458,12 @@ def test_a_real_ctrl_c_reaches_the_main_task_and_not_the_actor_it_hits() -> None
     app = Path(__file__).with_name("sigint_app.py")
     with subprocess.Popen([sys.executable, str(app)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert "running\n" == process.stdout.readline()
+        assert process.stdout.readline() == "running\n"
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=20)
-    assert 130 == process.returncode
+    assert process.returncode == 130
     lines = rest.splitlines()
-    assert "actor: Cancelled" == lines[0]
+    assert lines[0] == "actor: Cancelled"
     assert "KeyboardInterrupt" in lines[-1]
 
 
@@ -498,13 +496,13 @@ async def test_statistics_tell_what_runs_and_how_actors_ended(supervisor: Superv
         )
         == supervisor.statistics()
     )
-    assert "<Supervisor running=1 parked=1 started=5>" == repr(supervisor)
+    assert repr(supervisor) == "<Supervisor running=1 parked=1 started=5>"
 
 
 async def test_actors_are_named_by_their_label_and_a_number_and_listed_oldest_first(supervisor: Supervisor) -> None:
     for label in ("book", "search"):
         supervisor.start(forever, Ended(), label=label)
-    assert ["book-1", "search-2"] == [actor.name for actor in supervisor.actors]
+    assert [actor.name for actor in supervisor.actors] == ["book-1", "search-2"]
 
 
 async def test_an_actor_shows_its_state(supervisor: Supervisor) -> None:
@@ -514,5 +512,5 @@ async def test_an_actor_shows_its_state(supervisor: Supervisor) -> None:
     actor.cancel(CancelReason.CLIENT)
     assert repr(actor).endswith("cancelled=client>")
     statistics = actor.statistics()
-    assert (ActorState.PARKED, 1, 0) == (statistics.state, statistics.busy_lanes, statistics.branches)
+    assert (statistics.state, statistics.busy_lanes, statistics.branches) == (ActorState.PARKED, 1, 0)
     assert CancelReason.CLIENT is statistics.cancel_reason

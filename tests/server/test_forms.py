@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal, Optional
@@ -84,21 +85,21 @@ def test_a_single_type_is_the_only_field_of_a_form(schema: object, expected: Jso
 def test_a_model_is_asked_field_by_field() -> None:
     fields = properties(Seat)
     assert list(Seat.model_fields) == list(fields)
-    assert ["flight", "cabin"] == form(Seat).requested_schema.required
+    assert form(Seat).requested_schema.required == ["flight", "cabin"]
     flight = fields["flight"]
-    assert ("Its number", 2, 6) == (flight["description"], flight["minLength"], flight["maxLength"])
-    assert "aisle" == fields["seat"]["default"]
-    assert (0, 3, 1) == (fields["bags"]["minimum"], fields["bags"]["maximum"], fields["bags"]["default"])
-    assert "number" == fields["price"]["type"]
+    assert (flight["description"], flight["minLength"], flight["maxLength"]) == ("Its number", 2, 6)
+    assert fields["seat"]["default"] == "aisle"
+    assert (fields["bags"]["minimum"], fields["bags"]["maximum"], fields["bags"]["default"]) == (0, 3, 1)
+    assert fields["price"]["type"] == "number"
     assert "default" not in fields["price"]  # None is no default that a form can say
     assert fields["insured"]["default"] is False
-    assert ["vegan", "fish"] == fields["meals"]["items"]["enum"]
-    assert "date" == fields["day"]["format"]
+    assert fields["meals"]["items"]["enum"] == ["vegan", "fish"]
+    assert fields["day"]["format"] == "date"
 
 
 def test_an_email_is_asked_for_as_one() -> None:
     pytest.importorskip("email_validator")
-    assert {"type": "string", "format": "email"} == only(EmailStr)
+    assert only(EmailStr) == {"type": "string", "format": "email"}
 
 
 def test_the_form_of_a_type_is_made_once() -> None:
@@ -252,7 +253,5 @@ ANSWERS = st.recursive(
 @given(st.dictionaries(st.sampled_from(["value", "flight", "cabin", "bags", "meals", "x"]), ANSWERS))
 def test_no_answer_of_a_peer_raises_anything_but_value_error(content: JsonObject) -> None:
     for schema in (int, Cabin, list[Cabin], Seat):
-        try:
+        with suppress(ValueError):
             form(schema).read(content)
-        except ValueError:
-            pass

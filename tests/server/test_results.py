@@ -101,21 +101,21 @@ async def test_text_and_blocks_are_content_and_promise_no_structure(
 
 
 async def test_a_tool_result_says_everything_itself() -> None:
-    made = ToolResult(
-        content=[TextContent(text="no")], structured_content={"a": 1}, is_error=True, meta={"x/y": 1}
-    )
+    made = ToolResult(content=[TextContent(text="no")], structured_content={"a": 1}, is_error=True, meta={"x/y": 1})
     result = await called(ToolResult, made)
-    assert (["no"], {"a": 1}, True) == (texts(result), result["structuredContent"], result["isError"])
-    assert 1 == result["_meta"]["x/y"]
+    assert (texts(result), result["structuredContent"], result["isError"]) == (["no"], {"a": 1}, True)
+    assert result["_meta"]["x/y"] == 1
 
 
 async def test_a_tool_result_is_taken_as_it_is_also_where_a_structure_was_promised() -> None:
     result = await called(Forecast, ToolResult(content=[TextContent(text="closed")], is_error=True))
-    assert (["closed"], True) == (texts(result), result["isError"])
+    assert (texts(result), result["isError"]) == (["closed"], True)
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [({"a": [1, None]}, '{"a":[1,null]}'), (7, "7"), (Point(1), '{"x":1,"y":0}'), ([], "[]")], ids=str
+    ("value", "text"),
+    [({"a": [1, None]}, '{"a":[1,null]}'), (7, "7"), (Point(1), '{"x":1,"y":0}'), ([], "[]")],
+    ids=str,
 )
 async def test_without_an_annotation_a_value_is_shown_as_json(value: object, text: str) -> None:
     result = await called(Any, value)
@@ -172,13 +172,13 @@ async def test_the_output_schema_describes_an_object_that_the_result_fits(annota
     }[annotation]  # type: ignore[index]
     schema, _ = read_return(annotation)
     assert schema is not None
-    assert "object" == schema["type"]
+    assert schema["type"] == "object"
     jsonschema.validate((await called(annotation, value))["structuredContent"], schema)
 
 
 async def test_a_dict_is_checked_against_the_model_that_was_promised() -> None:
     result = await called(Forecast, {"city": "Lisbon", "high": 21.5})
-    assert 21.5 == result["structuredContent"]["high"]
+    assert result["structuredContent"]["high"] == 21.5
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ def test_the_decorator_works_with_and_without_parentheses_and_leaves_the_functio
     assert server.tool()(called) is called
     assert server.tool(name="other.name", title="Other", description="Else.")(named) is named
     first, second, third = server.tools
-    assert ("bare", "Bare.") == (first.name, first.model.description)
-    assert ("called", None) == (second.name, second.model.description)
-    assert ("other.name", "Other", "Else.") == (third.name, third.model.title, third.model.description)
+    assert (first.name, first.model.description) == ("bare", "Bare.")
+    assert (second.name, second.model.description) == ("called", None)
+    assert (third.name, third.model.title, third.model.description) == ("other.name", "Other", "Else.")
 
 
 def test_annotations_and_meta_are_listed(server: Server) -> None:
@@ -91,8 +91,8 @@ def test_annotations_and_meta_are_listed(server: Server) -> None:
     def look() -> None: ...
 
     (tool,) = server.tools
-    assert {"readOnlyHint": True} == tool.model.wire()["annotations"]
-    assert {"x/y": 1} == tool.model.wire()["_meta"]
+    assert tool.model.wire()["annotations"] == {"readOnlyHint": True}
+    assert tool.model.wire()["_meta"] == {"x/y": 1}
 
 
 def test_a_name_is_taken_once(server: Server) -> None:
@@ -101,7 +101,7 @@ def test_a_name_is_taken_once(server: Server) -> None:
 
     with pytest.raises(ValueError, match="there is a tool named 'book' already"):
         server.tool(name="book")(lambda: None)
-    assert 1 == len(server.tools)
+    assert len(server.tools) == 1
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "é", "a" * 129, "a\n"])
@@ -136,13 +136,13 @@ def test_a_parameter_that_has_no_name_in_json_is_refused(server: Server, kind: s
     }
     with pytest.raises(TypeError, match="must be an ordinary named parameter"):
         server.tool(name="tool")(functions[kind])
-    assert () == server.tools
+    assert server.tools == ()
 
 
 def test_tools_are_listed_in_the_order_they_were_added(server: Server) -> None:
     for name in ("c", "a", "b"):
         server.tool(name=name)(lambda: None)
-    assert ["c", "a", "b"] == [tool.name for tool in server.tools]
+    assert [tool.name for tool in server.tools] == ["c", "a", "b"]
 
 
 # schemas
@@ -151,7 +151,7 @@ def test_tools_are_listed_in_the_order_they_were_added(server: Server) -> None:
 def test_a_tool_without_arguments_takes_an_empty_object(server: Server) -> None:
     server.tool(name="tool")(lambda: None)
     schema = schema_of(server)
-    assert ("object", {}) == (schema["type"], schema["properties"])
+    assert (schema["type"], schema["properties"]) == ("object", {})
     assert "required" not in schema
     assert schema["additionalProperties"] is False
 
@@ -168,14 +168,14 @@ def test_types_defaults_and_requirements_show_in_the_schema(server: Server) -> N
     ) -> None: ...
 
     schema = schema_of(server)
-    assert ["to", "cabin"] == schema["required"]
+    assert schema["required"] == ["to", "cabin"]
     properties = schema["properties"]
-    assert "string" == properties["to"]["type"]
+    assert properties["to"]["type"] == "string"
     assert {"window", "aisle"} == set(properties["seat"]["enum"])
-    assert "aisle" == properties["seat"]["default"]
-    assert [{"type": "integer"}, {"type": "null"}] == properties["bags"]["anyOf"]
-    assert ("In euros", 0) == (properties["price"]["description"], properties["price"]["exclusiveMinimum"])
-    assert ["economy", "first"] == schema["$defs"]["Cabin"]["enum"]
+    assert properties["seat"]["default"] == "aisle"
+    assert properties["bags"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+    assert (properties["price"]["description"], properties["price"]["exclusiveMinimum"]) == ("In euros", 0)
+    assert schema["$defs"]["Cabin"]["enum"] == ["economy", "first"]
 
 
 def test_the_context_is_no_argument(server: Server) -> None:
@@ -199,14 +199,18 @@ async def test_a_plain_function_and_an_async_one_are_called_alike(server: Server
         return f"async {a}"
 
     async with talk_to(server) as talk:
-        assert "sync 1" == await talk.text(talk.leg("sync", {"a": 1}))
-        assert "async 2" == await talk.text(talk.leg("async", {"a": 2}))
+        assert await talk.text(talk.leg("sync", {"a": 1})) == "sync 1"
+        assert await talk.text(talk.leg("async", {"a": 2})) == "async 2"
 
 
 async def test_arguments_arrive_as_what_the_signature_says(server: Server) -> None:
     @server.tool
     async def book(
-        passenger: Passenger, cabin: Cabin, seat: Literal["window", "aisle"], route: list[Point], note: str | None = None
+        passenger: Passenger,
+        cabin: Cabin,
+        seat: Literal["window", "aisle"],
+        route: list[Point],
+        note: str | None = None,
     ) -> str:
         assert isinstance(passenger, Passenger)
         assert isinstance(cabin, Cabin)
@@ -214,8 +218,8 @@ async def test_arguments_arrive_as_what_the_signature_says(server: Server) -> No
         return f"{passenger.name} {cabin.name} {seat} {len(route)} {note}"
 
     sent = {"passenger": {"name": "Ana", "age": 30}, "cabin": "first", "seat": "aisle", "route": [{"x": 1}]}
-    assert "Ana FIRST aisle 1 None" == await text(server, **sent)
-    assert "Ana FIRST aisle 0 hi" == await text(server, **{**sent, "route": [], "note": "hi"})
+    assert await text(server, **sent) == "Ana FIRST aisle 1 None"
+    assert await text(server, **{**sent, "route": [], "note": "hi"}) == "Ana FIRST aisle 0 hi"
 
 
 async def test_what_is_wrong_is_named_with_its_path(server: Server) -> None:
@@ -243,7 +247,7 @@ async def test_a_default_is_given_as_it_is(server: Server) -> None:
     async def book(cabin: Cabin = Cabin.FIRST) -> str:
         return cabin.name
 
-    assert "FIRST" == await text(server)
+    assert await text(server) == "FIRST"
 
 
 async def test_keyword_only_parameters_are_arguments_like_others(server: Server) -> None:
@@ -251,7 +255,7 @@ async def test_keyword_only_parameters_are_arguments_like_others(server: Server)
     async def book(*, to: str) -> str:
         return to
 
-    assert "Lisbon" == await text(server, to="Lisbon")
+    assert await text(server, to="Lisbon") == "Lisbon"
 
 
 NAMES = ["json", "copy", "schema", "dict", "model_config", "model_fields", "validate", "_x", "__x", "model_x", "class_"]
@@ -263,7 +267,7 @@ async def test_any_name_may_be_a_parameter(server: Server, name: str) -> None:
     exec(f"async def tool({name}: int, other: int = 2) -> str:\n    return str({name} * other)", namespace)
     server.tool(namespace["tool"])
     assert {name, "other"} == set(schema_of(server)["properties"])
-    assert "42" == await text(server, **{name: 21})
+    assert await text(server, **{name: 21}) == "42"
     assert f"{name}: " in await refusal(server, **{name: "many"})
     assert f"{name}: " in await refusal(server)
 
@@ -273,8 +277,8 @@ async def test_names_that_clash_do_not_hide_others(server: Server) -> None:
     async def tool(json: str, arg_json: str, _x: str, arg__x: str) -> str:
         return json + arg_json + _x + arg__x
 
-    assert ["json", "arg_json", "_x", "arg__x"] == list(schema_of(server)["properties"])
-    assert "abcd" == await text(server, json="a", arg_json="b", _x="c", arg__x="d")
+    assert list(schema_of(server)["properties"]) == ["json", "arg_json", "_x", "arg__x"]
+    assert await text(server, json="a", arg_json="b", _x="c", arg__x="d") == "abcd"
 
 
 async def test_an_unknown_argument_is_refused_by_name(server: Server) -> None:
@@ -290,7 +294,7 @@ async def test_a_caller_cannot_pass_the_context(server: Server) -> None:
     async def book(ctx: Context) -> str:
         return type(ctx).__name__
 
-    assert "Context" == await text(server)
+    assert await text(server) == "Context"
     assert "ctx: " in await refusal(server, ctx={})
 
 
@@ -301,13 +305,13 @@ async def test_a_missing_arguments_member_is_an_empty_object(server: Server) -> 
 
     async with talk_to(server) as talk:
         await talk.initialize()
-        assert "home" == await talk.text(talk.request("tools/call", {"name": "book"}))
+        assert await talk.text(talk.request("tools/call", {"name": "book"})) == "home"
 
 
 async def test_a_parameter_without_a_type_takes_text(server: Server) -> None:
     server.tool(name="tool")(lambda a: a)
-    assert "string" == schema_of(server)["properties"]["a"]["type"]
-    assert "x" == await text(server, a="x")
+    assert schema_of(server)["properties"]["a"]["type"] == "string"
+    assert await text(server, a="x") == "x"
 
 
 async def test_the_list_of_tools_is_what_was_declared(server: Server) -> None:
@@ -319,11 +323,11 @@ async def test_the_list_of_tools_is_what_was_declared(server: Server) -> None:
     async with talk_to(server) as talk:
         await talk.initialize()
         (tool,) = (await talk.result(talk.request("tools/list")))["tools"]
-    assert ("book", "Book a flight.", ["to"]) == (tool["name"], tool["description"], tool["inputSchema"]["required"])
+    assert (tool["name"], tool["description"], tool["inputSchema"]["required"]) == ("book", "Book a flight.", ["to"])
 
 
 async def test_a_cursor_that_was_not_issued_here_is_refused(server: Server) -> None:
     async with talk_to(server) as talk:
         await talk.initialize()
         error = await talk.error(talk.request("tools/list", {"cursor": "forged"}))
-        assert (-32602, "the cursor 'forged' was not issued here") == (error["code"], error["message"])
+        assert (error["code"], error["message"]) == (-32602, "the cursor 'forged' was not issued here")

@@ -1,4 +1,4 @@
-"""The rounds of a modern call: it is parked with all it has, asks everything at once, and runs each leg at most once."""
+"""The rounds of a modern call: parked with all it has, it asks everything at once, and runs each leg at most once."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ async def test_a_parked_call_keeps_its_locals_and_repeats_no_side_effect() -> No
     travel = Travel()
     async with talk_to(travel.server) as talk:
         asked = await talk.round(talk.leg("book"))
-        assert "Which flight to Lisbon?" == asked.message
-        assert 1 == talk.service.supervisor.statistics().parked
+        assert asked.message == "Which flight to Lisbon?"
+        assert talk.service.supervisor.statistics().parked == 1
         last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert "Booked TP2 to Lisbon" == await talk.text(last)
-    assert ["searched", "booked"] == travel.effects
-    assert 1 == talk.service.supervisor.statistics().started
+        assert await talk.text(last) == "Booked TP2 to Lisbon"
+    assert travel.effects == ["searched", "booked"]
+    assert talk.service.supervisor.statistics().started == 1
 
 
 async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: Any) -> None:
@@ -96,8 +96,8 @@ async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: 
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("keeps"))
         last = talk.leg("keeps", state=asked.state, answers={asked.key: accept(value=True)})
-        assert "still there" == await talk.text(last)
-    assert "still open" == (tmp_path / "log").read_text()
+        assert await talk.text(last) == "still there"
+    assert (tmp_path / "log").read_text() == "still open"
 
 
 async def test_a_call_may_go_on_over_another_connection() -> None:
@@ -124,16 +124,16 @@ async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
 
     async with talk_to(server) as talk:
         call = talk.leg("reports", id="a", meta={"progressToken": "t1"})
-        assert "t1" == (await talk.notification("notifications/progress"))["progressToken"]
+        assert (await talk.notification("notifications/progress"))["progressToken"] == "t1"
         asked = await talk.round(call)
         answers = {asked.key: accept(value=True)}
         call = talk.leg("reports", id="b", state=asked.state, answers=answers, meta=log_level("info"))
-        assert "in leg 2" == (await talk.notification("notifications/message"))["data"]
+        assert (await talk.notification("notifications/message"))["data"] == "in leg 2"
         asked = await talk.round(call)
         answers = {asked.key: accept(value=True)}
         call = talk.leg("reports", id="c", state=asked.state, answers=answers, meta={"progressToken": "t3"})
-        assert {"progressToken": "t3", "progress": 1} == await talk.notification("notifications/progress")
-        assert "c" == await talk.text(call)
+        assert await talk.notification("notifications/progress") == {"progressToken": "t3", "progress": 1}
+        assert await talk.text(call) == "c"
 
 
 async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockClock) -> None:
@@ -152,7 +152,7 @@ async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockCloc
         asked = await talk.round(talk.leg("reports", meta={"progressToken": "t", **log_level("debug")}))
         await trio.sleep(2)
         last = talk.leg("reports", state=asked.state, answers={asked.key: accept(value=True)})
-        assert "done" == await talk.text(last)
+        assert await talk.text(last) == "done"
 
 
 # batching
@@ -168,10 +168,10 @@ async def test_all_open_questions_of_all_branches_go_out_in_one_round() -> None:
 
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("asks", {"count": 100}))
-        assert 100 == len(asked.questions)
+        assert len(asked.questions) == 100
         answers = {key: accept(value=1) for key in asked.keys}
         result = await talk.result(talk.leg("asks", {"count": 100}, state=asked.state, answers=answers))
-        assert {"result": 100} == result["structuredContent"]
+        assert result["structuredContent"] == {"result": 100}
 
 
 async def test_questions_of_nested_branches_of_a_nursery_and_of_the_body_share_a_round() -> None:
@@ -195,7 +195,7 @@ async def test_questions_of_nested_branches_of_a_nursery_and_of_the_body_share_a
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("asks"))
         methods = sorted(question["method"] for question in asked.questions.values())
-        assert ["elicitation/create"] * 3 + ["roots/list", "sampling/createMessage"] == methods
+        assert methods == ["elicitation/create"] * 3 + ["roots/list", "sampling/createMessage"]
 
 
 async def test_questions_are_listed_by_branch_and_then_in_the_order_asked() -> None:
@@ -225,7 +225,7 @@ async def test_a_branch_that_has_just_been_started_is_waited_for() -> None:
         return "done"
 
     async with talk_to(server) as talk:
-        assert 2 == len((await talk.round(talk.leg("asks"))).questions)
+        assert len((await talk.round(talk.leg("asks"))).questions) == 2
 
 
 async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_longer(autojump_clock: MockClock) -> None:
@@ -242,13 +242,13 @@ async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_long
 
     async with talk_to(server) as talk:
         first = await talk.round(talk.leg("asks"))
-        assert 0.5 == trio.current_time()
-        assert "Fast?" == first.message
+        assert trio.current_time() == 0.5
+        assert first.message == "Fast?"
         second = await talk.round(talk.leg("asks", state=first.state, answers={first.key: accept(value=1)}))
-        assert 3 == trio.current_time()
-        assert "Slow?" == second.message
+        assert trio.current_time() == 3
+        assert second.message == "Slow?"
         last = talk.leg("asks", state=second.state, answers={second.key: accept(value=2)})
-        assert "1 2" == await talk.text(last)
+        assert await talk.text(last) == "1 2"
 
 
 async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_the_next_round(
@@ -268,11 +268,11 @@ async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_t
     async with talk_to(server) as talk:
         first = await talk.round(talk.leg("asks"))
         await trio.sleep(2)
-        assert [] == talk.waiting()
+        assert talk.waiting() == []
         second = await talk.round(talk.leg("asks", state=first.state, answers={first.key: accept(value=1)}))
-        assert "Late?" == second.message
+        assert second.message == "Late?"
         last = talk.leg("asks", state=second.state, answers={second.key: accept(value=2)})
-        assert "1 2" == await talk.text(last)
+        assert await talk.text(last) == "1 2"
 
 
 async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
@@ -302,7 +302,7 @@ async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
             assert result["inputRequests"], "an empty round"
             answers = {key: accept(value=1) for key in result["inputRequests"]}
             call = talk.leg("works", state=result["requestState"], answers=answers)
-        assert "complete" == result["resultType"]
+        assert result["resultType"] == "complete"
 
 
 async def test_a_step_result_and_a_branch_value_survive_the_rounds() -> None:
@@ -318,7 +318,7 @@ async def test_a_step_result_and_a_branch_value_survive_the_rounds() -> None:
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("works"))
         last = talk.leg("works", state=asked.state, answers={asked.key: accept(value=True)})
-        assert "None 1" == await talk.text(last)
+        assert await talk.text(last) == "None 1"
 
 
 # answers
@@ -333,7 +333,7 @@ async def test_what_was_not_answered_is_asked_again() -> None:
         third = await talk.round(talk.leg("both", state=second.state, answers={}))
         assert [right] == third.keys
         last = talk.leg("both", state=third.state, answers={right: accept(value=2)})
-        assert "1 2" == await talk.text(last)
+        assert await talk.text(last) == "1 2"
 
 
 async def test_a_retry_without_any_answers_is_asked_the_same_again() -> None:
@@ -348,9 +348,9 @@ async def test_an_answer_to_what_was_never_asked_is_ignored() -> None:
         first = await talk.round(talk.leg("twice"))
         answers = {first.key: accept(value=1), "elicit-2": accept(value=666), "no such key": {"broken": 1}}
         second = await talk.round(talk.leg("twice", state=first.state, answers=answers))
-        assert "Second?" == second.message
+        assert second.message == "Second?"
         last = talk.leg("twice", state=second.state, answers={second.key: accept(value=2)})
-        assert "1 2" == await talk.text(last)
+        assert await talk.text(last) == "1 2"
 
 
 async def test_an_earlier_answer_cannot_be_changed_later() -> None:
@@ -358,13 +358,13 @@ async def test_an_earlier_answer_cannot_be_changed_later() -> None:
         first = await talk.round(talk.leg("twice"))
         second = await talk.round(talk.leg("twice", state=first.state, answers={first.key: accept(value=1)}))
         answers = {first.key: accept(value=666), second.key: accept(value=2)}
-        assert "1 2" == await talk.text(talk.leg("twice", state=second.state, answers=answers))
+        assert await talk.text(talk.leg("twice", state=second.state, answers=answers)) == "1 2"
 
 
 async def test_answers_without_a_state_are_never_taken() -> None:
     async with talk_to(Travel().server) as talk:
         asked = await talk.round(talk.leg("book", answers={"elicit-1": accept(value=1)}))
-        assert "Which flight to Lisbon?" == asked.message
+        assert asked.message == "Which flight to Lisbon?"
 
 
 @pytest.mark.parametrize("wrong", [{}, {"action": "maybe"}, {"roots": []}, {"action": "accept", "content": [1]}])
@@ -373,9 +373,9 @@ async def test_a_malformed_answer_is_refused_by_key_and_the_call_can_be_answered
     async with talk_to(travel.server) as talk:
         asked = await talk.round(talk.leg("book"))
         error = await talk.error(talk.leg("book", state=asked.state, answers={asked.key: wrong}))
-        assert INVALID_PARAMS == error["code"]
+        assert error["code"] == INVALID_PARAMS
         assert f"inputResponses.{asked.key}" in error["message"]
-        assert 1 == talk.service.supervisor.statistics().parked
+        assert talk.service.supervisor.statistics().parked == 1
         last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=0)})
         assert "Booked TP1" in await talk.text(last)
 
@@ -395,7 +395,7 @@ async def test_a_leg_that_no_longer_declares_what_the_next_question_needs_is_tol
         first = await talk.round(talk.leg("twice"))
         last = talk.leg("twice", state=first.state, answers={first.key: accept(value=1)}, capabilities={})
         error = await talk.error(last)
-        assert MISSING_CAPABILITY == error["code"]
+        assert error["code"] == MISSING_CAPABILITY
 
 
 # at most once
@@ -407,10 +407,10 @@ async def test_the_same_leg_sent_again_gets_the_same_outcome_and_runs_nothing() 
         asked = await talk.round(talk.leg("book"))
         answers = {asked.key: accept(value=1)}
         texts = [await talk.text(talk.leg("book", state=asked.state, answers=answers)) for _ in range(3)]
-        assert ["Booked TP2 to Lisbon"] * 3 == texts
+        assert texts == ["Booked TP2 to Lisbon"] * 3
         changed = talk.leg("book", state=asked.state, answers={asked.key: accept(value=0)})
-        assert "Booked TP2 to Lisbon" == await talk.text(changed)
-    assert ["searched", "booked"] == travel.effects
+        assert await talk.text(changed) == "Booked TP2 to Lisbon"
+    assert travel.effects == ["searched", "booked"]
 
 
 async def test_the_same_leg_sent_twice_at_once_is_one_leg_with_two_listeners() -> None:
@@ -436,7 +436,7 @@ async def test_the_same_leg_sent_twice_at_once_is_one_leg_with_two_listeners() -
         go_on.set()
         replies = {message["id"]: message["result"] for message in (await talk.receive(), await talk.receive())}
         assert replies[first] == replies[copy] == await other.result(elsewhere)
-    assert ["paid"] == ran
+    assert ran == ["paid"]
 
 
 async def test_a_leg_that_ended_with_a_round_gives_that_same_round_again() -> None:
@@ -447,7 +447,7 @@ async def test_a_leg_that_ended_with_a_round_gives_that_same_round_again() -> No
         again = await talk.round(talk.leg("twice", state=first.state, answers=answers))
         assert (second.state, second.questions) == (again.state, again.questions)
         last = talk.leg("twice", state=again.state, answers={again.key: accept(value=2)})
-        assert "1 2" == await talk.text(last)
+        assert await talk.text(last) == "1 2"
 
 
 async def test_a_copy_of_an_old_leg_gets_its_old_outcome_while_a_later_one_runs() -> None:
@@ -457,10 +457,10 @@ async def test_a_copy_of_an_old_leg_gets_its_old_outcome_while_a_later_one_runs(
         answers = {first.key: accept(value=1)}
         second = await talk.round(talk.leg("twice", state=first.state, answers=answers))
         last = talk.leg("twice", state=second.state, answers={second.key: accept(value=2)})
-        assert "1 2" == await talk.text(last)
+        assert await talk.text(last) == "1 2"
         again = await talk.round(talk.leg("twice", state=first.state, answers=answers))
         assert second.state == again.state
-    assert ["first 1", "second 2"] == travel.effects
+    assert travel.effects == ["first 1", "second 2"]
 
 
 async def test_the_outcome_is_kept_for_the_grace_period(autojump_clock: MockClock) -> None:
@@ -471,7 +471,7 @@ async def test_the_outcome_is_kept_for_the_grace_period(autojump_clock: MockCloc
         await trio.sleep(59)
         assert "Booked TP2" in await talk.text(talk.leg("book", state=asked.state, answers=answers))
         await trio.sleep(2)
-        assert STATE_ERROR == await talk.error(talk.leg("book", state=asked.state, answers=answers))
+        assert await talk.error(talk.leg("book", state=asked.state, answers=answers)) == STATE_ERROR
 
 
 async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
@@ -489,7 +489,7 @@ async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(
         await trio.sleep(40)
         answers = {asked.key: accept(value=True)}
         for _ in range(2):
-            assert "nobody answered" == await talk.text(talk.leg("impatient", state=asked.state, answers=answers))
+            assert await talk.text(talk.leg("impatient", state=asked.state, answers=answers)) == "nobody answered"
 
 
 async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
@@ -526,7 +526,7 @@ async def test_a_call_whose_own_time_is_up_while_it_is_parked_tells_the_next_leg
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("slow"))
         await trio.sleep(40)
-        assert [CancelReason.DEADLINE] == reasons
+        assert reasons == [CancelReason.DEADLINE]
         last = talk.leg("slow", state=asked.state, answers={asked.key: accept(value=True)})
         assert "did not finish within 30 seconds" in await talk.failure(last)
 
@@ -536,10 +536,10 @@ async def test_a_call_whose_own_time_is_up_while_it_is_parked_tells_the_next_leg
 
 async def refused_everywhere(talk: Talk, travel: Travel, request_id: RequestId) -> None:
     """The one fixed error, nothing ran, and the call can still be answered by whoever it belongs to."""
-    assert STATE_ERROR == await talk.error(request_id)
+    assert await talk.error(request_id) == STATE_ERROR
     await wait_all_tasks_blocked()
-    assert ["searched"] == travel.effects
-    assert (1, 1) == (talk.service.supervisor.statistics().parked, talk.service.supervisor.statistics().started)
+    assert travel.effects == ["searched"]
+    assert (talk.service.supervisor.statistics().parked, talk.service.supervisor.statistics().started) == (1, 1)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "garbage", "longer"])
@@ -596,7 +596,7 @@ async def test_the_order_of_arguments_does_not_matter() -> None:
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("sums", {"a": 1, "b": 2}))
         last = talk.leg("sums", {"b": 2, "a": 1}, state=asked.state, answers={asked.key: accept(value=True)})
-        assert "3" == await talk.text(last)
+        assert await talk.text(last) == "3"
 
 
 async def test_a_state_of_another_server_with_the_same_keys_is_refused() -> None:
@@ -607,8 +607,8 @@ async def test_a_state_of_another_server_with_the_same_keys_is_refused() -> None
     async with talk_to(travel.server) as talk, talk_to(other) as elsewhere:
         asked = await elsewhere.round(elsewhere.leg("book"))
         last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert STATE_ERROR == await talk.error(last)
-    assert [] == travel.effects
+        assert await talk.error(last) == STATE_ERROR
+    assert travel.effects == []
 
 
 async def test_an_expired_state_is_refused_though_its_call_still_waits() -> None:
@@ -658,7 +658,7 @@ async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
         await wait_all_tasks_blocked()
         talk.session.disconnect(talk.listeners[second])
         await talk.silence()
-        assert [CancelReason.DISCONNECT] == reasons
+        assert reasons == [CancelReason.DISCONNECT]
 
 
 async def test_the_disconnect_of_a_finished_leg_leaves_the_parked_call_alone() -> None:
@@ -700,7 +700,7 @@ async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leav
         await wait_all_tasks_blocked()
         go_on.set()
         ((name, staying),) = talks.items()
-        assert "done" == await staying.text(ids[name])
+        assert await staying.text(ids[name]) == "done"
         await leaving.silence()
         assert not leaving.session.busy
 
@@ -720,10 +720,10 @@ async def test_when_the_last_listener_goes_the_call_is_cancelled() -> None:
         legs = [talk.leg("works", state=asked.state, answers=answers) for _ in range(2)]
         for leg in legs:
             await wait_all_tasks_blocked()
-            assert 1 == len(talk.service.supervisor.actors)
+            assert len(talk.service.supervisor.actors) == 1
             talk.session.disconnect(talk.listeners[leg])
         await talk.silence()
-        assert () == talk.service.supervisor.actors
+        assert talk.service.supervisor.actors == ()
 
 
 async def test_a_copy_of_a_leg_that_was_cancelled_is_told_so() -> None:
@@ -744,7 +744,7 @@ async def test_a_copy_of_a_leg_that_was_cancelled_is_told_so() -> None:
         gone = talk.leg("works", state=asked.state, answers=answers)
         for request_id in (unwinding, gone):
             error = await talk.error(request_id)
-            assert INTERNAL_ERROR == error["code"]
+            assert error["code"] == INTERNAL_ERROR
             assert "was cancelled" in error["message"]
 
 
@@ -756,13 +756,13 @@ async def test_a_parked_call_that_nobody_answers_is_cleaned_up_after_its_ttl(aut
     async with talk_to(travel.server) as talk:
         asked = await talk.round(talk.leg("book"))
         await trio.sleep(599)
-        assert ["searched"] == travel.effects
+        assert travel.effects == ["searched"]
         await trio.sleep(2)
-        assert ["searched", "gave up: expired"] == travel.effects
-        assert () == talk.service.supervisor.actors
+        assert travel.effects == ["searched", "gave up: expired"]
+        assert talk.service.supervisor.actors == ()
         last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert STATE_ERROR == await talk.error(last)
-    assert ["searched", "gave up: expired"] == travel.effects
+        assert await talk.error(last) == STATE_ERROR
+    assert travel.effects == ["searched", "gave up: expired"]
 
 
 async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(autojump_clock: MockClock) -> None:
@@ -780,9 +780,9 @@ async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(aut
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("slow_to_clean_up"))
         await trio.sleep(12)
-        assert 1 == len(talk.service.supervisor.actors)
+        assert len(talk.service.supervisor.actors) == 1
         last = talk.leg("slow_to_clean_up", state=asked.state, answers={asked.key: accept(value=True)})
-        assert STATE_ERROR == await talk.error(last)
+        assert await talk.error(last) == STATE_ERROR
 
 
 async def test_every_round_has_the_whole_ttl(autojump_clock: MockClock) -> None:
@@ -792,7 +792,7 @@ async def test_every_round_has_the_whole_ttl(autojump_clock: MockClock) -> None:
         second = await talk.round(talk.leg("twice", state=first.state, answers={first.key: accept(value=1)}))
         await trio.sleep(500)
         last = talk.leg("twice", state=second.state, answers={second.key: accept(value=2)})
-        assert "1 2" == await talk.text(last)
+        assert await talk.text(last) == "1 2"
 
 
 @pytest.mark.parametrize(
@@ -809,7 +809,7 @@ async def test_a_call_that_may_not_be_parked_is_told_which_limit_it_met_and_is_c
         error = await talk.error(talk.leg("book"))
         assert named in error["message"]
         await wait_all_tasks_blocked()
-        assert 1 == len(talk.service.supervisor.actors)
+        assert len(talk.service.supervisor.actors) == 1
         last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
         assert "Booked TP2" in await talk.text(last)
 
@@ -819,16 +819,16 @@ async def test_a_drained_server_cancels_parked_calls_and_cleans_up(autojump_cloc
     async with talk_to(travel.server) as talk:
         await talk.round(talk.leg("book"))
         await talk.service.drain(10)
-        assert 0 == trio.current_time()
-    assert ["searched", "gave up: shutdown"] == travel.effects
+        assert trio.current_time() == 0
+    assert travel.effects == ["searched", "gave up: shutdown"]
 
 
 async def test_a_thousand_calls_may_wait_at_once_and_each_gets_its_own_answer() -> None:
     async with talk_to(Travel().server) as talk:
         asked = [await talk.round(talk.leg("book", {"to": str(number)})) for number in range(1000)]
-        assert 1000 == talk.service.supervisor.statistics().parked
+        assert talk.service.supervisor.statistics().parked == 1000
         for number in reversed(range(1000)):
             each = asked[number]
             last = talk.leg("book", {"to": str(number)}, state=each.state, answers={each.key: accept(value=1)})
             assert f"Booked TP2 to {number}" == await talk.text(last)
-        assert () == talk.service.supervisor.actors
+        assert talk.service.supervisor.actors == ()

@@ -78,51 +78,51 @@ async def test_initialize_agrees_on_the_revision_that_the_client_wants(server: S
     async with talk_to(server) as talk:
         result = await talk.initialize(version)
     assert version == result["protocolVersion"]
-    assert {"name": "tester", "version": "1"} == result["serverInfo"]
+    assert result["serverInfo"] == {"name": "tester", "version": "1"}
     assert "tools" in result["capabilities"]
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", MODERN, ""])
 async def test_initialize_offers_the_newest_legacy_revision_for_any_other(server: Server, version: str) -> None:
     async with talk_to(server) as talk:
-        assert NEWEST_LEGACY == (await talk.initialize(version))["protocolVersion"]
+        assert (await talk.initialize(version))["protocolVersion"] == NEWEST_LEGACY
 
 
 async def test_a_second_initialize_is_refused_and_changes_nothing(server: Server) -> None:
     async with talk_to(server) as talk:
         await talk.initialize("2025-06-18")
         bare = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "0"}}
-        assert INVALID_REQUEST == (await talk.error(talk.request("initialize", bare)))["code"]
+        assert (await talk.error(talk.request("initialize", bare)))["code"] == INVALID_REQUEST
         call = talk.call("ask")
         talk.answer(await talk.question(), accept(value=3))  # the capabilities are still those of the first
-        assert "accept 3" == await talk.text(call)
+        assert await talk.text(call) == "accept 3"
 
 
 async def test_a_call_before_initialize_is_refused_and_the_session_can_still_be_opened(server: Server) -> None:
     async with talk_to(server) as talk:
-        assert INVALID_REQUEST == (await talk.error(talk.call("add", {"a": 1})))["code"]
+        assert (await talk.error(talk.call("add", {"a": 1})))["code"] == INVALID_REQUEST
         await talk.initialize()
         assert "1" in await talk.text(talk.call("add", {"a": 1}))
 
 
 async def test_a_broken_initialize_leaves_the_session_to_be_opened(server: Server) -> None:
     async with talk_to(server) as talk:
-        assert INVALID_PARAMS == (await talk.error(talk.request("initialize", {"protocolVersion": 1})))["code"]
+        assert (await talk.error(talk.request("initialize", {"protocolVersion": 1})))["code"] == INVALID_PARAMS
         await talk.initialize()
 
 
 async def test_ping_is_answered_before_and_after_initialize(server: Server) -> None:
     async with talk_to(server) as talk:
-        assert {} == await talk.result(talk.request("ping"))
+        assert await talk.result(talk.request("ping")) == {}
         await talk.initialize()
-        assert {} == await talk.result(talk.request("ping"))
+        assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_a_modern_client_needs_no_opening_and_may_ask_what_the_server_is(server: Server) -> None:
     async with talk_to(server) as talk:
         result = await talk.result(talk.request("server/discover", {"_meta": modern_meta()}))
         assert list(SUPPORTED) == result["supportedVersions"]
-        assert "tester" == result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
+        assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "tester"
         assert "1" in await talk.text(talk.leg("add", {"a": 1}))
 
 
@@ -132,9 +132,9 @@ async def test_both_eras_may_share_a_connection(server: Server) -> None:
         question = await talk.question()
         asked = await talk.round(new)
         talk.answer(question, accept(value=1))
-        assert "accept 1" == await talk.text(old)
+        assert await talk.text(old) == "accept 1"
         last = talk.leg("ask", state=asked.state, answers={asked.key: accept(value=2)})
-        assert "accept 2" == await talk.text(last)
+        assert await talk.text(last) == "accept 2"
 
 
 # refusing
@@ -144,7 +144,7 @@ async def test_both_eras_may_share_a_connection(server: Server) -> None:
 async def test_a_method_that_is_not_offered_is_not_found(server: Server, method: str) -> None:
     async with session(server) as talk:
         error = await talk.error(talk.request(method))
-        assert METHOD_NOT_FOUND == error["code"]
+        assert error["code"] == METHOD_NOT_FOUND
         assert method in error["message"]
 
 
@@ -152,7 +152,7 @@ async def test_an_unknown_tool_is_refused_by_name(server: Server, era: type[Lega
     async with play(server, era) as player:
         await player.call("no_such_tool")
         error = await player.error()
-        assert (INVALID_PARAMS, "Unknown tool: no_such_tool") == (error["code"], error["message"])
+        assert (error["code"], error["message"]) == (INVALID_PARAMS, "Unknown tool: no_such_tool")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(se
         talk.send_bytes(b"{nonsense")
         message = await talk.receive()
         assert "id" not in message
-        assert PARSE_ERROR == message["error"]["code"]
-        assert {} == await talk.result(talk.request("ping"))
+        assert message["error"]["code"] == PARSE_ERROR
+        assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_an_id_in_use_is_refused_and_the_first_request_is_still_served(server: Server) -> None:
@@ -190,9 +190,9 @@ async def test_an_id_in_use_is_refused_and_the_first_request_is_still_served(ser
         talk.call("ask", id="same")
         question = await talk.question()
         talk.call("add", {"a": 1}, id="same")
-        assert INVALID_REQUEST == (await talk.error("same"))["code"]
+        assert (await talk.error("same"))["code"] == INVALID_REQUEST
         talk.answer(question, accept(value=1))
-        assert "accept 1" == await talk.text("same")
+        assert await talk.text("same") == "accept 1"
         talk.call("add", {"a": 1}, id="same")
         assert "1" in await talk.text("same")
 
@@ -220,7 +220,7 @@ async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Lega
         await player.call("wait")
         await player.call("wait")
         error = await player.error()
-        assert SERVER_BUSY == error["code"]
+        assert error["code"] == SERVER_BUSY
         assert "runs 1 calls" in error["message"]
 
 
@@ -243,12 +243,14 @@ async def test_a_cancelled_call_is_not_answered_and_its_clean_up_knows_why(era: 
         await wait_all_tasks_blocked()
         player.talk.cancel(request_id)
         await player.talk.silence()
-        assert [CancelReason.CLIENT] == unwound
-        assert () == player.talk.service.supervisor.actors
+        assert unwound == [CancelReason.CLIENT]
+        assert player.talk.service.supervisor.actors == ()
         assert not player.talk.session.busy
 
 
-async def test_a_call_that_is_cancelled_before_its_first_step_is_not_answered(server: Server, era: type[Legacy]) -> None:
+async def test_a_call_that_is_cancelled_before_its_first_step_is_not_answered(
+    server: Server, era: type[Legacy]
+) -> None:
     async with play(server, era) as player:
         player.talk.cancel(await player.call("wait"))
         await player.talk.silence()
@@ -270,8 +272,8 @@ async def test_a_call_that_ends_in_spite_of_a_cancel_is_not_answered_either(
         await wait_all_tasks_blocked()
         player.talk.cancel(request_id)
         await trio.sleep(2)
-        assert [] == player.talk.waiting()
-        assert () == player.talk.service.supervisor.actors
+        assert player.talk.waiting() == []
+        assert player.talk.service.supervisor.actors == ()
 
 
 async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ignored(server: Server) -> None:
@@ -281,7 +283,7 @@ async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ign
         for request_id in (done, 99, "unknown", 1):  # 1 was initialize
             talk.cancel(request_id)
         await talk.silence()
-        assert {} == await talk.result(talk.request("ping"))
+        assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_a_cancel_touches_no_other_sessions_call_of_the_same_id(server: Server) -> None:
@@ -294,7 +296,7 @@ async def test_a_cancel_touches_no_other_sessions_call_of_the_same_id(server: Se
         question = await other.question()
         talk.cancel(5)
         other.answer(question, accept(value=1))
-        assert "accept 1" == await other.text(5)
+        assert await other.text(5) == "accept 1"
 
 
 async def test_a_cancelled_call_withdraws_the_question_it_waits_for(server: Server) -> None:
@@ -320,7 +322,7 @@ async def test_a_tool_that_stops_waiting_withdraws_its_question_and_goes_on(auto
         call = talk.call("impatient")
         question = await talk.question()
         assert question["id"] == (await talk.notification("notifications/cancelled"))["requestId"]
-        assert "went on" == await talk.text(call)
+        assert await talk.text(call) == "went on"
 
 
 async def test_nothing_is_sent_for_a_cancelled_modern_call_even_if_its_clean_up_asks(autojump_clock: MockClock) -> None:
@@ -339,8 +341,8 @@ async def test_nothing_is_sent_for_a_cancelled_modern_call_even_if_its_clean_up_
         await wait_all_tasks_blocked()
         talk.cancel(call)
         await trio.sleep(5)
-        assert [] == talk.waiting()
-        assert () == talk.service.supervisor.actors
+        assert talk.waiting() == []
+        assert talk.service.supervisor.actors == ()
 
 
 async def test_a_closed_session_cancels_its_calls_and_says_why() -> None:
@@ -360,7 +362,7 @@ async def test_a_closed_session_cancels_its_calls_and_says_why() -> None:
         talk.session.close(CancelReason.DISCONNECT)
         with trio.fail_after(1):
             await talk.session.idle()
-        assert [CancelReason.DISCONNECT] == unwound
+        assert unwound == [CancelReason.DISCONNECT]
         await talk.silence()
 
 
@@ -371,7 +373,7 @@ async def test_shutting_down_answers_the_callers_of_running_calls(
         await player.call("wait")
         await player.talk.service.drain(1)
         error = await player.error()
-        assert SERVER_BUSY == error["code"]
+        assert error["code"] == SERVER_BUSY
         assert "shutting down" in error["message"]
         await player.call("add", {"a": 1})
         assert "shutting down" in (await player.error())["message"]
@@ -387,7 +389,7 @@ async def test_what_the_user_chose_reaches_the_tool(server: Server, era: type[Le
     async with play(server, era) as player:
         await player.call("ask")
         question = await player.question()
-        assert "How many?" == question["message"]
+        assert question["message"] == "How many?"
         assert {"value"} == set(question["requestedSchema"]["properties"])
         await player.answer(answer)
         assert told == await player.text()
@@ -399,13 +401,13 @@ async def test_an_answer_that_breaks_the_schema_is_asked_for_again_with_the_reas
 ) -> None:
     async with play(server, era) as player:
         await player.call("ask")
-        assert "How many?" == (await player.question())["message"]
+        assert (await player.question())["message"] == "How many?"
         await player.answer(accept(**content))
         again = (await player.question())["message"]
         assert again.startswith("How many?")
         assert "value: " in again
         await player.answer(accept(value=7))
-        assert "accept 7" == await player.text()
+        assert await player.text() == "accept 7"
 
 
 async def test_an_accepted_question_without_content_is_asked_again(server: Server, era: type[Legacy]) -> None:
@@ -437,7 +439,7 @@ async def test_a_client_that_cannot_ask_its_user_gets_the_eras_error_and_no_ques
         await player.call("ask")
         error = await player.error()
         assert (MISSING_CAPABILITY if era.era == "modern" else INVALID_REQUEST) == error["code"]
-        assert {"elicitation": {"form": {}}} == error["data"]["requiredCapabilities"]
+        assert error["data"]["requiredCapabilities"] == {"elicitation": {"form": {}}}
         assert "elicitation" in error["message"]
         await player.talk.silence()
 
@@ -454,7 +456,7 @@ async def test_a_tool_may_go_on_without_a_capability_that_is_missing(era: type[L
 
     async with play(server, era, {}) as player:
         await player.call("copes")
-        assert "without sampling" == await player.text()
+        assert await player.text() == "without sampling"
 
 
 async def test_a_client_that_can_only_open_pages_is_asked_no_form(server: Server, era: type[Legacy]) -> None:
@@ -475,12 +477,12 @@ async def test_a_sample_and_the_roots_reach_the_tool(era: type[Legacy]) -> None:
     async with play(server, era) as player:
         await player.call("gather")
         question = await player.question()
-        assert (5, "A line") == (question["maxTokens"], question["messages"][0]["content"]["text"])
+        assert (question["maxTokens"], question["messages"][0]["content"]["text"]) == (5, "A line")
         sample = {"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "m", "stopReason": "endTurn"}
         await player.answer(sample)
         await player.question()
         await player.answer({"roots": [{"uri": "file:///tmp"}]})
-        assert "ok m endTurn file:///tmp" == await player.text()
+        assert await player.text() == "ok m endTurn file:///tmp"
 
 
 async def test_a_duplicate_answer_is_ignored(server: Server) -> None:
@@ -489,7 +491,7 @@ async def test_a_duplicate_answer_is_ignored(server: Server) -> None:
         question = await talk.question()
         talk.answer(question, accept(value=1))
         talk.answer(question, accept(value=2))
-        assert "accept 1" == await talk.text(call)
+        assert await talk.text(call) == "accept 1"
         talk.answer(question, accept(value=3))
         await talk.silence()
 
@@ -503,7 +505,7 @@ async def test_an_answer_from_another_session_is_ignored(server: Server) -> None
         other.answer(question, accept(value=666))
         await wait_all_tasks_blocked()
         talk.answer(question, accept(value=1))
-        assert "accept 1" == await talk.text(call)
+        assert await talk.text(call) == "accept 1"
 
 
 async def test_a_late_answer_is_ignored_and_the_next_question_is_not_confused_by_it(autojump_clock: MockClock) -> None:
@@ -523,7 +525,7 @@ async def test_a_late_answer_is_ignored_and_the_next_question_is_not_confused_by
         second = await talk.question()
         talk.answer(late, accept(value=1))
         talk.answer(second, accept(value=2))
-        assert "2" == await talk.text(call)
+        assert await talk.text(call) == "2"
 
 
 async def test_an_error_instead_of_an_answer_reaches_the_tool_as_the_peers_own() -> None:
@@ -541,7 +543,7 @@ async def test_an_error_instead_of_an_answer_reaches_the_tool_as_the_peers_own()
         call = talk.call("copes")
         question = await talk.question()
         talk.send({"id": question["id"], "error": {"code": -1, "message": "rejected"}})
-        assert "-1 rejected" == await talk.text(call)
+        assert await talk.text(call) == "-1 rejected"
 
 
 @pytest.mark.parametrize("wrong", [{}, {"action": "maybe"}, {"roots": []}, {"action": "accept", "content": [1]}])
@@ -579,11 +581,11 @@ async def test_more_open_questions_than_a_call_may_have_are_refused_and_leave_no
 async def test_legacy_log_messages_pass_the_level_that_was_set_and_no_lower_one() -> None:
     server = log_server()
     async with session(server) as talk:
-        assert {} == await talk.result(talk.request("logging/setLevel", {"level": "error"}))
+        assert await talk.result(talk.request("logging/setLevel", {"level": "error"})) == {}
         call = talk.call("logs")
         levels = [(await talk.notification("notifications/message"))["level"] for _ in range(4)]
-        assert ["error", "critical", "alert", "emergency"] == levels
-        assert "done" == await talk.text(call)
+        assert levels == ["error", "critical", "alert", "emergency"]
+        assert await talk.text(call) == "done"
 
 
 async def test_the_level_of_one_session_is_not_that_of_another() -> None:
@@ -602,16 +604,16 @@ async def test_the_level_of_one_session_is_not_that_of_another() -> None:
 async def test_an_unknown_log_level_is_refused() -> None:
     async with session(log_server()) as talk:
         error = await talk.error(talk.request("logging/setLevel", {"level": "loud"}))
-        assert INVALID_PARAMS == error["code"]
+        assert error["code"] == INVALID_PARAMS
 
 
 async def test_modern_log_messages_follow_the_level_of_their_own_request() -> None:
     async with talk_to(log_server()) as talk:
-        assert "done" == await talk.text(talk.leg("logs"))  # no level: none at all
+        assert await talk.text(talk.leg("logs")) == "done"  # no level: none at all
         call = talk.leg("logs", meta=log_level("alert"))
         levels = [(await talk.notification("notifications/message"))["level"] for _ in range(2)]
-        assert ["alert", "emergency"] == levels
-        assert "done" == await talk.text(call)
+        assert levels == ["alert", "emergency"]
+        assert await talk.text(call) == "done"
 
 
 def log_server() -> Server:
@@ -631,18 +633,18 @@ async def test_a_log_message_carries_its_data_and_its_logger() -> None:
         await talk.result(talk.request("logging/setLevel", {"level": "emergency"}))
         talk.call("logs")
         message = await talk.notification("notifications/message")
-        assert {"level": "emergency", "data": {"at": "emergency"}, "logger": "tests"} == message
+        assert message == {"level": "emergency", "data": {"at": "emergency"}, "logger": "tests"}
 
 
 async def test_progress_is_sent_only_to_who_asked_for_it(era: type[Legacy]) -> None:
     async with play(progress_server(), era) as player:
         await player.call("steps", {"values": [1, 2]})
-        assert "done" == await player.text()
+        assert await player.text() == "done"
         await player.call("steps", {"values": [1, 2.5]}, meta={"progressToken": "p"})
         for value in (1, 2.5):
             params = await player.talk.notification("notifications/progress")
             assert {"progressToken": "p", "progress": value, "total": 3, "message": "going"} == params
-        assert "done" == await player.text()
+        assert await player.text() == "done"
 
 
 @pytest.mark.parametrize("values", [[2, 1], [1, 1], [math.nan], [math.inf], [-math.inf]], ids=str)
@@ -687,7 +689,7 @@ async def test_nothing_is_sent_about_a_call_after_its_reply(era: type[Legacy]) -
 
     async with play(server, era) as player:
         await player.call("keeps", meta={"progressToken": "p", **(log_level("debug") if era.era == "modern" else {})})
-        assert "done" == await player.text()
+        assert await player.text() == "done"
         await kept[0].progress(1)
         await kept[0].log("emergency", "late")
         await player.talk.silence()
@@ -711,13 +713,13 @@ async def test_a_slow_reader_holds_up_the_tool_that_talks_and_nobody_else() -> N
     async with session(server) as talk:
         slow = talk.call("chatters")
         await wait_all_tasks_blocked()
-        assert 256 == len(told)  # as much as the outbox holds
+        assert len(told) == 256  # as much as the outbox holds
         other = Talk(talk.service)
         await other.initialize()
-        assert "quick" == await other.text(other.call("quiet"))
+        assert await other.text(other.call("quiet")) == "quick"
         for _ in range(1000):
             await talk.notification("notifications/message")
-        assert "done" == await talk.text(slow)
+        assert await talk.text(slow) == "done"
 
 
 # failing
@@ -771,7 +773,7 @@ async def test_whatever_a_tool_raises_the_session_serves_the_next_call(
         await player.call("breaks", {"wrong": True})
         assert "hunter2" not in await player.failure()
         await player.call("breaks", {"wrong": False})
-        assert "fine" == await player.text()
+        assert await player.text() == "fine"
 
 
 @pytest.mark.parametrize("wrap", [False, True], ids=["bare", "alone in a group"])
@@ -785,7 +787,7 @@ async def test_a_tool_error_is_an_error_result_with_its_own_text(era: type[Legac
 
     async with play(server, era) as player:
         await player.call("refuses")
-        assert "There are no flights on Sundays." == await player.failure()
+        assert await player.failure() == "There are no flights on Sundays."
 
 
 @pytest.mark.parametrize(
@@ -814,7 +816,7 @@ async def test_a_result_that_json_cannot_say_is_an_error_result_that_names_the_p
         await player.call("broken")
         assert path in await player.failure()
         await player.call("fine")
-        assert "fine" == await player.text()
+        assert await player.text() == "fine"
 
 
 async def test_a_text_that_json_cannot_say_is_an_error_result(era: type[Legacy]) -> None:
@@ -842,11 +844,30 @@ async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_el
         reply = await player.talk.reply(call)
         assert "error" in reply or reply["result"]["isError"]
         await wait_all_tasks_blocked()
-        assert () == player.talk.service.supervisor.actors
+        assert player.talk.service.supervisor.actors == ()
         await player.call("ask", {"message": "fine"})
         await player.question()
         await player.answer(accept(value=True))
-        assert "asked" == await player.text()
+        assert await player.text() == "asked"
+
+
+@pytest.mark.xfail(strict=True, reason="a tool that ignores its cancellation is not answered for (architecture 6.3)")
+async def test_the_caller_of_a_tool_that_ignores_its_deadline_is_answered_after_a_grace(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    server = Server("tester")
+
+    @server.tool(timeout=1)
+    async def stuck() -> str:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(3600)
+        return "too late"
+
+    async with play(server, era) as player:
+        await player.call("stuck")
+        with trio.move_on_after(60):
+            assert "did not finish within 1 seconds" in await player.failure()
+        assert trio.current_time() < 60
 
 
 # keeping calls apart
@@ -866,7 +887,7 @@ async def test_context_variables_do_not_bleed_from_call_to_call(era: type[Legacy
     async with play(server, era) as player:
         for name in ("ana", "ben"):
             await player.call("whoami", {"name": name})
-            assert "nobody" == await player.text()
+            assert await player.text() == "nobody"
 
 
 async def test_a_hundred_calls_at_once_get_their_own_answers(server: Server) -> None:
@@ -877,7 +898,7 @@ async def test_a_hundred_calls_at_once_get_their_own_answers(server: Server) -> 
             talk.answer(question, accept(value=question["id"]))
         answers = [await talk.receive() for _ in ids]
         assert sorted(ids) == sorted(message["id"] for message in answers)
-        assert 100 == len({message["result"]["content"][0]["text"] for message in answers})
+        assert len({message["result"]["content"][0]["text"] for message in answers}) == 100
 
 
 async def test_the_repr_shows_the_client_and_what_runs(server: Server) -> None:

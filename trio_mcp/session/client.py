@@ -103,11 +103,12 @@ class ClientSession:
         meta: JsonObject = {**self.stamp, **(params.meta or {})}
         if on_progress is not None:
             meta["progressToken"] = token
-            self._progress[token] = on_progress
         if meta:
             params = params.model_copy(update={"meta": meta})
         request = self.connection.ask(method, params, codec or self.codec)
         slot = self._mailbox.open(str(request.id), Model)
+        if on_progress is not None:
+            self._progress[token] = on_progress
         self._outbox.post(Envelope(request, about=request.id))
         try:
             with trio.move_on_after(float("inf") if timeout is None else timeout):
@@ -133,6 +134,9 @@ class ClientSession:
                 self._receive(envelope, nursery)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
+        except trio.Cancelled:
+            why = "the client was closed"
+            raise
         finally:
             self._end(why + outcome(self._channel))
 
@@ -171,7 +175,8 @@ class ClientSession:
             case NotificationIn(method, params):
                 self._notified(method, params)
             case RequestIn():
-                nursery.start_soon(self._serve, event)
+                scope = self._serving[event.id] = trio.CancelScope()  # now: a cancellation may be next in line
+                nursery.start_soon(self._serve, event, scope)
             case CancelIn(request_id):
                 if request_id in self._serving:
                     self._serving[request_id].cancel()
@@ -199,9 +204,8 @@ class ClientSession:
         except Exception:  # the caller's function must not end everybody's connection
             logger.exception("a handler of %s failed", method)
 
-    async def _serve(self, request: RequestIn) -> None:
-        with trio.CancelScope() as scope:
-            self._serving[request.id] = scope
+    async def _serve(self, request: RequestIn, scope: trio.CancelScope) -> None:
+        with scope:
             try:
                 answer = await self._answer(request)
             finally:

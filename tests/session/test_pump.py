@@ -1,0 +1,229 @@
+"""Carrying messages between a channel and a session: one reader, one writer, and an end that cleans up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from scripted import Json, Wire
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.protocol.jsonrpc import Request
+from trio_mcp.runtime import CancelReason
+from trio_mcp.server import Context, Server
+from trio_mcp.session import Envelope
+from trio_mcp_transports.memory import MemoryChannel, memory_pair
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
+
+
+class Served:
+    """A server that serves one end of a pair; what has become of it shows here."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.over = trio.Event()
+
+    async def serve(self, server: Server, channel: trio.abc.Channel[Envelope]) -> None:
+        await server.serve_channel(channel)
+        self.over.set()
+
+    async def ended(self) -> None:
+        with trio.fail_after(50):
+            await self.over.wait()
+
+    async def initialize(self) -> None:
+        await self.wire.ask(0, "initialize", HELLO)
+        await self.wire.answer(0)
+
+    async def call(self, request_id: int, name: str, arguments: Json | None = None) -> None:
+        await self.wire.ask(request_id, "tools/call", {"name": name, "arguments": arguments or {}})
+
+
+@asynccontextmanager
+async def serving(server: Server, buffer: int = 64) -> AsyncIterator[Served]:
+    ours, theirs = memory_pair(buffer)
+    served = Served(Wire(ours))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(served.serve, server, theirs)
+        yield served
+        ours.close()
+
+
+@pytest.fixture
+def reasons() -> list[CancelReason | None]:
+    return []
+
+
+@pytest.fixture
+def server(reasons: list[CancelReason | None]) -> Server:
+    made = Server("tester")
+
+    @made.tool
+    async def wait(ctx: Context) -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            reasons.append(ctx.cancel_reason)
+        return "never"
+
+    @made.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @made.tool
+    async def stubborn() -> str:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(3600)
+        return "too late"
+
+    return made
+
+
+async def test_requests_are_answered_until_the_client_closes(server: Server) -> None:
+    async with serving(server) as served:
+        await served.initialize()
+        for number in range(1, 4):
+            await served.call(number, "echo", {"text": str(number)})
+            assert str(number) == (await served.wire.answer(number))["result"]["content"][0]["text"]
+        await served.wire.close()
+        await served.ended()
+
+
+async def test_the_end_of_the_channel_cancels_every_call_and_waits_for_its_clean_up(
+    server: Server, reasons: list[CancelReason | None]
+) -> None:
+    async with serving(server) as served:
+        await served.initialize()
+        for number in (1, 2, 3):
+            await served.call(number, "wait")
+        await wait_all_tasks_blocked()
+        await served.wire.close()
+        await served.ended()
+    assert reasons == [CancelReason.DISCONNECT] * 3
+
+
+class Watched(trio.abc.Channel[Envelope]):
+    """A channel that tells when it is let go of."""
+
+    def __init__(self, inner: MemoryChannel) -> None:
+        self._inner = inner
+        self.closed = trio.Event()
+
+    async def send(self, value: Envelope) -> None:
+        await self._inner.send(value)
+
+    async def receive(self) -> Envelope:
+        return await self._inner.receive()
+
+    async def aclose(self) -> None:
+        self.closed.set()
+        await self._inner.aclose()
+
+
+async def test_a_tool_that_does_not_unwind_is_waited_for_within_a_bound(
+    server: Server, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        ours, theirs = memory_pair()
+        watched, served = Watched(theirs), Served(Wire(ours))
+        nursery.start_soon(served.serve, server, watched)
+        await served.initialize()
+        await served.call(1, "stubborn")
+        await served.call(2, "wait")
+        await wait_all_tasks_blocked()
+        await served.wire.close()
+        with trio.fail_after(10):
+            await watched.closed.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_reads_nothing_is_not_read_either(server: Server, autojump_clock: MockClock) -> None:
+    async with serving(server, buffer=1) as served:
+        await served.initialize()
+        sent = 0
+        with trio.move_on_after(5):
+            for sent in range(10_000):
+                await served.call(sent + 1, "echo", {"text": "x" * 1000})
+        assert sent < 1000
+        for _ in range(sent):
+            await served.wire.receive()
+        await served.wire.silence()
+        await served.call(20_000, "echo", {"text": "again"})
+        await served.wire.answer(20_000)
+
+
+async def test_a_cancel_overtakes_all_work(server: Server, reasons: list[CancelReason | None]) -> None:
+    async with serving(server) as served:
+        await served.initialize()
+        await served.call(1, "wait")
+        await wait_all_tasks_blocked()
+        await served.wire.notify("notifications/cancelled", {"requestId": 1})
+        await wait_all_tasks_blocked()
+        assert reasons == [CancelReason.CLIENT]
+
+
+class Broken(trio.abc.Channel[Envelope]):
+    """A channel whose writing breaks once everything was read; reading it says hello, calls a tool, and then nothing."""
+
+    def __init__(self) -> None:
+        self._messages = [Request(0, "initialize", dict(HELLO)), Request(1, "tools/call", {"name": "wait"})]
+        self._all_read = trio.Event()
+        self.closed = False
+
+    async def send(self, value: Envelope) -> None:
+        await self._all_read.wait()
+        raise trio.BrokenResourceError
+
+    async def receive(self) -> Envelope:
+        await trio.lowlevel.checkpoint()
+        if not self._messages:
+            self._all_read.set()
+            await trio.sleep_forever()
+        return Envelope(self._messages.pop(0))
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await trio.lowlevel.checkpoint()
+
+
+async def test_a_broken_writer_ends_the_connection_and_cancels_its_calls(
+    server: Server, reasons: list[CancelReason | None]
+) -> None:
+    channel = Broken()
+    with trio.fail_after(5):
+        await server.serve_channel(channel)
+    assert channel.closed
+    assert reasons == [CancelReason.DISCONNECT]
+
+
+class Many(Broken):
+    """A channel that can write several messages at the price of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages = [Request(0, "initialize", dict(HELLO))] + [Request(n, "ping") for n in range(1, 10)]
+        self.writes: list[int] = []
+        self._done = trio.Event()
+
+    async def receive(self) -> Envelope:
+        if not self._messages:
+            await self._done.wait()
+            raise trio.EndOfChannel
+        return Envelope(self._messages.pop(0))
+
+    async def send_many(self, envelopes: Sequence[Envelope]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.writes.append(len(envelopes))
+        if sum(self.writes) == 10:
+            self._done.set()
+
+
+async def test_messages_that_are_ready_together_are_written_together(server: Server) -> None:
+    channel = Many()
+    with trio.fail_after(5):
+        await server.serve_channel(channel)
+    assert sum(channel.writes) == 10
+    assert len(channel.writes) < 10
