@@ -41,6 +41,7 @@ class OddServer:
         self.connections = 0
         self.left = trio.Event()
         self.told: list[str] = []
+        self.mute = False
         self._answers = answers
 
     async def __call__(self, stream: trio.SocketStream) -> None:
@@ -86,6 +87,8 @@ class OddServer:
             body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": hello}).encode()
             return "content-type: application/json", [body, b""]
         if "id" not in request:
+            if self.mute:
+                return "content-type: text/plain", []
             self.told.append(request["method"])
             return "content-type: text/plain", [b""]
         return self._answers[request["params"]["name"]](request["id"])
@@ -97,13 +100,13 @@ def stream_of(*pieces: bytes) -> tuple[str, list[bytes]]:
 
 @asynccontextmanager
 async def connected(
-    server: OddServer, *, mode: str = "2026-07-28", max_message: int = MAX_MESSAGE
+    server: OddServer, *, mode: str = "2026-07-28", max_message: int = MAX_MESSAGE, **options: object
 ) -> AsyncIterator[Client]:
     with trio.fail_after(LIMIT):
         async with trio.open_nursery() as nursery:
             [listener] = await nursery.start(partial(trio.serve_tcp, server, 0, host="127.0.0.1"))
             url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-            async with Client.connect(url, mode=mode, max_message=max_message) as client:
+            async with Client.connect(url, mode=mode, max_message=max_message, **options) as client:
                 yield client
             nursery.cancel_scope.cancel()
 
@@ -186,3 +189,10 @@ async def test_a_cancelled_legacy_call_that_gets_no_answer_gives_its_connection_
             await client.call_tool("silent", on_progress=lambda _report: scope.cancel())
         await server.left.wait()
     assert server.told == ["notifications/initialized", "notifications/cancelled"]
+
+
+async def test_a_server_that_does_not_accept_a_notification_holds_nobody_up_for_long() -> None:
+    server = OddServer(fine=fine)
+    server.mute = True
+    async with connected(server, mode="legacy", tell_timeout=0.2) as client:
+        assert (await client.call_tool("fine")).text == "fine"

@@ -166,7 +166,7 @@ async def test_a_cancel_overtakes_all_work(server: Server, reasons: list[CancelR
 
 
 class Broken(trio.abc.Channel[Envelope]):
-    """A channel whose writing breaks once everything was read; reading it says hello, calls a tool, and then nothing."""
+    """A channel on which a client says hello and calls a tool, and whose writing breaks then."""
 
     def __init__(self) -> None:
         self._messages = [Request(0, "initialize", dict(HELLO)), Request(1, "tools/call", {"name": "wait"})]

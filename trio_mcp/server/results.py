@@ -25,7 +25,7 @@ from .forms import explained
 
 T = TypeVar("T")
 
-__all__ = ["ToolResult", "error_result", "read_return"]
+__all__ = ["ReturnError", "ToolResult", "error_result", "read_return"]
 
 ToolResult: TypeAlias = CallToolResult
 """A tool may return one of these to say everything itself: content, structured content, `is_error`, `_meta`."""
@@ -62,7 +62,7 @@ def error_result(text: str) -> CallToolResult:
 
 
 class Returned(RootModel[T]):
-    """The wrapper that checks and writes a promised value. It keeps NaN visible, so that it is refused and not made null."""
+    """Checks and writes a promised value. It keeps NaN visible, so that it is refused and not made null."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True, defer_build=True)
 
@@ -100,7 +100,7 @@ def structured(promised: type[Returned[object]], value: object, wrapped: bool) -
         checked = promised.model_validate(value)
     except ValidationError as error:
         raise ReturnError(f"the tool returned something else than it declares: {explained(error)}") from None
-    content: JsonValue = checked.model_dump(mode="json", by_alias=True)  # type: ignore[assignment]
+    content: JsonValue = checked.model_dump(mode="json", by_alias=True)
     if wrapped:
         content = {"result": content}
     return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)

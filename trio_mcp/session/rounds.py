@@ -165,7 +165,7 @@ class Rounds:
             raise InvalidRequestState(f"leg {ended + 1} of a call that is at leg {self.number}")
 
     def _next(self, leg: Leg, answers: Mapping[str, JsonValue]) -> None:
-        """The first request of the next leg. What became of a call that ended by itself while it was parked is told now."""
+        """The first request of the next leg. It is told what became of a call that ended while it was parked."""
         call = self._call
         match call.outcome:
             case None if call.actor.reason is None:

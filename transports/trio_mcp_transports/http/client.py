@@ -44,6 +44,7 @@ MAX_MESSAGE = 16 * 1024 * 1024
 
 CONNECT_TIMEOUT = 10.0
 DELETE_TIMEOUT = 2.0
+TELL_TIMEOUT = 5.0
 INBOX = 256
 END_TIMEOUT = 1.0
 """Seconds that a response may stay open once its request is answered, which ends it (M-HTTP-8s), or given up."""
@@ -57,6 +58,7 @@ async def connect(
     *,
     headers: Mapping[str, str] | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
+    tell_timeout: float = TELL_TIMEOUT,
     max_message: int = MAX_MESSAGE,
 ) -> AsyncIterator[HttpChannel]:
     """A channel to the MCP endpoint at `url`. Nothing is sent before the first message.
@@ -64,6 +66,7 @@ async def connect(
     Args:
         headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
         connect_timeout: seconds to reach the server, and to hand it a message.
+        tell_timeout: seconds that a server may take to accept what it need not answer.
         max_message: bytes that one message of the server may have.
 
     On the way out open requests are abandoned, which cancels modern ones, and a legacy session is deleted (two seconds at most).
@@ -72,7 +75,7 @@ async def connect(
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     async with httpx2.AsyncClient(timeout=timeout, limits=limits, headers=dict(headers or {})) as http:
         async with open_background() as nursery:
-            channel = HttpChannel(url, http, nursery, max_message)
+            channel = HttpChannel(url, http, nursery, tell_timeout, max_message)
             try:
                 yield channel
             finally:
@@ -82,10 +85,13 @@ async def connect(
 class HttpChannel(trio.abc.Channel[Envelope]):
     """One conversation over Streamable HTTP; made by `connect`."""
 
-    def __init__(self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, max_message: int) -> None:
+    def __init__(
+        self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, tell_timeout: float, max_message: int
+    ) -> None:
         self._url = url
         self._http = http
         self._nursery = nursery
+        self._tell_timeout = tell_timeout
         self._max_message = max_message
         self._json_limits = JsonLimits(max_bytes=max_message)
         self._arrived, self._inbox = trio.open_memory_channel[Envelope](INBOX)
@@ -94,11 +100,12 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._closed = False
 
     async def send(self, value: Envelope) -> None:
-        """Post one message. A request's answer is received; anything else has been taken by the server on return.
+        """Post one message. Only a notification is waited for, since what comes next may depend on it (`initialized`).
+
+        What does not arrive ends nothing but itself: a request is told so, anything else is logged.
 
         Raises:
             trio.ClosedResourceError: the channel was closed.
-            trio.BrokenResourceError: a notification or response of ours did not arrive.
 
         A cancel may or may not have sent it.
         """
@@ -112,9 +119,11 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             self._nursery.start_soon(self._exchange, message, scope)
             await trio.lowlevel.checkpoint()
         elif is_cancel(message):
-            await self._withdraw(message, value.about)
-        else:
+            self._nursery.start_soon(self._withdraw, message, value.about)
+        elif isinstance(message, Notification):
             await self._tell(message)
+        else:
+            self._nursery.start_soon(self._tell, message)
 
     async def receive(self) -> Envelope:
         """The next message of the server, whichever response brought it.
@@ -213,13 +222,17 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         return b"".join(chunks)
 
     async def _tell(self, message: Message) -> None:
-        """Post what has no answer."""
+        """Post what has no answer; a server may take `tell_timeout` seconds to accept it."""
+        what = type(message).__name__
         try:
-            response = await self._http.post(self._url, content=dump(message), headers=self._headers(message))
+            response = await self._http.post(
+                self._url, content=dump(message), headers=self._headers(message), timeout=self._tell_timeout
+            )
         except httpx2.HTTPError as error:
-            raise trio.BrokenResourceError(f"{self._url}: {reason(error)}") from error
+            logger.warning("a %s did not reach %s: %s", what, self._url, reason(error))
+            return
         if response.status_code >= 300:
-            logger.warning("the server answered %s to a %s", response.status_code, type(message).__name__)
+            logger.warning("the server answered %s to a %s", response.status_code, what)
 
     async def _pass_on(self, message: Message | Malformed | Unanswered) -> None:
         try:
