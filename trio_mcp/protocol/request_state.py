@@ -22,11 +22,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from ..errors import InvalidRequestState, LimitExceeded, RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 from .strict_json import JsonLimits, dumps, loads
@@ -129,8 +124,9 @@ class KeyRing:
 
     def derive(self, purpose: str, size: int) -> list[bytes]:
         """One secret of `size` bytes per key, in the order of the ring; each purpose has its own (HKDF, RFC 5869)."""
-        info = purpose.encode("utf-8")
-        return [HKDF(algorithm=SHA256(), length=size, salt=None, info=info).derive(key) for key in self._keys]
+        from . import aead  # noqa: PLC0415  see Sealer
+
+        return [aead.derive(key, purpose, size) for key in self._keys]
 
 
 class Sealer:
@@ -154,8 +150,11 @@ class Sealer:
         clock: Callable[[], float] = time.time,
         max_state: int = MAX_STATE,
     ) -> None:
+        # The only module that loads `cryptography`, some ten milliseconds that a server pays when it first asks a modern client.
+        from . import aead  # noqa: PLC0415
+
         secrets_of_keys = ring.derive(_PURPOSE, _KEY_ID_BYTES + KEY_BYTES)
-        self._keys = {secret[:_KEY_ID_BYTES]: AESGCM(secret[_KEY_ID_BYTES:]) for secret in secrets_of_keys}
+        self._keys = {secret[:_KEY_ID_BYTES]: aead.Cipher(secret[_KEY_ID_BYTES:]) for secret in secrets_of_keys}
         if len(self._keys) < len(secrets_of_keys):
             raise ValueError("Two keys of the ring have the same id: replace one.")
         self._sealing_id = next(iter(self._keys))
@@ -226,7 +225,7 @@ class Sealer:
     def _encrypt(self, plain: bytes) -> str:
         header = _VERSION + self._sealing_id
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return _to_base64url(header + nonce + self._keys[self._sealing_id].encrypt(nonce, plain, header))
+        return _to_base64url(header + nonce + self._keys[self._sealing_id].seal(nonce, plain, header))
 
     def _decrypt(self, state: object) -> bytes:
         if not isinstance(state, str):
@@ -244,10 +243,10 @@ class Sealer:
         key = self._keys.get(header.removeprefix(_VERSION))
         if key is None:
             raise InvalidRequestState("unknown key")
-        try:
-            return key.decrypt(nonce, sealed[_HEADER_BYTES + _NONCE_BYTES :], header)
-        except InvalidTag:
-            raise InvalidRequestState("the tag does not fit") from None
+        plain = key.open(nonce, sealed[_HEADER_BYTES + _NONCE_BYTES :], header)
+        if plain is None:
+            raise InvalidRequestState("the tag does not fit")
+        return plain
 
 
 def _read_claims(plain: bytes) -> Claims:

@@ -21,6 +21,9 @@ F = TypeVar("F", bound=ToolFunction)
 
 __all__ = ["Server"]
 
+COLLECT_AFTER = 10_000
+"""New objects after which the collector looks at the youngest. A call makes some sixty, nearly all of them free at its end."""
+
 MAX_THREADS = 100
 """Sync tools that may run at once, in threads of their own limiter."""
 
@@ -117,6 +120,7 @@ class Server:
         # What was loaded until now lives as long as the process; the collector need not look at it after every few calls.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(COLLECT_AFTER)
         trio.run(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:

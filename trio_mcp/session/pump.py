@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import trio
@@ -26,6 +26,19 @@ class SendsMany(Protocol):
     """A channel that can write several envelopes at the price of one."""
 
     def send_many(self, envelopes: Sequence[Envelope], /) -> Awaitable[None]: ...
+
+
+@runtime_checkable
+class ReceivesMany(Protocol):
+    """A channel that may have several envelopes at once, as one read brings them."""
+
+    def receive_ready(self) -> Iterable[Envelope]:
+        """What can be received without waiting."""
+        ...
+
+
+def nothing_more() -> Iterable[Envelope]:
+    return ()
 
 
 @runtime_checkable
@@ -76,9 +89,12 @@ async def write_all(channel: trio.abc.Channel[Envelope], outbox: Outbox[Envelope
 
 
 async def _read_all(channel: trio.abc.Channel[Envelope], session: ServerSession, outbox: Outbox[Envelope]) -> None:
+    came_with = channel.receive_ready if isinstance(channel, ReceivesMany) else nothing_more
     try:
         async for envelope in channel:
             session.receive(envelope, outbox)
+            for further in came_with():
+                session.receive(further, outbox)
             if outbox.full:  # a client that does not read its answers is not read either
                 await outbox.room()
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -44,9 +44,6 @@ __all__ = ["ServerSession"]
 
 logger = logging.getLogger("trio_mcp.session")
 
-NOTHING = ClientCapabilities()
-
-
 class ServerSession:
     """One conversation with a client.
 
@@ -64,7 +61,7 @@ class ServerSession:
         """The mailboxes that wait for answers to our live requests."""
         self._calls: dict[Listener, Call] = {}
         self._threshold = Threshold("info")
-        self._capabilities = NOTHING
+        self._capabilities: ClientCapabilities | None = None
         self._client: Implementation | None = None
         self._idle: trio.Event | None = None
 
@@ -150,7 +147,7 @@ class ServerSession:
             id=request.id,
             method=request.method,
             codec=request.codec,
-            client_capabilities=self._capabilities if meta is None else meta.client_capabilities,
+            client_capabilities=(self._capabilities or ClientCapabilities()) if meta is None else meta.client_capabilities,
             client_info=self._client if meta is None else meta.client_info,
             principal=peer.principal,
             headers=peer.headers,

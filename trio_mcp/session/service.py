@@ -10,6 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -83,10 +84,13 @@ class Service:
         self.capabilities = capabilities
         self.instructions = instructions
         self.options = options
-        self.sealer = Sealer(
-            options.keys or KeyRing.random(), audience=identity.name, ttl=options.actors.park_ttl
-        )
         self.directory = Directory(options.outcome_grace)
+
+    @cached_property
+    def sealer(self) -> Sealer:
+        """What seals `requestState`; made when a call first asks a modern client, or one comes back."""
+        keys = self.options.keys or KeyRing.random()
+        return Sealer(keys, audience=self.identity.name, ttl=self.options.actors.park_ttl)
 
     async def drain(self, seconds: float) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""

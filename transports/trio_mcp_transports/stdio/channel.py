@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import select
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import trio
@@ -72,6 +72,11 @@ class LineChannel(trio.abc.Channel[Envelope]):
         while not self._lines:
             self._lines.extend(self._decoder.feed(await self._read()))
         return Envelope(self._parse(self._lines.popleft()))
+
+    def receive_ready(self) -> Iterator[Envelope]:
+        """The messages that came with the last one received, as far as they are whole lines already."""
+        while self._lines and not self._closed:
+            yield Envelope(self._parse(self._lines.popleft()))
 
     async def send(self, value: Envelope) -> None:
         """Write one message as one line; see `send_many`."""
