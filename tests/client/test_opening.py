@@ -11,7 +11,7 @@ from scripted import Json, as_modern, discovered, handshake, initialized, unopen
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Client, Handlers
-from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError
+from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -251,3 +251,18 @@ def test_a_target_that_is_none_is_refused_with_what_would_be() -> None:
     for target in ("python server.py", 7, None):
         with pytest.raises(TypeError, match=r"URL|list of arguments"):
             Client.connect(target)
+
+
+async def test_a_server_that_never_answers_the_handshake_fails_the_opening(autojump_clock: MockClock) -> None:
+    async with unopened(mode="legacy") as (client, wire, start):
+        opened = start(client.open)
+        await wire.request("initialize")
+        with pytest.raises(RequestTimeout, match="initialize"):
+            await opened.result()
+
+
+async def test_closing_a_client_that_was_never_opened_takes_no_time(autojump_clock: MockClock) -> None:
+    async with unopened() as (client, _wire, _start):
+        before = trio.current_time()
+        await client.aclose()
+        assert trio.current_time() == before

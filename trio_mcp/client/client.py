@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import cast
+from typing import Self
 
 import trio
 
@@ -20,7 +20,6 @@ from ..types import (
     CallToolRequestParams,
     CallToolResult,
     ClientCapabilities,
-    EmptyResult,
     Implementation,
     JsonObject,
     JsonValue,
@@ -75,7 +74,7 @@ class Client:
         self._channel = channel
         self._handlers = handlers
         self._on_log = on_log
-        self._log_level = log_level
+        self._log_level: LoggingLevel = log_level
         self._mode = mode
         self._info = info
         self._probe_timeout = probe_timeout
@@ -83,6 +82,7 @@ class Client:
         self._server: ServerFacts | None = None
         self._failure: Exception | None = None
         self._scope = trio.CancelScope()
+        self._started = False
         self._ready = trio.Event()
         self._closing = trio.Event()
         self._done = trio.Event()
@@ -128,11 +128,12 @@ class Client:
 
     # life
 
-    async def open(self) -> Client:
+    async def open(self) -> Self:
         """Connect and find out what the server speaks; `async with` does it.
 
         Raises what the transport raises when it cannot connect, and see `open_conversation`. A cancel closes the client.
         """
+        self._started = True
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:
             await self._ready.wait()
@@ -147,12 +148,16 @@ class Client:
     async def aclose(self) -> None:
         """Close the connection, from any task, as often as you like; bounded, also when cancelled."""
         self._closing.set()
+        if self._started:
+            await self._wait_closed()
+        await trio.lowlevel.checkpoint()
+
+    async def _wait_closed(self) -> None:
         with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
             await self._done.wait()
         self._scope.cancel()
-        await trio.lowlevel.checkpoint()
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         return await self.open()
 
     async def __aexit__(
@@ -279,7 +284,7 @@ class Client:
         try:
             with self._scope:
                 await self._serve()
-        except BaseException as error:  # noqa: BLE001  an exception that leaves a system task ends the whole Trio loop
+        except BaseException as error:  # noqa: BLE001, ASYNC103  an exception that leaves a system task ends Trio's loop
             self._contain(error)
         finally:
             if not self._ready.is_set() and self._failure is None:
@@ -328,9 +333,7 @@ def transport_name(target: object) -> str:
     raise TypeError(f"connect to a URL, a list of arguments or a server, not to {type(target).__name__}")
 
 
-def split(
-    error: BaseException | None, kind: type[BaseException]
-) -> tuple[BaseException | None, BaseException | None]:
+def split(error: BaseException | None, kind: type[BaseException]) -> tuple[BaseException | None, BaseException | None]:
     """The part of an error that is of a kind, and the rest."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(kind)
@@ -342,5 +345,3 @@ def leaf(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-

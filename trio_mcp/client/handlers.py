@@ -88,12 +88,13 @@ class Handlers:
     async def _elicit(self, params: Model) -> Model:
         assert self.on_elicit is not None
         assert isinstance(params, ElicitRequestFormParams)
-        return await resolved(self.on_elicit(params))
+        result: ElicitResult = await resolved(self.on_elicit(params))
+        return result
 
     async def _sample(self, params: Model) -> Model:
         assert self.on_sample is not None
         assert isinstance(params, CreateMessageRequestParams)
-        answer = await resolved(self.on_sample(params))
+        answer: CreateMessageResult | str = await resolved(self.on_sample(params))
         if isinstance(answer, str):
             content = TextContent(text=answer)
             return CreateMessageResult(role="assistant", content=content, model="unnamed", stop_reason="endTurn")
@@ -111,4 +112,6 @@ def as_root(root: Root | Path) -> Root:
 
 async def resolved(value: T | Awaitable[T]) -> T:
     """The value of a plain or an async handler."""
-    return await value if isinstance(value, Awaitable) else cast("T", value)
+    if isinstance(value, Awaitable):
+        return cast("T", await value)
+    return value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import cast
 
 from ..errors import PeerError, RemoteProtocolError, RequestTimeout
 from ..protocol.codec import codec_for
@@ -22,7 +21,6 @@ from ..types import (
     Implementation,
     InitializeRequestParams,
     InitializeResult,
-    JsonObject,
     LoggingLevel,
     NotificationParams,
     RequestParams,
@@ -33,6 +31,10 @@ from ..types import (
 __all__ = ["ServerFacts", "ask_for_logs", "open_conversation"]
 
 logger = logging.getLogger("trio_mcp.client")
+
+
+HANDSHAKE_TIMEOUT = 30.0
+"""Seconds a server may take to answer `initialize`; it may be starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ async def initialize(
     """The handshake (L-LC-1c to L-LC-3c)."""
     session.codec = codec_for(version)
     params = InitializeRequestParams(protocol_version=version, capabilities=capabilities, client_info=info)
-    result = await session.request("initialize", params)
+    result = await session.request("initialize", params, timeout=HANDSHAKE_TIMEOUT)
     assert isinstance(result, InitializeResult)
     chosen = REVISIONS.get(result.protocol_version)
     if chosen is None or chosen.era is not Era.LEGACY:
@@ -126,7 +128,7 @@ def modern_version_of(error: Exception) -> str | None:
     """A modern revision that the server's refusal offers and that we speak; None when it is of the handshake era."""
     if not isinstance(error, PeerError) or error.code != UNSUPPORTED_VERSION or not isinstance(error.data, dict):
         return None
-    supported = cast("JsonObject", error.data).get("supported")
+    supported = error.data.get("supported")
     offered = supported if isinstance(supported, list) else []
     for name, revision in REVISIONS.items():
         if revision.era is Era.MODERN and name in offered and name != MODERN:

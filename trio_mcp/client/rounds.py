@@ -70,12 +70,13 @@ async def answered(
         result = await answerer(params if params is not None else InputResponseRequestParams())
         answers[key] = session.codec.encode_input_response(question.method, result)
 
+    failure: Exception | None = None
     try:
         async with trio.open_nursery() as nursery:
             for key, question in questions.items():
                 nursery.start_soon(answer, key, question)
     except ExceptionGroup as group:
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise
+        failure = group.exceptions[0] if len(group.exceptions) == 1 else group
+    if failure is not None:  # raised out here, so that it keeps its own context
+        raise failure
     return answers

@@ -206,7 +206,9 @@ class Connection:
         if asked is None or asked.method == "initialize":
             return None
         params = CancelledNotificationParams(request_id=request_id, reason=reason)
-        return Notification("notifications/cancelled", asked.codec.encode_notification("notifications/cancelled", params))
+        return Notification(
+            "notifications/cancelled", asked.codec.encode_notification("notifications/cancelled", params)
+        )
 
     # one step each
 

@@ -24,7 +24,17 @@ import trio
 from .journal import Journal
 from .mailbox import Mailbox, MailboxStatistics
 
-__all__ = ["Actor", "ActorState", "ActorStatistics", "CancelReason", "Cancelled", "Lane", "Outcome", "Raised", "Returned"]
+__all__ = [
+    "Actor",
+    "ActorState",
+    "ActorStatistics",
+    "CancelReason",
+    "Cancelled",
+    "Lane",
+    "Outcome",
+    "Raised",
+    "Returned",
+]
 
 
 class CancelReason(Enum):
@@ -86,12 +96,12 @@ class Actor:
 
     __slots__ = (
         "__weakref__",
+        "_journal",
+        "_mailbox",
         "branches",
         "busy",
         "cancel_reason",
         "deadline",
-        "_journal",
-        "_mailbox",
         "name",
         "on_quiet",
         "principal",

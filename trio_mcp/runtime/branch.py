@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar, cast
 
 import trio
 from outcome import Outcome, Value
@@ -69,8 +69,8 @@ class Branch(Generic[T]):
             RuntimeError: it has not ended, or ended with an error.
         """
         if not isinstance(self._outcome, Value):
-            raise RuntimeError(f"{self!r} has no value")  # noqa: TRY004  (a state, not a type, is wrong)
-        return self._outcome.value
+            raise RuntimeError(f"{self!r} has no value")
+        return cast("T", self._outcome.value)
 
     def end(self, outcome: Outcome[T] | None) -> None:
         """Called once when the branch is over; passes its busyness to whoever joined it alone."""
@@ -97,7 +97,7 @@ class Branches:
         self._running = 0
         self._waiting = False
 
-    async def __aenter__(self) -> Branches:
+    async def __aenter__(self) -> Self:
         self._nursery = await self._opened.__aenter__()
         return self
 
@@ -108,7 +108,7 @@ class Branches:
             self._waiting = True
             self.lane.begin_join()
         try:
-            return await self._opened.__aexit__(kind, error, traceback)
+            return await self._opened.__aexit__(kind, error, traceback)  # noqa: ASYNC102  a nursery's exit, not clean-up
         finally:
             self._nursery = None
 

@@ -31,7 +31,7 @@ class Entry:
     digest: str = ""
 
 
-class Divergence(Exception):  # noqa: N818  (the field's word for it)
+class Divergence(Exception):
     """The body asked something other than what the journal recorded under that name."""
 
 

@@ -66,7 +66,13 @@ class Supervisor:
         self._idle: trio.Event | None = None
 
     def start(
-        self, body: Body, on_done: OnDone, *, principal: str | None = None, deadline: float = math.inf, label: str = "actor"
+        self,
+        body: Body,
+        on_done: OnDone,
+        *,
+        principal: str | None = None,
+        deadline: float = math.inf,
+        label: str = "actor",
     ) -> Actor:
         """Start an actor: `body(actor)` runs in the supervisor's nursery, `on_done(actor, outcome)` is called once after it.
 
@@ -96,7 +102,9 @@ class Supervisor:
         if self._parked_total >= limits.parked:
             raise LimitExceeded(f"{limits.parked} calls already wait for an answer, which is this server's limit")
         if self._parked[principal] >= limits.parked_per_principal:
-            raise LimitExceeded(f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit")
+            raise LimitExceeded(
+                f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit"
+            )
         self._parked[principal] += 1
         self._parked_total += 1
         actor.state = ActorState.PARKED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 import trio
 
@@ -30,6 +30,7 @@ from ..types import (
 from .forms import Form, form
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
@@ -38,10 +39,10 @@ __all__ = ["Accepted", "BranchGroup", "Context", "Declined", "Dismissed", "Elici
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted(Generic[T]):
+class Accepted(Generic[T_co]):
     """The user answered; `content` is the validated value."""
 
-    content: T
+    content: T_co
     action: Literal["accept"] = "accept"
 
 
@@ -95,7 +96,7 @@ class Context:
     # asking
 
     @overload
-    async def elicit(self, message: str, schema: type[T], *, reask: int = 2) -> Elicited[T]: ...
+    async def elicit(self, message: str, schema: type[T], *, reask: int = 2) -> Elicited[T]: ...  # type: ignore[overload-overlap]
     @overload
     async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[JsonValue]: ...
     async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[object]:
@@ -103,8 +104,8 @@ class Context:
 
         Args:
             message: what to ask.
-            schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`, an `Enum` of
-                strings, `list[Literal[...]]`.
+            schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
+                an `Enum` of strings, `list[Literal[...]]`.
             reask: how often an answer that breaks the schema is asked for again, with the reason.
 
         Returns:
@@ -117,7 +118,7 @@ class Context:
 
         A cancel withdraws the question.
         """
-        asked = form(cast("type[object]", schema))
+        asked: Form[object] = form(schema)
         question, problem = message, ""
         for _ in range(reask + 1):
             result = await self._call.ask(self._lane, form_question(question, asked))
@@ -155,7 +156,9 @@ class Context:
         """
         if (prompt is None) == (messages is None):
             raise TypeError("sample() takes either a prompt or messages")
-        conversation = [SamplingMessage(role="user", content=TextContent(text=prompt))] if prompt is not None else messages
+        conversation = (
+            [SamplingMessage(role="user", content=TextContent(text=prompt))] if prompt is not None else messages
+        )
         params = CreateMessageRequestParams(
             messages=list(conversation or ()),
             max_tokens=max_tokens,
@@ -206,7 +209,7 @@ class Context:
         if known is not None:
             raise ValueError(f"the step {name!r} was done already: use a name once")
         value = fn(*args)
-        result = await value if isinstance(value, Awaitable) else value
+        result = cast("T", await value if isinstance(value, Awaitable) else value)
         journal.record(Entry(Kind.STEP, key, result))
         return result
 
@@ -280,12 +283,12 @@ class BranchGroup:
         self._ctx = ctx
         self._branches = Branches(ctx._lane)  # noqa: SLF001  one room
 
-    async def __aenter__(self) -> BranchGroup:
+    async def __aenter__(self) -> Self:
         await self._branches.__aenter__()
         return self
 
     async def __aexit__(self, *exception: object) -> bool | None:
-        return await self._branches.__aexit__(*exception)  # type: ignore[arg-type]
+        return await self._branches.__aexit__(*exception)  # type: ignore[arg-type]  # noqa: ASYNC102
 
     def start(self, fn: Callable[[Context], Awaitable[T]]) -> Branch[T]:
         """Start `fn(child)` at once; `await handle.result()` inside the block, `handle.value` after it."""

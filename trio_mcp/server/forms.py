@@ -39,11 +39,13 @@ class Form(Generic[T]):
     __slots__ = ("_adapter", "_single", "requested_schema")
 
     def __init__(self, schema: type[T]) -> None:
-        single = not (isinstance(schema, type) and issubclass(schema, BaseModel))
+        single = not is_model(schema)
         model = create_model("Form", value=(schema, ...)) if single else cast("type[BaseModel]", schema)
         self._single = single
         self._adapter: TypeAdapter[BaseModel] = TypeAdapter(model)
-        self.requested_schema = RequestedSchema.model_validate(flat(self._adapter.json_schema(), getattr(schema, "__name__", str(schema))))
+        self.requested_schema = RequestedSchema.model_validate(
+            flat(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
+        )
 
     def read(self, content: JsonObject) -> T:
         """The value that an answer holds.
@@ -56,6 +58,10 @@ class Form(Generic[T]):
         except ValidationError as error:
             raise ValueError(explained(error)) from None
         return cast("T", cast("object", answer.value if self._single else answer))  # type: ignore[attr-defined]
+
+
+def is_model(schema: object) -> bool:
+    return isinstance(schema, type) and issubclass(schema, BaseModel)
 
 
 @lru_cache(maxsize=1024)
@@ -128,5 +134,7 @@ def items(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     """What a multiple choice chooses from."""
     chosen = resolved(f"{path}[]", schema, known)
     if chosen.get("type") != "string" or "enum" not in chosen:
-        raise FormError(f"{path}: a list in a form is a multiple choice: list[Literal[...]] or a list of an Enum of strings")
+        raise FormError(
+            f"{path}: a list in a form is a multiple choice: list[Literal[...]] or a list of an Enum of strings"
+        )
     return {"type": "string", "enum": chosen["enum"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar, Union, get_args, get_origin, is_typeddict
+from typing import TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
@@ -44,7 +44,7 @@ def read_return(annotation: object) -> tuple[JsonObject | None, Converter]:
     """
     if annotation is inspect.Signature.empty or is_unstructured(annotation):
         return None, plain
-    adapter: TypeAdapter[object] = TypeAdapter(annotation)
+    adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
     wrapped = not is_object(annotation)
     schema: JsonObject = adapter.json_schema(mode="serialization")
     if wrapped:

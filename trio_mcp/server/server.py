@@ -75,7 +75,7 @@ class Server:
         timeout: float = math.inf,
         meta: JsonObject | None = None,
     ) -> Callable[[F], F]: ...
-    def tool(
+    def tool(  # type: ignore[misc]  # mypy takes `fn` for a parameter that the second form lacks
         self,
         fn: F | None = None,
         /,
@@ -139,4 +139,3 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"
-

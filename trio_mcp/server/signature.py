@@ -73,7 +73,10 @@ def read_signature(function: Callable[..., object]) -> Signature:
         default = ... if parameter.default is parameter.empty else parameter.default
         field = f"argument_{len(fields)}"  # a model cannot have a field named `json` or `_x`; its alias can be anything
         names[field] = name
-        fields[field] = (Annotated[annotation, Field(alias=name, title=name.replace("_", " ").strip().title())], default)
+        fields[field] = (
+            Annotated[annotation, Field(alias=name, title=name.replace("_", " ").strip().title())],
+            default,
+        )
     model = create_model(function.__name__, __base__=Arguments, **fields)  # type: ignore[call-overload]
     return Signature(model, names, context, hints.get("return", inspect.Signature.empty))
 

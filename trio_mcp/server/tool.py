@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias, cast
 
 import trio
 
@@ -24,7 +25,7 @@ from .signature import Signature, read_signature
 
 __all__ = ["Tool", "ToolFunction", "ToolOptions", "make_tool"]
 
-ToolFunction = Callable[..., object]
+ToolFunction: TypeAlias = Callable[..., object]
 logger = logging.getLogger("trio_mcp.tool")
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
@@ -70,7 +71,7 @@ class Tool:
         if self._signature.context is not None:
             values[self._signature.context] = Context(call, call.actor.root, facts)
         if self._is_async:
-            value = await self.function(**values)
+            value: object = await cast("Awaitable[object]", self.function(**values))
         else:
             (value,) = await trio.to_thread.run_sync(
                 lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self._threads
@@ -109,7 +110,7 @@ def make_tool(function: ToolFunction, options: ToolOptions, threads: trio.Capaci
         TypeError: the signature cannot be offered as a tool.
         ValueError: the name is not one.
     """
-    name = options.name or getattr(function, "__name__", "")
+    name = options.name or str(getattr(function, "__name__", ""))
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a tool name: 1 to 128 letters, digits, '_', '-' and '.'")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):

@@ -67,7 +67,7 @@ class LiveBackchannel:
     def __init__(self, session: ServerSession) -> None:
         self._session = session
 
-    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         leg = call.leg
         assert leg is not None, "a handshake-era call keeps its one leg"
         require(leg.facts.client_capabilities, question)

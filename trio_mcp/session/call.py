@@ -17,7 +17,7 @@ from .leg import UNHEARD, Ending, Leg, RequestFacts
 from .rounds import Rounds
 
 if TYPE_CHECKING:
-    from ..types import JsonValue
+    from ..types import JsonValue, LoggingLevel
     from .service import Plan, Service
 
 __all__ = ["Call"]
@@ -86,7 +86,7 @@ class Call:
         )
         await leg.notify("notifications/progress", params)
 
-    async def log(self, level: str, data: JsonValue, logger_name: str | None) -> None:
+    async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
         """Send a log message, if the current leg's threshold lets it through."""
         leg = self.leg
         if leg is None or not leg.threshold.passes(level):

@@ -129,10 +129,10 @@ class Rounds:
         assert requests, "an empty round is a bug"
         if self._name is None:
             self._name = call.service.directory.add(call)
-        state = call.service.sealer.seal(
-            leg.facts.principal, leg.facts.method, call.digest, self._name, self.number
+        state = call.service.sealer.seal(leg.facts.principal, leg.facts.method, call.digest, self._name, self.number)
+        result = InputRequiredResult.model_validate(
+            {"inputRequests": requests, "requestState": state, "resultType": "input_required"}
         )
-        result = InputRequiredResult.model_validate({"inputRequests": requests, "requestState": state, "resultType": "input_required"})
         return codec.encode_result(leg.facts.method, result, call.service.signature)
 
     def ended(self, ending: Ending) -> None:
@@ -220,5 +220,7 @@ def as_object(value: JsonValue) -> JsonObject:
     raise RemoteProtocolError("expected an object", code=INVALID_PARAMS)
 
 
-GONE = ErrorDetail(INTERNAL_ERROR, "The call was cancelled because the client that carried it went away. Start it again.")
+GONE = ErrorDetail(
+    INTERNAL_ERROR, "The call was cancelled because the client that carried it went away. Start it again."
+)
 """What a copy of a leg gets whose first sender disconnected: the leg was cancelled then, and runs no more."""

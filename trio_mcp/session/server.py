@@ -44,6 +44,7 @@ __all__ = ["ServerSession"]
 
 logger = logging.getLogger("trio_mcp.session")
 
+
 class ServerSession:
     """One conversation with a client.
 
@@ -147,7 +148,9 @@ class ServerSession:
             id=request.id,
             method=request.method,
             codec=request.codec,
-            client_capabilities=(self._capabilities or ClientCapabilities()) if meta is None else meta.client_capabilities,
+            client_capabilities=(self._capabilities or ClientCapabilities())
+            if meta is None
+            else meta.client_capabilities,
             client_info=self._client if meta is None else meta.client_info,
             principal=peer.principal,
             headers=peer.headers,
@@ -156,7 +159,11 @@ class ServerSession:
 
     def _serve_by_route(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
         params = request.params
-        if request.meta is not None and isinstance(params, InputResponseRequestParams) and params.request_state is not None:
+        if (
+            request.meta is not None
+            and isinstance(params, InputResponseRequestParams)
+            and params.request_state is not None
+        ):
             self._carry_on(params.request_state, params, self._leg(request, facts, listener), listener)
             return
         own = OWN_METHODS.get(request.method)

@@ -14,7 +14,6 @@ import trio
 
 from .envelope import Envelope
 
-
 GROUP = "trio_mcp.transports"
 
 
@@ -50,7 +49,9 @@ def find_transport(name: str) -> Transport:
     if entry is None:
         found = entry_points(group=GROUP)
         if name not in found.names:
-            raise LookupError(f"no transport {name!r} is installed; there are: {', '.join(sorted(found.names)) or 'none'}")
+            raise LookupError(
+                f"no transport {name!r} is installed; there are: {', '.join(sorted(found.names)) or 'none'}"
+            )
         entry = found[name]
     return cast("Transport", entry.load())
 

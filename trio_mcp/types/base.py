@@ -71,7 +71,7 @@ class Model(BaseModel):
 class MetaModel(Model):
     """A model with the free-form `_meta` member."""
 
-    meta: JsonObject | None = Field(default=None, alias="_meta")
+    meta: JsonObject | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
 
 
 class NullableModel(MetaModel):

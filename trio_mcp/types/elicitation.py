@@ -150,7 +150,7 @@ PrimitiveSchemaDefinition: TypeAlias = Annotated[
 class RequestedSchema(Model):
     """The fields of a form: flat, each one primitive."""
 
-    schema_dialect: str | None = Field(default=None, alias="$schema")
+    schema_dialect: str | None = Field(default=None, validation_alias="$schema", serialization_alias="$schema")
     type: Literal["object"] = "object"
     properties: dict[str, PrimitiveSchemaDefinition]
     required: list[str] | None = None

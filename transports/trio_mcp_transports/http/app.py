@@ -27,7 +27,6 @@ from trio_mcp.protocol.jsonrpc import (
     Message,
     Notification,
     Request,
-
     decoded,
     dump,
     error_response,
@@ -176,7 +175,7 @@ class McpApp:
             check_access(headers, self._access)
             if scope["path"] != self._path:
                 raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {self._path}.")
-            serve = self._verbs.get(scope["method"])
+            serve = VERBS.get(scope["method"])
             if serve is None:
                 raise HttpRefusal(405, "The methods of this endpoint are POST, GET and DELETE.", [ALLOW])
             await serve(self, self._started(), headers, receive, send)
@@ -290,12 +289,12 @@ class McpApp:
         running.sessions.end(found(running, headers), CancelReason.CLIENT)
         await respond(send, 204)
 
-    _verbs: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send], Awaitable[None]]] = {
-        "POST": _post,
-        "GET": _get,
-        "DELETE": _delete,
-    }
 
+VERBS: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send], Awaitable[None]]] = {
+    "POST": McpApp._post,  # noqa: SLF001  one room
+    "GET": McpApp._get,  # noqa: SLF001
+    "DELETE": McpApp._delete,  # noqa: SLF001
+}
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
 
@@ -330,7 +329,9 @@ def found(running: Running, headers: Mapping[str, str]) -> LegacySession:
     """The session that a request names (L-HTTP-18s)."""
     session_id = headers.get(SESSION_HEADER)
     if session_id is None:
-        raise HttpRefusal(400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns.")
+        raise HttpRefusal(
+            400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
+        )
     entry = running.sessions.find(session_id, None)
     if entry is None:
         raise HttpRefusal(404, "This session is unknown or has ended: send initialize to open another.")

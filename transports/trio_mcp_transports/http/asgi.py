@@ -45,7 +45,11 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
 
 
 async def respond(
-    send: Send, status: int, body: bytes = b"", headers: Iterable[tuple[bytes, bytes]] = (), kind: bytes = b"application/json"
+    send: Send,
+    status: int,
+    body: bytes = b"",
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    kind: bytes = b"application/json",
 ) -> None:
     """Send a whole response."""
     head = [(b"content-length", str(len(body)).encode()), *headers]

@@ -21,7 +21,8 @@ from trio_mcp.protocol.jsonrpc import (
     UNSUPPORTED_VERSION,
     ErrorResponse,
     Malformed,
-
+    Message,
+    Unanswered,
     dump,
 )
 from trio_mcp.runtime import Outbox
@@ -29,7 +30,7 @@ from trio_mcp.session import Envelope
 
 from .asgi import Headers, Receive, Send, respond
 
-__all__ = ["Exchange", "LEGACY_STATUS", "MODERN_STATUS", "RETRY_LATER"]
+__all__ = ["LEGACY_STATUS", "MODERN_STATUS", "RETRY_LATER", "Exchange"]
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -81,7 +82,7 @@ class Exchange:
             return False
 
     async def _run(self) -> bool:
-        while True:
+        while True:  # noqa: ASYNC913  each turn sends, waits, or is the last
             envelopes = self.outbox.take_nowait()
             over = self.outbox.closed  # then these were the last
             if over and not self._opened and len(envelopes) < 2:
@@ -133,8 +134,7 @@ class Exchange:
         if not envelopes:
             await respond(self._send, 202)
             return
-        message = envelopes[0].message
-        assert not isinstance(message, Malformed)
+        message = spoken(envelopes[0])
         status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
         headers: Headers = [*self._headers, RETRY_LATER] if status == 503 else self._headers
         await respond(self._send, status, dump(message), headers)
@@ -148,15 +148,16 @@ class Exchange:
     async def _open(self) -> None:
         if not self._opened:
             self._opened = True
-            await self._send(
-                {"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]}
-            )
+            await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
 
 
 def event(envelope: Envelope) -> bytes:
     """One message as one event. JSON has no raw line breaks, so a single data line carries it."""
+    return b"event: message\ndata: %b\n\n" % dump(spoken(envelope))
+
+
+def spoken(envelope: Envelope) -> Message:
+    """What an outbox holds is what somebody said: only a reader meets anything else."""
     message = envelope.message
-    assert not isinstance(message, Malformed)
-    return b"event: message\ndata: %b\n\n" % dump(message)
-
-
+    assert not isinstance(message, Malformed | Unanswered)
+    return message

@@ -16,7 +16,7 @@ __all__ = ["LegacySession", "LegacySessions", "TooManySessions"]
 ID_BYTES = 24
 
 
-class TooManySessions(Exception):  # noqa: N818
+class TooManySessions(Exception):
     """The cap on sessions is reached; nothing was made."""
 
     code = SERVER_BUSY
@@ -49,7 +49,9 @@ class LegacySessions:
     def check_room(self) -> None:
         """Raises `TooManySessions` when no session can be added."""
         if len(self._sessions) >= self._limit:
-            raise TooManySessions(f"This server already holds {self._limit} sessions, which is its limit. Try again later.")
+            raise TooManySessions(
+                f"This server already holds {self._limit} sessions, which is its limit. Try again later."
+            )
 
     def add(self, session: ServerSession, principal: str | None) -> LegacySession:
         """Keep a session that has been initialized."""

@@ -13,11 +13,19 @@ __all__ = ["Access", "HttpRefusal", "check_access", "check_post", "read_headers"
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
-ONCE = (b"host", b"origin", b"content-type", b"content-length", b"mcp-session-id", b"mcp-protocol-version", b"mcp-method")
+ONCE = (
+    b"host",
+    b"origin",
+    b"content-type",
+    b"content-length",
+    b"mcp-session-id",
+    b"mcp-protocol-version",
+    b"mcp-method",
+)
 """Headers that mean nothing when they come twice."""
 
 
-class HttpRefusal(Exception):  # noqa: N818  an answer, not a failure
+class HttpRefusal(Exception):
     """A request that is answered with a status and a sentence, and costs nothing else."""
 
     def __init__(self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:

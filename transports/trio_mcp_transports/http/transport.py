@@ -49,7 +49,9 @@ async def serve_http(
         ValueError: the server would be open to the network without `allowed_hosts`.
     """
     if host not in LOOPBACK and not allowed_hosts:
-        raise ValueError(f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts")
+        raise ValueError(
+            f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts"
+        )
     app = asgi_app(server, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, limits=limits)
 
     class Started(trio.TaskStatus[list[str]]):

@@ -186,7 +186,6 @@ class LineChannel(trio.abc.Channel[Envelope]):
         if not whole:
             raise trio.BrokenResourceError(self._broken)
 
-
     def _write_at_once(self, pipe: Pipe, data: bytes) -> int:
         try:
             return pipe.send_nowait(data)
