@@ -9,6 +9,7 @@
     ├── CapabilityError          the peer did not declare what this needs
     ├── LimitExceeded            a cap was reached; the message names it
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
+    │   ├── CallLost                 its parked call is gone, and must not be replayed
     │   ├── ElicitationDeclined      `elicit.strict`: the user said no
     │   ├── ElicitationCancelled     `elicit.strict`: the user dismissed the question
     │   └── ElicitationInvalid       the answer still broke its schema after every further attempt
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .types.base import JsonValue
 
 __all__ = [
+    "CallLost",
     "CapabilityError",
     "Disconnected",
     "ElicitationCancelled",
@@ -124,6 +126,10 @@ class LimitExceeded(McpError):
 
 class ToolError(McpError):
     """Raise it in a tool to answer with an error result whose text the model can read."""
+
+
+class CallLost(ToolError):
+    """A call was waiting for answers in a process that is gone; nothing more of it will run."""
 
 
 class ElicitationDeclined(ToolError):

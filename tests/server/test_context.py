@@ -58,7 +58,7 @@ async def test_the_name_of_a_step_is_used_once(server: Server) -> None:
     @server.tool
     async def book(ctx: Context) -> str:
         await ctx.step("search", ran.append, 1)
-        with pytest.raises(ValueError, match="'search' was done already"):
+        with pytest.raises(ValueError, match="'search' was used already"):
             await ctx.step("search", ran.append, 2)
         return "done"
 

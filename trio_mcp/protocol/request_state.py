@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from ..errors import InvalidRequestState, LimitExceeded, RemoteProtocolError
@@ -108,6 +110,22 @@ class KeyRing:
     def random(cls) -> KeyRing:
         """A ring of one new key. What it seals cannot be opened after a restart, nor by another process."""
         return cls([secrets.token_bytes(KEY_BYTES)])
+
+    @classmethod
+    def from_environment(cls, variable: str = "TRIO_MCP_KEYS") -> KeyRing | None:
+        """The ring that an environment variable holds, or names a file of; None when it is not set.
+
+        Raises:
+            ValueError: it is set to something else; see `parse`. No error shows a key.
+        """
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            return None
+        path = Path(value)
+        try:
+            return cls.parse(path.read_text() if path.is_file() else value)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{variable} is neither a file nor a list of keys: {error}") from None
 
     @classmethod
     def parse(cls, text: str) -> KeyRing:

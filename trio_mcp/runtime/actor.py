@@ -110,14 +110,14 @@ class Actor:
         "state",
     )
 
-    def __init__(self, name: str, principal: str | None, deadline: float) -> None:
+    def __init__(self, name: str, principal: str | None, deadline: float, journal: Journal | None = None) -> None:
         self.name = name
         self.principal = principal
         self.deadline = deadline
         """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
         self.scope = trio.CancelScope(deadline=deadline)
         self._mailbox: Mailbox | None = None
-        self._journal: Journal | None = None
+        self._journal = journal
         self.cancel_reason: CancelReason | None = None
         self.state = ActorState.RUNNING
         self.busy = 1
@@ -182,7 +182,7 @@ class Lane:
     `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run.
     """
 
-    __slots__ = ("_asked", "_children", "_joining", "_open", "actor", "path")
+    __slots__ = ("_asked", "_children", "_joining", "_names", "_open", "actor", "path")
 
     def __init__(self, actor: Actor, path: str) -> None:
         self.actor = actor
@@ -191,11 +191,27 @@ class Lane:
         self._joining = 0
         self._children = 0
         self._asked = 0
+        self._names: tuple[str, ...] = ()
 
     def next_key(self, kind: str) -> str:
         """A key for the next question of this lane, the same in every run of the same body."""
         self._asked += 1
         return f"{kind}{self.path}-{self._asked}"
+
+    def use_name(self, name: str) -> str:
+        """The same for a step that has a name of its own.
+
+        Raises:
+            ValueError: this lane has used the name.
+        """
+        if name in self._names:
+            raise ValueError(f"the step {name!r} was used already: a name identifies one step of a call")
+        self._names = (*self._names, name)
+        return f"{self.path}:{name}"
+
+    def free_name(self, name: str) -> None:
+        """The step was not done: its name may be used again."""
+        self._names = tuple(used for used in self._names if used != name)
 
     def next_path(self) -> str:
         """The path of this lane's next branch."""

@@ -36,12 +36,22 @@ class Divergence(Exception):
 
 
 class Journal:
-    """An ordered record with look-up by kind and name; one per actor."""
+    """An ordered record with look-up by kind and name; one per actor.
 
-    __slots__ = ("_entries",)
+    `entries` given at the start are what an earlier run had learned: until the first look-up that finds nothing, the body is
+    *replaying*.
+    """
+
+    __slots__ = ("_entries", "_unread")
 
     def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
         self._entries: dict[tuple[Kind, str], Entry] = {(entry.kind, entry.name): entry for entry in entries}
+        self._unread: set[tuple[Kind, str]] = set(self._entries)
+
+    @property
+    def replaying(self) -> bool:
+        """The body has not come to anything new yet."""
+        return bool(self._unread)
 
     def record(self, entry: Entry) -> None:
         """Add what was just learned.
@@ -58,11 +68,18 @@ class Journal:
         """What is known under this name, or None when nothing is.
 
         Raises:
-            Divergence: something is known, but it answers another question.
+            Divergence: something is known, but it answers another question. It is forgotten.
         """
-        entry = self._entries.get((kind, name))
-        if entry is not None and entry.digest != digest:
+        key = (kind, name)
+        entry = self._entries.get(key)
+        if entry is None:
+            self._unread.clear()
+            return None
+        if entry.digest != digest:
+            del self._entries[key]
+            self._unread.clear()
             raise Divergence(f"the {kind.value} {name!r} is not the one that was recorded")
+        self._unread.discard(key)
         return entry
 
     @property

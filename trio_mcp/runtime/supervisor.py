@@ -17,6 +17,7 @@ import trio
 
 from ..errors import LimitExceeded
 from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
+from .journal import Journal
 
 __all__ = ["Limits", "Supervisor", "SupervisorStatistics", "open_supervisor"]
 
@@ -73,6 +74,7 @@ class Supervisor:
         principal: str | None = None,
         deadline: float = math.inf,
         label: str = "actor",
+        journal: Journal | None = None,
     ) -> Actor:
         """Start an actor: `body(actor)` runs in the supervisor's nursery, `on_done(actor, outcome)` is called once after it.
 
@@ -80,17 +82,22 @@ class Supervisor:
             principal: whose actor it is, for the caps.
             deadline: on Trio's clock, seconds.
             label: the first part of its name.
+            journal: what an earlier run of the same call had learned.
 
         Raises:
             LimitExceeded: a cap is reached, or the supervisor is draining. Nothing was started.
         """
         self._admit(principal)
-        actor = Actor(f"{label}-{next(self._serial)}", principal, deadline)
+        actor = Actor(f"{label}-{next(self._serial)}", principal, deadline, journal)
         self._actors[actor.name] = actor
         self._per_principal[principal] += 1
         self._started += 1
         self._nursery.start_soon(self._run, actor, body, on_done, name=actor.name)
         return actor
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Do something small for an actor beside it, such as keeping its journal; it must contain its own errors."""
+        self._nursery.start_soon(work, *args)
 
     def park(self, actor: Actor) -> None:
         """Let a running actor wait, with all it holds, for its caller's next request; it is cancelled after `park_ttl` seconds.

@@ -10,7 +10,7 @@ from typing import Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 import trio
 
 from ..errors import ElicitationInvalid
-from ..runtime import Branch, Branches, CancelReason, Entry, Kind, Lane, run_branch
+from ..runtime import Branch, Branches, CancelReason, Lane, run_branch
 from ..session import Call, Question, RequestFacts
 from ..types import (
     CreateMessageRequestParams,
@@ -28,6 +28,7 @@ from ..types import (
     TextContent,
 )
 from .forms import Form, form
+from .steps import step_result
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -198,19 +199,31 @@ class Context:
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:
         """Run `fn(*args)` once in the life of this call, however often its body runs, and return its result.
 
+        Its result must be JSON, or `fn` must say what it returns, so that a replay can restore it; a tool that is never
+        replayed (`resume="parked"`) may return anything.
+
         Args:
-            name: identifies the step; using one twice in a lane is an error.
+            name: identifies the step in its branch.
+
+        Raises:
+            ValueError: the name was used before.
+            TypeError: the call may be replayed, and the result cannot be kept.
 
         A cancel in the middle leaves the step not done.
         """
-        journal = self._call.actor.journal
-        key = f"{self._lane.path}:{name}"
-        known = journal.recall(Kind.STEP, key)
+        key = self._lane.use_name(name)
+        known = self._call.recall_step(key)
         if known is not None:
-            raise ValueError(f"the step {name!r} was done already: use a name once")
-        value = fn(*args)
-        result = cast("T", await value if isinstance(value, Awaitable) else value)
-        journal.record(Entry(Kind.STEP, key, result))
+            await trio.lowlevel.checkpoint()
+            return cast("T", step_result(fn).restore(known.value))
+        try:
+            value = fn(*args)
+            result = cast("T", await value if isinstance(value, Awaitable) else value)
+            if self._call.replayable:
+                self._call.record_step(key, step_result(fn).keep(name, result))
+        except BaseException:
+            self._lane.free_name(name)
+            raise
         return result
 
     async def branch(self, fn: Callable[[Context], Awaitable[T]]) -> T:

@@ -15,7 +15,7 @@ from ..protocol.jsonrpc import Encoded
 from ..session import Envelope, Service, ServiceOptions, find_transport, open_service, serve_channel
 from ..types import Implementation, JsonObject, ServerCapabilities, ToolAnnotations, ToolsCapability
 from .router import Router
-from .tool import Tool, ToolFunction, ToolOptions, make_tool
+from .tool import ResumePolicy, Tool, ToolFunction, ToolOptions, make_tool
 
 F = TypeVar("F", bound=ToolFunction)
 
@@ -74,6 +74,7 @@ class Server:
         annotations: ToolAnnotations | None = None,
         timeout: float = math.inf,
         meta: JsonObject | None = None,
+        resume: ResumePolicy = "auto",
     ) -> Callable[[F], F]: ...
     def tool(  # type: ignore[misc]  # mypy takes `fn` for a parameter that the second form lacks
         self,
@@ -86,6 +87,7 @@ class Server:
         annotations: ToolAnnotations | None = None,
         timeout: float = math.inf,
         meta: JsonObject | None = None,
+        resume: ResumePolicy = "auto",
     ) -> F | Callable[[F], F]:
         """Offer a function as a tool; used as `@server.tool` or `@server.tool(...)`. The function itself stays as it is.
 
@@ -94,12 +96,15 @@ class Server:
 
         Args:
             timeout: seconds after which a call is cancelled and its caller told.
+            resume: what becomes of a call that waits for an answer when its process is gone. "replay": the body runs again,
+                and what it had asked and done in a `ctx.step` returns at once. "parked": the call is lost and its caller told.
+                "auto": replay if `annotations` say that it is read-only or idempotent, else parked.
 
         Raises:
             TypeError: the signature cannot be offered.
             ValueError: the name is taken, or is not one.
         """
-        options = ToolOptions(name, title, description, annotations, timeout, meta)
+        options = ToolOptions(name, title, description, annotations, timeout, meta, resume)
 
         def add(function: F) -> F:
             self._router.add_tool(make_tool(function, options, self._threads))

@@ -10,22 +10,23 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import trio
 
 from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ToolError
 from ..runtime import CancelReason
-from ..session import Call, Plan, RequestFacts
+from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
 from .context import Context
 from .results import Converter, ReturnError, error_result, read_return
 from .signature import Signature, read_signature
 
-__all__ = ["Tool", "ToolFunction", "ToolOptions", "make_tool"]
+__all__ = ["ResumePolicy", "Tool", "ToolFunction", "ToolOptions", "make_tool"]
 
 ToolFunction: TypeAlias = Callable[..., object]
+ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 logger = logging.getLogger("trio_mcp.tool")
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
@@ -41,6 +42,7 @@ class ToolOptions:
     annotations: ToolAnnotations | None = None
     timeout: float = math.inf
     meta: JsonObject | None = field(default=None)
+    resume: ResumePolicy = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Tool:
     _converted: Converter
     _threads: trio.CapacityLimiter
     _is_async: bool
+    _resume: Resume
 
     @property
     def name(self) -> str:
@@ -65,7 +68,7 @@ class Tool:
             values = self._signature.bind(arguments)
         except ValueError as error:
             return error_result(f"Invalid arguments for {self.name}: {error}")
-        return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed)
+        return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed, self._resume)
 
     async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
         if self._signature.context is not None:
@@ -126,7 +129,29 @@ def make_tool(function: ToolFunction, options: ToolOptions, threads: trio.Capaci
         annotations=options.annotations,
         meta=options.meta,
     )
-    return Tool(function, model, options.timeout, signature, converted, threads, inspect.iscoroutinefunction(function))
+    return Tool(
+        function,
+        model,
+        options.timeout,
+        signature,
+        converted,
+        threads,
+        inspect.iscoroutinefunction(function),
+        resumed(options),
+    )
+
+
+def resumed(options: ToolOptions) -> Resume:
+    """What the policy means for this tool: "auto" replays what its author declared harmless to run twice."""
+    match options.resume:
+        case "replay":
+            return Resume.REPLAY
+        case "parked":
+            return Resume.PARKED
+        case "auto":
+            hints = options.annotations
+            harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+            return Resume.REPLAY if harmless else Resume.PARKED
 
 
 def single(group: BaseExceptionGroup[BaseException]) -> BaseException | None:

@@ -6,6 +6,7 @@ from .client import Answerer, ClientSession
 from .envelope import ANONYMOUS, Envelope, Peer
 from .leg import Leg, Listener, RequestFacts
 from .pump import serve_channel
+from .replay import Resume
 from .server import ServerSession
 from .service import Plan, Route, Service, ServiceOptions, open_service
 from .transport import ChannelServer, Transport, find_transport
@@ -24,6 +25,7 @@ __all__ = [
     "Plan",
     "Question",
     "RequestFacts",
+    "Resume",
     "Route",
     "ServerSession",
     "Service",

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError
 from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail
-from ..runtime import Actor, Cancelled, CancelReason, Lane, Outcome, Raised, Returned
+from ..protocol.request_state import digest
+from ..protocol.strict_json import dumps
+from ..runtime import (
+    Actor,
+    Cancelled,
+    CancelReason,
+    Divergence,
+    Entry,
+    Journal,
+    Kind,
+    Lane,
+    Outcome,
+    Raised,
+    Returned,
+)
 from ..types import LoggingMessageNotificationParams, Model, ProgressNotificationParams
 from .backchannel import Backchannel, Question
 from .leg import UNHEARD, Ending, Leg, RequestFacts
+from .replay import Asked, Recollection, Resume, entries_to_json
 from .rounds import Rounds
 
 if TYPE_CHECKING:
@@ -29,7 +46,7 @@ logger = logging.getLogger("trio_mcp.call")
 class Call:
     """One logical call of a client. Made and started by the session; handlers see it through a `Context`."""
 
-    __slots__ = ("_backchannel", "_plan", "actor", "digest", "leg", "outcome", "rounds", "service")
+    __slots__ = ("_backchannel", "_plan", "actor", "digest", "leg", "outcome", "replayable", "rounds", "service")
 
     def __init__(self, service: Service, plan: Plan, leg: Leg, digest: str) -> None:
         self.service = service
@@ -37,31 +54,43 @@ class Call:
         self.leg: Leg | None = leg
         """The leg it is on; None while it is parked."""
         self.digest = digest
+        self.replayable = plan.resume is Resume.REPLAY or service.options.always_replay
+        """What it learns is recorded, so that it can be run again when its parked actor is gone."""
         self.outcome: Outcome | None = None
         """How it ended; None while it lives."""
         self.rounds: Rounds | None = None
         self._backchannel: Backchannel | None = None
         self.actor: Actor
 
-    def start(self, backchannel: Backchannel | None) -> None:
-        """Start the actor. Without a backchannel the call asks in rounds.
+    def start_live(self, backchannel: Backchannel) -> None:
+        """Start the actor of a handshake-era call, whose questions are requests of their own.
 
         Raises:
             LimitExceeded: the server runs too many calls, or is shutting down.
         """
-        assert self.leg is not None
-        facts = self.leg.facts
         self._backchannel = backchannel
+        self._start(None)
+
+    def start_rounds(self, name: str | None = None, number: int = 1, journal: Journal | None = None) -> None:
+        """Start the actor of a modern call, which asks in rounds. Raises as `start_live` does.
+
+        Args:
+            name, number, journal: of a call that goes on here after its actor is gone.
+        """
+        self._start(journal)
+        self.rounds = self._backchannel = Rounds(self, name, number)
+        self.actor.on_quiet = self.rounds.quiet
+
+    def _start(self, journal: Journal | None) -> None:
+        assert self.leg is not None
         self.actor = self.service.supervisor.start(
             self._run,
             self._done,
-            principal=facts.principal,
+            principal=self.leg.facts.principal,
             deadline=trio.current_time() + self._plan.seconds,
             label=self._plan.target,
+            journal=journal,
         )
-        if backchannel is None:
-            self.rounds = self._backchannel = Rounds(self)
-            self.actor.on_quiet = self.rounds.quiet
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         """Ask the client; see `Backchannel.ask`."""
@@ -75,7 +104,7 @@ class Call:
             LocalProtocolError: the value did not rise (L-PRG-1b), or is not a finite number.
         """
         leg = self.leg
-        if leg is None or leg.progress_token is None:
+        if leg is None or leg.progress_token is None or self.replaying:
             await trio.lowlevel.checkpoint()
             return
         if not leg.progress < progress < float("inf"):
@@ -89,7 +118,7 @@ class Call:
     async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
         """Send a log message, if the current leg's threshold lets it through."""
         leg = self.leg
-        if leg is None or not leg.threshold.passes(level):
+        if leg is None or not leg.threshold.passes(level) or self.replaying:
             await trio.lowlevel.checkpoint()
             return
         params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
@@ -97,6 +126,69 @@ class Call:
 
     def cancel(self, reason: CancelReason) -> None:
         self.actor.cancel(reason)
+
+    # what it learns
+
+    @property
+    def replaying(self) -> bool:
+        """It runs again and has not come to anything new: what it says now was said before."""
+        return self.replayable and self.actor.journal.replaying
+
+    def fingerprint(self, question: Question[T]) -> str:
+        """What tells this question from another under the same key."""
+        return digest(question.method, question.params.wire()) if self.replayable else ""
+
+    def recall_answer(self, key: str, question: Question[T], fingerprint: str) -> T | None:
+        """The answer that an earlier run was given to this very question."""
+        known = self._recall(Kind.ANSWER, key, fingerprint)
+        return None if known is None else question.answer_type.model_validate(known.value)
+
+    def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
+        if self.replayable:
+            self.actor.journal.record(Entry(Kind.ANSWER, key, answer.wire(), fingerprint))
+
+    def recall_step(self, name: str) -> Entry | None:
+        """The result that an earlier run had from this step, as JSON."""
+        return self._recall(Kind.STEP, name, "")
+
+    def record_step(self, name: str, result: JsonValue) -> None:
+        self.actor.journal.record(Entry(Kind.STEP, name, result))
+
+    def _recall(self, kind: Kind, name: str, fingerprint: str) -> Entry | None:
+        if not self.replayable:
+            return None
+        try:
+            return self.actor.journal.recall(kind, name, fingerprint)
+        except Divergence as divergence:
+            self.service.note_divergence(f"{self._plan.target}: {divergence}")
+            return None
+
+    def recollection(self, asked: Mapping[str, Asked]) -> Recollection:
+        """What the state is to remember. One with a reference has to be kept first; see `keep`."""
+        service = self.service
+        if not self.replayable:
+            return Recollection(service.node)
+        entries = self.actor.journal.entries
+        size = len(dumps(entries_to_json(entries)))
+        if size <= service.options.max_state:
+            return Recollection(service.node, asked, entries)
+        if service.options.store is None:
+            logger.warning("%s has a journal of %d bytes, which is too large to travel", self._plan.target, size)
+            return Recollection(service.node, asked, dropped=size)
+        return Recollection(service.node, asked, entries, reference=secrets.token_urlsafe(16))
+
+    async def keep(self, recollection: Recollection) -> Recollection:
+        """Keep a large journal in the store; what is to be sealed then holds the reference only."""
+        store, reference = self.service.options.store, recollection.reference
+        assert store is not None
+        assert reference is not None
+        data = dumps(entries_to_json(recollection.entries))
+        try:
+            await store.put(reference, data, self.service.options.actors.park_ttl)
+        except Exception:
+            logger.exception("the store did not keep a journal; the call goes on without")
+            return replace(recollection, entries=(), reference=None, dropped=len(data))
+        return replace(recollection, entries=())
 
     def end_leg(self, ending: Ending) -> None:
         """The current leg is over, this way."""

@@ -36,6 +36,14 @@ class Directory:
         self._live[name] = call
         return name
 
+    def adopt(self, name: str, call: Call) -> None:
+        """A call that another process had named goes on here."""
+        self._live[name] = call
+
+    def forget(self, name: str) -> None:
+        """Drop a call at once, outcomes and all."""
+        self._live.pop(name, None)
+
     def finish(self, name: str) -> None:
         """The call is over; its outcomes stay for the grace period."""
         call = self._live.pop(name)

@@ -24,6 +24,7 @@ from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned, Slot
 from ..types import InputRequiredResult, JsonObject, JsonValue, Model
 from .backchannel import Question, require
 from .leg import UNHEARD, Ending, Leg, Listener
+from .replay import Asked, Recollection
 
 if TYPE_CHECKING:
     from .call import Call
@@ -39,33 +40,41 @@ KEPT_OUTCOMES = 16
 class OpenQuestion:
     """A question that waits for an answer, and the scope that limits how long siblings may hold it back."""
 
-    __slots__ = ("question", "settle")
+    __slots__ = ("digest", "question", "settle")
 
-    def __init__(self, question: Question[Model], settle: trio.CancelScope) -> None:
+    def __init__(self, question: Question[Model], settle: trio.CancelScope, digest: str) -> None:
         self.question = question
         self.settle = settle
+        self.digest = digest
+        """What identifies the question to a replay; empty for a call that has none."""
 
 
 class Rounds:
     """The backchannel of one modern call."""
 
-    __slots__ = ("_asking", "_call", "_name", "_open", "_outcomes", "number")
+    __slots__ = ("_asking", "_call", "_keeping", "_name", "_open", "_outcomes", "number")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, name: str | None = None, number: int = 1) -> None:
         self._call = call
-        self._name: str | None = None
+        self._name = name
+        self._keeping = False
         self._open: dict[str, OpenQuestion] = {}
         self._outcomes: dict[int, Ending] = {}
         self._asking = 0
-        self.number = 1
+        self.number = number
         """The leg that runs, or ran last; the first is 1."""
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
         if call.leg is not None:
             require(call.leg.facts.client_capabilities, question)
         key = lane.next_key(question.kind)
+        digest = call.fingerprint(question)
+        known = call.recall_answer(key, question, digest)
+        if known is not None:
+            await trio.lowlevel.checkpoint()
+            return known
         slot = call.actor.mailbox.open(key, question.answer_type, lane.end_wait)
-        noted = OpenQuestion(cast("Question[Model]", question), trio.CancelScope())
+        noted = OpenQuestion(cast("Question[Model]", question), trio.CancelScope(), digest)
         self._open[key] = noted
         try:
             await self._join_round(lane)
@@ -106,10 +115,28 @@ class Rounds:
 
     def _end_round(self) -> None:
         call, leg = self._call, self._call.leg
-        if leg is None or not self._open or call.actor.reason is not None:
+        if leg is None or not self._open or call.actor.reason is not None or self._keeping:
             return
+        recollection = call.recollection({key: Asked(n.question.method, n.digest) for key, n in self._open.items()})
+        if recollection.reference is None:
+            self._send_round(leg, recollection)
+        else:
+            self._keeping = True
+            call.service.supervisor.spawn(self._keep_and_send, leg, recollection)
+
+    async def _keep_and_send(self, leg: Leg, recollection: Recollection) -> None:
+        """The journal is too large to travel: keep it first. The leg may be over by then."""
         try:
-            result = self._round(leg)
+            recollection = await self._call.keep(recollection)
+        finally:
+            self._keeping = False
+        if self._call.leg is leg and self._call.actor.reason is None:
+            self._send_round(leg, recollection)
+
+    def _send_round(self, leg: Leg, recollection: Recollection) -> None:
+        call = self._call
+        try:
+            result = self._round(leg, recollection)
             call.service.supervisor.park(call.actor)
         except (LimitExceeded, LocalProtocolError) as error:
             call.end_leg(ErrorDetail(INTERNAL_ERROR, f"the question cannot be asked: {error}"))
@@ -118,8 +145,16 @@ class Rounds:
         call.end_leg(result)
         for noted in self._open.values():
             noted.settle.deadline = math.inf
+        if call.service.options.always_replay:
+            self._forget()
 
-    def _round(self, leg: Leg) -> Encoded:
+    def _forget(self) -> None:
+        assert self._name is not None
+        self._call.service.directory.forget(self._name)
+        self._name = None
+        self._call.cancel(CancelReason.EXPIRED)
+
+    def _round(self, leg: Leg, recollection: Recollection) -> Encoded:
         """The interim result: every open question, and the sealed way back to this call."""
         call, codec = self._call, leg.codec
         requests: dict[str, JsonValue] = {
@@ -129,11 +164,14 @@ class Rounds:
         assert requests, "an empty round is a bug"
         if self._name is None:
             self._name = call.service.directory.add(call)
-        state = call.service.sealer.seal(leg.facts.principal, leg.facts.method, call.digest, self._name, self.number)
+        facts = leg.facts
+        state = call.service.sealer.seal(
+            facts.principal, facts.method, call.digest, self._name, self.number, recollection.wire()
+        )
         result = InputRequiredResult.model_validate(
             {"inputRequests": requests, "requestState": state, "resultType": "input_required"}
         )
-        return codec.encode_result(leg.facts.method, result, call.service.signature)
+        return codec.encode_result(facts.method, result, call.service.signature)
 
     def ended(self, ending: Ending) -> None:
         """The leg that ran has ended this way; keep it for whoever sends that leg again."""
@@ -202,7 +240,7 @@ class Rounds:
         self.number += 1
         call.leg = leg
         for key, answer in answers.items():
-            del self._open[key]
+            call.record_answer(key, answer, self._open.pop(key).digest)
             call.actor.mailbox.post(key, answer)
         for noted in self._open.values():
             noted.settle.deadline = self._settle_deadline()

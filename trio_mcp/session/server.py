@@ -15,7 +15,7 @@ import trio
 from ..errors import InvalidRequestState, RemoteProtocolError
 from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Phase, Refused, ReplyIn, RequestIn
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
-from ..protocol.request_state import digest
+from ..protocol.request_state import Claims, digest
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era, Side
 from ..runtime import CancelReason, Mailbox, Outbox
 from ..types import (
@@ -38,6 +38,8 @@ from .backchannel import LiveBackchannel
 from .call import Call, error_detail
 from .envelope import Envelope, Peer
 from .leg import Leg, Listener, RequestFacts, Threshold
+from .replay import Recollection
+from .revival import Revival
 from .service import Plan, Service
 
 __all__ = ["ServerSession"]
@@ -102,6 +104,7 @@ class ServerSession:
     def disconnect(self, listener: Listener) -> None:
         """Whoever waited for this answer is gone. The call is cancelled unless somebody else waits for it too."""
         call = self._calls.pop(listener, None)
+        listener.finished = True
         self.connection.answered(listener.request_id)
         if call is not None and call.leg is not None and call.leg.leave(listener):
             call.cancel(CancelReason.DISCONNECT)
@@ -164,7 +167,7 @@ class ServerSession:
             and isinstance(params, InputResponseRequestParams)
             and params.request_state is not None
         ):
-            self._carry_on(params.request_state, params, self._leg(request, facts, listener), listener)
+            self._carry_on(request, params, self._leg(request, facts, listener), listener)
             return
         own = OWN_METHODS.get(request.method)
         answer = self._routed(request, facts) if own is None else own(self, params)
@@ -189,20 +192,51 @@ class ServerSession:
         return Leg(facts, [listener], meta.progress_token, Threshold(meta.log_level))
 
     def _start(self, plan: Plan, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
-        modern = request.meta is not None
-        call = Call(self.service, plan, self._leg(request, facts, listener), salient(request.params) if modern else "")
-        call.start(None if modern else LiveBackchannel(self))
+        leg = self._leg(request, facts, listener)
+        if request.meta is None:
+            call = Call(self.service, plan, leg, "")
+            call.start_live(LiveBackchannel(self))
+        else:
+            call = Call(self.service, plan, leg, salient(request.params))
+            call.start_rounds()
         self._calls[listener] = call
 
-    def _carry_on(self, state: str, params: InputResponseRequestParams, leg: Leg, listener: Listener) -> None:
-        """A request that brings a `requestState` carries a parked call forward; it never starts one."""
+    def _carry_on(self, request: RequestIn, params: InputResponseRequestParams, leg: Leg, listener: Listener) -> None:
+        """A request that brings a `requestState` carries a call forward: the parked one, or one that is to run again."""
         facts = leg.facts
-        claims = self.service.sealer.open(state, facts.principal, facts.method, salient(params))
+        claims = self.service.sealer.open(params.request_state, facts.principal, facts.method, salient(params))
+        if self._join(claims, params, leg, listener):
+            return
+        recollection = Recollection.read(claims.journal)
+        if recollection.node == self.service.node and not self.service.options.always_replay:
+            raise InvalidRequestState("the call ended, and its outcomes are no longer kept")
+        plan = self._routed(request, facts)
+        if not isinstance(plan, Plan):
+            raise InvalidRequestState("what is called now is not what was called then")
+        revived = Revival(self.service, plan, claims, recollection, params, leg)
+        if recollection.reference is None:
+            self._calls[listener] = revived.start()
+        else:
+            self.service.supervisor.spawn(self._fetch_and_revive, revived, listener)
+
+    def _join(self, claims: Claims, params: InputResponseRequestParams, leg: Leg, listener: Listener) -> bool:
+        """Carry on the call that lives here, or get the outcome that it left; False when it is not known here."""
         call = self.service.directory.find(claims.call_id)
         if call is None or call.rounds is None:
-            raise InvalidRequestState("the call is not known here: it expired, or ran in another process")
+            return False
         self._calls[listener] = call  # before its leg can end: finishing takes it out again
         call.rounds.carry_on(claims.leg, leg, listener, params.input_responses or {})
+        return True
+
+    async def _fetch_and_revive(self, revival: Revival, listener: Listener) -> None:
+        """The journal is in the store. When it has come, who asked may be gone, or a copy of the request may have been first."""
+        try:
+            fetched = await revival.fetched()
+            if listener.finished or self._join(fetched.claims, fetched.params, fetched.leg, listener):
+                return
+            self._calls[listener] = fetched.start()
+        except Exception as error:  # noqa: BLE001  nobody else is there to answer it
+            listener.finish(error_detail(revival.leg.facts, error))
 
     def _cancel(self, request_id: RequestId) -> None:
         for listener, call in self._calls.items():

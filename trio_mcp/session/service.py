@@ -6,7 +6,9 @@ its caps and its directory of calls that modern clients may carry forward from a
 
 from __future__ import annotations
 
+import logging
 import math
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,12 +21,16 @@ from ..protocol.jsonrpc import Encoded
 from ..protocol.request_state import KeyRing, Sealer
 from ..runtime import CancelReason, Supervisor, open_supervisor
 from ..runtime import Limits as ActorLimits
+from ..storage import JournalStore
 from ..types import Implementation, Model, ServerCapabilities
 from .directory import Directory
 from .leg import RequestFacts
+from .replay import Resume
 
 if TYPE_CHECKING:
     from .call import Call
+
+logger = logging.getLogger("trio_mcp.session")
 
 __all__ = ["Plan", "Route", "Service", "ServiceOptions", "open_service"]
 
@@ -37,12 +43,14 @@ class Plan(NamedTuple):
         target: what is called (a tool's name, a resource's URI), bound into `requestState`.
         seconds: the longest the call may take, or infinity.
         failed: the result that tells of a failure or of a cancellation, or None to answer with a protocol error instead.
+        resume: what becomes of the call when its parked actor is gone.
     """
 
     run: Callable[[Call], Awaitable[Model]]
     target: str
     seconds: float = math.inf
     failed: Callable[[BaseException | CancelReason], Model | None] = lambda _cause: None
+    resume: Resume = Resume.PARKED
 
 
 Route = Callable[[RequestFacts, Model], Model | Encoded | Plan]
@@ -61,7 +69,13 @@ class ServiceOptions:
     outbox: int = 256
     """Messages that may wait for a slow reader before the tools that send them wait too."""
     keys: KeyRing | None = None
-    """Keys that seal `requestState`; random ones, good for the life of the process, when None."""
+    """Keys that seal `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the process."""
+    max_state: int = 32 * 1024
+    """Bytes of journal that travel in a `requestState`; a larger one goes to the store."""
+    store: JournalStore | None = None
+    """Keeps journals that are too large to travel; without it such a call cannot be replayed."""
+    always_replay: bool = False
+    """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
 
 
 class Service:
@@ -85,12 +99,27 @@ class Service:
         self.instructions = instructions
         self.options = options
         self.directory = Directory(options.outcome_grace)
+        self.node = secrets.token_urlsafe(8)
+        """This process, among those that share the keys."""
+        self.divergences: list[str] = []
+        """Where replays asked something else than the run before, newest last; bounded."""
 
     @cached_property
     def sealer(self) -> Sealer:
         """What seals `requestState`; made when a call first asks a modern client, or one comes back."""
-        keys = self.options.keys or KeyRing.random()
+        keys = self.options.keys or KeyRing.from_environment()
+        if keys is None:
+            keys = KeyRing.random()
+            logger.info(
+                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
+                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
+            )
         return Sealer(keys, audience=self.identity.name, ttl=self.options.actors.park_ttl)
+
+    def note_divergence(self, what: str) -> None:
+        """A replay asked something else than was answered; the old answer was not used."""
+        logger.warning("a replay diverged: %s", what)
+        self.divergences = [*self.divergences[-99:], what]
 
     async def drain(self, seconds: float) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""

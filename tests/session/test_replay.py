@@ -1,0 +1,328 @@
+"""When the parked actor is not there: a call runs again in another process, or is honestly lost."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import trio
+from talk import Json, Talk, accept, talk_to
+from trio.testing import MockClock
+
+from trio_mcp.errors import InvalidRequestState
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
+from trio_mcp.protocol.request_state import KeyRing
+from trio_mcp.server import Accepted, Context, Server
+from trio_mcp.session import ServiceOptions
+from trio_mcp.types import ToolAnnotations
+
+STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}
+KEYS = KeyRing.random()
+
+
+@dataclass(frozen=True)
+class Flight:
+    number: str
+    seats: list[int]
+
+
+class MemoryJournals:
+    """A store that two servers share."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    async def put(self, key: str, value: bytes, ttl: float) -> None:
+        await trio.lowlevel.checkpoint()
+        self.kept[key] = value
+
+    async def get(self, key: str) -> bytes | None:
+        await trio.lowlevel.checkpoint()
+        return self.kept.get(key)
+
+
+class Shop:
+    """One process of a server: each has effects of its own, and they share nothing but the keys."""
+
+    def __init__(self, effects: list[str], **options: Any) -> None:
+        self.effects = effects
+        self.question = "Sure?"
+        self.server = Server("shop", options=ServiceOptions(**{"keys": KEYS, **options}))
+        self.server.tool(resume="replay")(self.book)
+        self.server.tool(resume="replay")(self.vote)
+        self.server.tool(resume="replay")(self.loud)
+        self.server.tool(resume="replay")(self.big)
+        self.server.tool(self.charge)
+        self.server.tool(annotations=ToolAnnotations(idempotent_hint=True))(self.idempotent)
+        self.server.tool(annotations=ToolAnnotations(destructive_hint=True))(self.destructive)
+
+    def search(self, to: str) -> Flight:
+        self.effects.append(f"searched {to}")
+        return Flight("TP1", [1, 2])
+
+    async def book(self, ctx: Context, to: str = "Lisbon") -> str:
+        flight = await ctx.step("search", self.search, to)
+        seat = await ctx.elicit(f"Seat {flight.seats} on {flight.number}?", int)
+        assert isinstance(seat, Accepted)
+        sure = await ctx.elicit(self.question, bool)
+        assert isinstance(sure, Accepted)
+        self.effects.append("booked")
+        return f"{flight.number} {seat.content} {sure.content}"
+
+    async def vote(self, n: int, ctx: Context) -> str:
+        async def one(branch: Context) -> int:
+            first = await branch.elicit("First?", int)
+            second = await branch.elicit("Second?", int)
+            assert isinstance(first, Accepted)
+            assert isinstance(second, Accepted)
+            return first.content + second.content
+
+        return str(sum(await ctx.branch_all(*[one] * n)))
+
+    async def loud(self, ctx: Context) -> str:
+        await ctx.progress(1, 3)
+        await ctx.elicit("One?", bool)
+        await ctx.progress(2, 3)
+        await ctx.elicit("Two?", bool)
+        await ctx.progress(3, 3)
+        return "done"
+
+    async def big(self, ctx: Context) -> int:
+        text = await ctx.step("big", lambda: "x" * 1000)
+        await ctx.elicit("Go on?", bool)
+        return len(text)
+
+    async def charge(self, ctx: Context) -> str:
+        self.effects.append("charged")
+        await ctx.elicit("Sure?", bool)
+        return "charged"
+
+    async def idempotent(self, ctx: Context) -> str:
+        self.effects.append("ran")
+        await ctx.elicit("Sure?", bool)
+        return "done"
+
+    async def destructive(self, ctx: Context) -> str:
+        return await self.charge(ctx)
+
+
+@asynccontextmanager
+async def process(effects: list[str], **options: Any) -> AsyncIterator[tuple[Shop, Talk]]:
+    """A process of the shop, and a connection to it."""
+    shop = Shop(effects, **options)
+    async with talk_to(shop.server) as talk:
+        yield shop, talk
+
+
+async def first_round(talk: Talk, tool: str, arguments: Json | None = None, **more: Any) -> Json:
+    result = await talk.result(talk.leg(tool, arguments, **more))
+    assert result["resultType"] == "input_required", result
+    return result
+
+
+def answers(result: Json, value: object) -> Json:
+    return {key: accept(value=value) for key in result["inputRequests"]}
+
+
+async def test_a_call_goes_on_in_another_process_and_its_steps_are_not_done_again() -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "book")
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, 2))
+        assert next(iter(asked["inputRequests"].values()))["params"]["message"] == "Sure?"
+    async with process(effects) as (_, talk):
+        text = await talk.text(talk.leg("book", state=asked["requestState"], answers=answers(asked, True)))
+    assert text == "TP1 2 True"
+    assert effects == ["searched Lisbon", "booked"]
+
+
+async def test_the_leg_that_revives_a_call_runs_once_however_often_it_is_sent() -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "book")
+        asked = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, 2))
+    async with process(effects) as (_, talk):
+        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
+        ids = [talk.leg("book", **retry) for _ in range(10)]
+        replies = {message["id"]: message["result"] for message in [await talk.receive() for _ in ids]}
+        later = await talk.result(talk.leg("book", **retry))
+    assert set(replies) == set(ids)
+    assert all(result == later for result in replies.values())
+    assert effects.count("booked") == 1
+
+
+async def test_branches_are_replayed_by_their_place() -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "vote", {"n": 5})
+        given = {key: accept(value=number) for number, key in enumerate(asked["inputRequests"])}
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "vote", {"n": 5}, state=asked["requestState"], answers=given)
+        assert len(asked["inputRequests"]) == 5
+    async with process(effects) as (_, talk):
+        leg = talk.leg("vote", {"n": 5}, state=asked["requestState"], answers=answers(asked, 100))
+        assert await talk.text(leg) == "510"
+
+
+async def test_what_is_not_answered_yet_is_asked_again_by_the_replay() -> None:
+    async with process([]) as (_, talk):
+        asked = await first_round(talk, "book")
+    async with process([]) as (_, talk):
+        again = await first_round(talk, "book", state=asked["requestState"], answers={})
+        assert again["inputRequests"] == asked["inputRequests"]
+
+
+async def test_an_answer_that_was_never_asked_for_is_not_taken_by_a_replay() -> None:
+    async with process([]) as (_, talk):
+        asked = await first_round(talk, "book")
+    async with process([]) as (_, talk):
+        forged = {**answers(asked, 2), "elicit-2": accept(value=True)}
+        again = await first_round(talk, "book", state=asked["requestState"], answers=forged)
+        assert list(again["inputRequests"]) == ["elicit-2"]
+
+
+async def test_a_malformed_answer_is_refused_before_anything_runs() -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "idempotent")
+    async with process(effects) as (_, talk):
+        bad = {key: {"action": "maybe"} for key in asked["inputRequests"]}
+        error = await talk.error(talk.leg("idempotent", state=asked["requestState"], answers=bad))
+    assert error["code"] == INVALID_PARAMS
+    assert effects == ["ran"]
+
+
+async def test_a_question_that_changed_is_asked_anew_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    async with process([]) as (_, talk):
+        asked = await first_round(talk, "book")
+        asked = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, 2))
+    async with process([]) as (shop, talk):
+        shop.question = "Really sure?"
+        with caplog.at_level(logging.WARNING, "trio_mcp.session"):
+            again = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, True))
+        assert [q["params"]["message"] for q in again["inputRequests"].values()] == ["Really sure?"]
+        assert "diverged" in caplog.text
+        text = await talk.text(talk.leg("book", state=again["requestState"], answers=answers(again, False)))
+    assert text == "TP1 2 False"
+
+
+async def test_progress_is_silent_until_the_replay_comes_to_something_new() -> None:
+    meta = {"progressToken": "t"}
+    async with process([]) as (_, talk):
+        first = talk.leg("loud", meta=meta)
+        assert (await talk.receive())["params"]["progress"] == 1
+        asked = await talk.result(first)
+    async with process([]) as (_, talk):
+        second = talk.leg("loud", state=asked["requestState"], answers=answers(asked, True), meta=meta)
+        assert (await talk.receive())["params"]["progress"] == 2
+        assert (await talk.result(second))["resultType"] == "input_required"
+
+
+@pytest.mark.parametrize("tool", ["charge", "destructive"])
+async def test_a_call_that_must_not_run_twice_is_lost_and_says_so(tool: str) -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, tool)
+    async with process(effects) as (_, talk):
+        result = await talk.result(talk.leg(tool, state=asked["requestState"], answers=answers(asked, True)))
+    assert result["isError"] is True
+    assert "restarted" in result["content"][0]["text"]
+    assert effects == ["charged"]
+
+
+async def test_what_is_declared_idempotent_is_run_again() -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "idempotent")
+    async with process(effects) as (_, talk):
+        leg = talk.leg("idempotent", state=asked["requestState"], answers=answers(asked, True))
+        assert await talk.text(leg) == "done"
+    assert effects == ["ran", "ran"]
+
+
+async def test_the_state_of_a_call_that_is_over_here_never_runs_it_again(autojump_clock: MockClock) -> None:
+    effects: list[str] = []
+    async with process(effects, outcome_grace=60) as (_, talk):
+        asked = await first_round(talk, "idempotent")
+        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
+        assert await talk.text(talk.leg("idempotent", **retry)) == "done"
+        await trio.sleep(61)
+        assert await talk.error(talk.leg("idempotent", **retry)) == STATE_ERROR
+    assert effects == ["ran"]
+
+
+async def test_other_keys_refuse_a_state_and_nothing_runs() -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, talk):
+        asked = await first_round(talk, "idempotent")
+    async with process(effects, keys=KeyRing.random()) as (_, talk):
+        error = await talk.error(talk.leg("idempotent", state=asked["requestState"], answers=answers(asked, True)))
+    assert error == STATE_ERROR
+    assert effects == ["ran"]
+
+
+async def test_a_journal_that_is_too_large_to_travel_goes_to_the_store() -> None:
+    store = MemoryJournals()
+    async with process([], max_state=500, store=store) as (_, talk):
+        asked = await first_round(talk, "big")
+        assert len(asked["requestState"]) < 1000
+        assert [len(value) > 1000 for value in store.kept.values()] == [True]
+    async with process([], max_state=500, store=store) as (_, talk):
+        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
+        ids = [talk.leg("big", **retry) for _ in range(3)]
+        texts = [(await talk.receive())["result"]["content"][0]["text"] for _ in ids]
+    assert [json.loads(text) for text in texts] == [{"result": 1000}] * 3
+
+
+async def test_without_a_store_a_large_journal_is_lost_with_its_process() -> None:
+    async with process([], max_state=500) as (_, talk):
+        asked = await first_round(talk, "big")
+    async with process([], max_state=500) as (_, talk):
+        result = await talk.result(talk.leg("big", state=asked["requestState"], answers=answers(asked, True)))
+    assert result["isError"] is True
+    assert "not to be had" in result["content"][0]["text"]
+
+
+async def test_a_step_that_cannot_be_kept_is_an_error_where_it_is_done() -> None:
+    server = Server("odd")
+
+    @server.tool(resume="replay")
+    async def odd(ctx: Context) -> str:
+        await ctx.step("odd", object)
+        return "never"
+
+    async with talk_to(server) as talk:
+        result = await talk.result(talk.leg("odd"))
+    assert result["isError"] is True
+
+
+def test_the_environment_names_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    text = "A" * 43
+    monkeypatch.setenv("TRIO_MCP_KEYS", text)
+    assert KeyRing.from_environment() is not None
+    file = tmp_path / "keys"
+    file.write_text(text + "\n")
+    monkeypatch.setenv("TRIO_MCP_KEYS", str(file))
+    assert KeyRing.from_environment() is not None
+    monkeypatch.setenv("TRIO_MCP_KEYS", "short")
+    with pytest.raises(ValueError, match="TRIO_MCP_KEYS"):
+        KeyRing.from_environment()
+    monkeypatch.delenv("TRIO_MCP_KEYS")
+    assert KeyRing.from_environment() is None
+
+
+async def test_without_keys_the_log_says_what_that_means(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    with caplog.at_level(logging.INFO, "trio_mcp.session"):
+        async with process([], keys=None) as (_, talk):
+            for _ in range(2):
+                await first_round(talk, "idempotent")
+    assert caplog.text.count("TRIO_MCP_KEYS") == 1
