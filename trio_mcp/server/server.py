@@ -6,6 +6,7 @@ import gc
 import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from functools import partial
 from typing import TypeVar, overload
 
@@ -111,6 +112,12 @@ class Server:
             return function
 
         return add if fn is None else add(fn)
+
+    def with_options(self, options: ServiceOptions) -> Server:
+        """The same server, tools included, under other limits and times."""
+        other = copy(self)
+        other.options = options
+        return other
 
     @property
     def tools(self) -> tuple[Tool, ...]:

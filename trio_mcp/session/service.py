@@ -76,6 +76,8 @@ class ServiceOptions:
     """Keeps journals that are too large to travel; without it such a call cannot be replayed."""
     always_replay: bool = False
     """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
+    on_divergence: Callable[[str], None] | None = None
+    """Told when a replay asks something else than the run before; it is logged anyway."""
 
 
 class Service:
@@ -101,8 +103,6 @@ class Service:
         self.directory = Directory(options.outcome_grace)
         self.node = secrets.token_urlsafe(8)
         """This process, among those that share the keys."""
-        self.divergences: list[str] = []
-        """Where replays asked something else than the run before, newest last; bounded."""
 
     @cached_property
     def sealer(self) -> Sealer:
@@ -119,7 +119,8 @@ class Service:
     def note_divergence(self, what: str) -> None:
         """A replay asked something else than was answered; the old answer was not used."""
         logger.warning("a replay diverged: %s", what)
-        self.divergences = [*self.divergences[-99:], what]
+        if self.options.on_divergence is not None:
+            self.options.on_divergence(what)
 
     async def drain(self, seconds: float) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""

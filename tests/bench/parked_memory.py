@@ -1,0 +1,71 @@
+"""What a parked call costs: `python tests/bench/parked_memory.py [CALLS]` prints kilobytes of resident memory for each.
+
+The calls are made through a session in this process, as a modern client makes them, and wait for an answer to one question;
+what is measured is everything that the server keeps for them, after a collection. Not a test: it has no threshold.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+
+import trio
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.jsonrpc import parse
+from trio_mcp.runtime import Outbox
+from trio_mcp.session import Envelope, ServerSession
+
+server = Server("parking")
+
+
+@server.tool
+async def ask(ctx: Context) -> str:
+    """Ask for a number."""
+    answer = await ctx.elicit("How many?", int)
+    return answer.action
+
+
+def request(number: int) -> bytes:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    }
+    params = {"name": "ask", "arguments": {}, "_meta": meta}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
+
+
+def resident() -> float:
+    """Kilobytes."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+async def park(session: ServerSession, first: int, count: int) -> None:
+    outbox: Outbox[Envelope] = Outbox()
+    for number in range(first, first + count):
+        session.receive(Envelope(parse(request(number))), outbox)
+    while session.busy:
+        await outbox.take()
+
+
+async def main(count: int) -> None:
+    async with server.open_service() as service:
+        session = ServerSession(service, shared=False)
+        await park(session, 0, 100)  # what is built once is not charged to the calls
+        gc.collect()
+        before, started = resident(), time.perf_counter()
+        for first in range(100, 100 + count, 100):
+            await park(session, first, 100)
+        seconds = time.perf_counter() - started
+        gc.collect()
+        each = (resident() - before) / count
+        parked = service.supervisor.statistics().parked
+    print(f"{parked} calls parked in {seconds:.1f} s: {each:.2f} kB each")
+
+
+if __name__ == "__main__":
+    trio.run(main, int(sys.argv[1]) if sys.argv[1:] else 9_900)
