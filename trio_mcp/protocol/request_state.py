@@ -39,9 +39,8 @@ _KEY_ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D, 5.2.1.1; random, so one key serves 2**32 states (8.3)
 _TAG_BYTES: Final = 16
 _HEADER_BYTES: Final = len(_VERSION) + _KEY_ID_BYTES
-_MAX_SKEW: Final = 60.0  # seconds between the clocks of servers that share a key
-
 _LIMITS: Final = JsonLimits(max_depth=255, max_number_chars=640)
+_MAX_SKEW: Final = 60.0  # seconds between the clocks of servers that share a key
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from ..types import (
     CallToolResult,
     EmbeddedResource,
     ImageContent,
+    InputRequiredResult,
     JsonObject,
     JsonValue,
     ResourceLink,
@@ -33,6 +34,8 @@ ToolResult: TypeAlias = CallToolResult
 Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
+ASK = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
+
 Converter: TypeAlias = Callable[[object], CallToolResult]
 
 
@@ -41,7 +44,12 @@ def read_return(annotation: object) -> tuple[JsonObject | None, Converter]:
 
     Text, content blocks, `ToolResult` and None promise no structure. A model, dataclass, TypedDict or dict is the structured
     content itself; anything else (a number, a list, a union) becomes its member `result`, since older revisions demand an object.
+
+    Raises:
+        TypeError: it is an interim result, which only the session makes.
     """
+    if isinstance(annotation, type) and issubclass(annotation, InputRequiredResult):
+        raise TypeError(ASK)
     if annotation is inspect.Signature.empty or is_unstructured(annotation):
         return None, plain
     adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
@@ -80,6 +88,8 @@ def plain(value: object) -> CallToolResult:
             return CallToolResult(content=[])
         case CallToolResult():
             return value
+        case InputRequiredResult():
+            raise ReturnError(ASK)
         case TextContent() | ImageContent() | AudioContent() | ResourceLink() | EmbeddedResource():
             return CallToolResult(content=[value])
         case list() | tuple() if value and all(isinstance(item, str | Block) for item in value):

@@ -11,17 +11,16 @@ it ended gets the outcome that was kept.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import trio
 
 from ..errors import InvalidRequestState, LimitExceeded, LocalProtocolError, RemoteProtocolError
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDetail
-from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned, Slot
-from ..types import InputRequiredResult, JsonObject, JsonValue, Model
+from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned
+from ..types import JsonObject, JsonValue, Model
 from .backchannel import Question, require
 from .leg import UNHEARD, Ending, Leg, Listener
 from .replay import Asked, Recollection
@@ -37,22 +36,17 @@ KEPT_OUTCOMES = 16
 """Outcomes of earlier legs that a call keeps; clients give up after ten rounds."""
 
 
-class OpenQuestion:
-    """A question that waits for an answer, and the scope that limits how long siblings may hold it back."""
+class OpenQuestion(NamedTuple):
+    """A question that waits for an answer; its digest is what tells it from another in a replay."""
 
-    __slots__ = ("digest", "question", "settle")
-
-    def __init__(self, question: Question[Model], settle: trio.CancelScope, digest: str) -> None:
-        self.question = question
-        self.settle = settle
-        self.digest = digest
-        """What identifies the question to a replay; empty for a call that has none."""
+    question: Question[Model]
+    digest: str
 
 
 class Rounds:
     """The backchannel of one modern call."""
 
-    __slots__ = ("_asking", "_call", "_keeping", "_name", "_open", "_outcomes", "number")
+    __slots__ = ("_asking", "_call", "_keeping", "_name", "_open", "_outcomes", "_watched", "number")
 
     def __init__(self, call: Call, name: str | None = None, number: int = 1) -> None:
         self._call = call
@@ -61,6 +55,7 @@ class Rounds:
         self._open: dict[str, OpenQuestion] = {}
         self._outcomes: dict[int, Ending] = {}
         self._asking = 0
+        self._watched: Leg | None = None
         self.number = number
         """The leg that runs, or ran last; the first is 1."""
 
@@ -74,11 +69,10 @@ class Rounds:
             await trio.lowlevel.checkpoint()
             return known
         slot = call.actor.mailbox.open(key, question.answer_type, lane.end_wait)
-        noted = OpenQuestion(cast("Question[Model]", question), trio.CancelScope(), digest)
-        self._open[key] = noted
+        self._open[key] = OpenQuestion(cast("Question[Model]", question), digest)
         try:
             await self._join_round(lane)
-            return await self._wait(slot, noted)
+            return await slot.take()
         finally:
             self._open.pop(key, None)
             slot.give_up()
@@ -93,23 +87,26 @@ class Rounds:
             self._asking -= 1
         self.quiet()
 
-    async def _wait(self, slot: Slot[T], noted: OpenQuestion) -> T:
-        while True:
-            with noted.settle:
-                noted.settle.deadline = self._settle_deadline()
-                return await slot.take()
-            noted.settle = trio.CancelScope()
-            self._end_round()
+    def _watch(self) -> None:
+        """Some lane is busy: it may hold the questions of this leg back for the settle time, and no longer."""
+        leg = self._call.leg
+        if leg is not None and self._open and self._watched is not leg:
+            self._watched = leg
+            self._call.service.supervisor.spawn(self._settle, leg)
 
-    def _settle_deadline(self) -> float:
-        if self._call.leg is None:
-            return math.inf
-        return trio.current_time() + self._call.service.options.settle
+    async def _settle(self, leg: Leg) -> None:
+        await trio.sleep(self._call.service.options.settle)
+        if self._call.leg is leg:
+            self._watched = None
+            self._end_round()
 
     def quiet(self) -> None:
         """No lane is busy: if a leg is open and there are questions, it ends with them."""
-        if self._call.actor.quiet and not self._asking:
-            self._end_round()
+        if not self._asking:
+            if self._call.actor.quiet:
+                self._end_round()
+            else:
+                self._watch()
 
     # the end of a leg
 
@@ -143,8 +140,6 @@ class Rounds:
             call.actor.cancel(CancelReason.EXPIRED)
             return
         call.end_leg(result)
-        for noted in self._open.values():
-            noted.settle.deadline = math.inf
         if call.service.options.always_replay:
             self._forget()
 
@@ -157,21 +152,18 @@ class Rounds:
     def _round(self, leg: Leg, recollection: Recollection) -> Encoded:
         """The interim result: every open question, and the sealed way back to this call."""
         call, codec = self._call, leg.codec
-        requests: dict[str, JsonValue] = {
-            key: codec.encode_input_request(noted.question.method, noted.question.params)
+        asked = {
+            key: (noted.question.method, noted.question.params)
             for key, noted in sorted(self._open.items(), key=lambda item: place(item[0]))
         }
-        assert requests, "an empty round is a bug"
+        assert asked, "an empty round is a bug"
         if self._name is None:
             self._name = call.service.directory.add(call)
         facts = leg.facts
         state = call.service.sealer.seal(
             facts.principal, facts.method, call.digest, self._name, self.number, recollection.wire()
         )
-        result = InputRequiredResult.model_validate(
-            {"inputRequests": requests, "requestState": state, "resultType": "input_required"}
-        )
-        return codec.encode_result(facts.method, result, call.service.signature)
+        return codec.encode_round(facts.method, asked, state, call.service.signature)
 
     def ended(self, ending: Ending) -> None:
         """The leg that ran has ended this way; keep it for whoever sends that leg again."""
@@ -242,8 +234,6 @@ class Rounds:
         for key, answer in answers.items():
             call.record_answer(key, answer, self._open.pop(key).digest)
             call.actor.mailbox.post(key, answer)
-        for noted in self._open.values():
-            noted.settle.deadline = self._settle_deadline()
         self.quiet()
 
 

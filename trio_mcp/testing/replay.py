@@ -59,7 +59,9 @@ async def replay_tool(
     options = replace(server.options, always_replay=True, on_divergence=divergences.append)
     target = server.with_options(options)
     result: CallToolResult | None = None
-    async with Client.connect(target, mode="2026-07-28", on_elicit=on_elicit, on_sample=on_sample, on_roots=on_roots) as client:
+    async with Client.connect(
+        target, mode="2026-07-28", on_elicit=on_elicit, on_sample=on_sample, on_roots=on_roots
+    ) as client:
         try:
             result = await client.call_tool(name, arguments)
         except LimitExceeded:

@@ -1,14 +1,13 @@
 """The base of every MCP model, and the JSON aliases."""
 
 import json
-from typing import Annotated, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, cast
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    JsonValue,
     SerializerFunctionWrapHandler,
     model_serializer,
 )
@@ -24,6 +23,13 @@ __all__ = [
     "NullableModel",
     "Number",
 ]
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+else:
+    # JSON comes out of the parser, or is found out when it is written; pydantic's own check of it is a Python call for
+    # each value. So at run time it is taken as it is.
+    JsonValue = Any
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 

@@ -18,6 +18,7 @@ from ...types import (
 from ..jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, Encoded, decoded
 from ..meta import SERVER_INFO
 from ..revisions import REVISIONS, Era, Method, Revision, Side, unsupported_version
+from ..strict_json import dumps
 from ..validation import validated
 from .downlevel import Downlevel
 
@@ -97,6 +98,23 @@ class Codec:
         if isinstance(result, InputRequiredResult) and has_rounds(known):
             return self._signed(_asking(result, LocalProtocolError), InputRequiredResult, identity)
         return self._signed(result, _kind(result, _result_type(known)), identity)
+
+    def encode_round(
+        self, method: str, asked: Mapping[str, tuple[str, Model]], state: str, identity: Encoded | None = None
+    ) -> Encoded:
+        """The interim result that asks these questions (method and params by key) and takes `state` back (M-MRTR-2s)."""
+        if not has_rounds(self._request(method)):
+            raise LocalProtocolError(f"{method} cannot be answered with questions")
+        requests = b",".join(
+            b'%b:{"method":%b,"params":%b}' % (dumps(key), dumps(question), self._question(question, params))
+            for key, (question, params) in asked.items()
+        )
+        meta = b'"_meta":{"%b":%b},' % (SERVER_INFO.encode(), identity.raw) if identity is not None else b""
+        parts = (meta, requests, dumps(state))
+        return Encoded(b'{%b"resultType":"input_required","inputRequests":{%b},"requestState":%b}' % parts)
+
+    def _question(self, method: str, params: Model) -> bytes:
+        return self._encoded(params, _kind(params, *_params_types(self._input(method))), "params").raw
 
     def _signed(self, result: Model, kind: type[Model], identity: Encoded | None) -> Encoded:
         """With the members that every modern result has, and with the server's name."""

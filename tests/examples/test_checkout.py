@@ -1,0 +1,292 @@
+"""The checkout example: it asks in the middle, survives the end of its process, and never charges twice."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from serving import IMPORTS, ROOT, HttpProcess, http_client, http_process, retry
+
+from trio_mcp import Client, Disconnected, LimitExceeded, accept, decline, dismiss
+from trio_mcp.errors import InvalidRequestState
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult
+
+sys.path.insert(0, str(ROOT))
+
+from examples.checkout import server
+
+CHECKOUT = ROOT / "examples" / "checkout.py"
+STATE_ERROR = {"code": -32602, "message": InvalidRequestState.TEXT}
+YES, NO = accept(value=True), accept(value=False)
+MODES = {"legacy": "legacy", "modern": "2026-07-28"}
+BOUND = 60.0
+
+both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+OnElicit = Callable[[ElicitRequestFormParams], ElicitResult]
+
+
+class User:
+    """Answers in order, then yes; remembers what was asked."""
+
+    def __init__(self, *answers: ElicitResult) -> None:
+        self.asked: list[ElicitRequestFormParams] = []
+        self._answers = list(answers)
+
+    def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
+        self.asked.append(params)
+        return self._answers.pop(0) if self._answers else YES
+
+
+class Ledger:
+    """The file that `charge` writes to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def lines(self) -> list[str]:
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    path = tmp_path / "ledger"
+    monkeypatch.setenv("CHECKOUT_LEDGER", str(path))
+    return Ledger(path)
+
+
+@pytest.fixture
+def keys() -> str:
+    return new_key()
+
+
+def new_key() -> str:
+    return urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+
+
+@asynccontextmanager
+async def client_of(target: object, era: str, on_elicit: object) -> AsyncIterator[Client]:
+    options = {"env": IMPORTS} if isinstance(target, list) else {}
+    with trio.fail_after(BOUND):
+        async with Client.connect(target, mode=MODES[era], on_elicit=on_elicit, **options) as client:  # type: ignore[arg-type]
+            yield client
+
+
+async def call(era: str, user: User, tool: str, **arguments: int) -> str:
+    async with client_of(server, era, user.elicit) as client:
+        result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.text
+    return result.text
+
+
+# each tool, in both eras
+
+
+@both_eras
+async def test_a_charge_is_made_once_and_then_confirmed(era: str, ledger: Ledger) -> None:
+    user = User()
+    assert await call(era, user, "charge", amount=5) == "Charged 5 euros, confirmed."
+    assert ledger.lines == ["charged 5", "confirmed"]
+    assert len(user.asked) == 1
+
+
+@both_eras
+async def test_the_charge_is_in_the_ledger_before_the_question(era: str, ledger: Ledger) -> None:
+    seen: list[list[str]] = []
+
+    def look(_params: ElicitRequestFormParams) -> ElicitResult:
+        seen.append(ledger.lines)
+        return YES
+
+    async with client_of(server, era, look) as client:
+        await client.call_tool("charge", {"amount": 5})
+    assert seen == [["charged 5"]]
+
+
+@both_eras
+@pytest.mark.parametrize("answer", [NO, decline(), dismiss()], ids=["no", "declined", "dismissed"])
+async def test_whoever_does_not_confirm_is_not_confirmed(era: str, answer: ElicitResult, ledger: Ledger) -> None:
+    assert await call(era, User(answer), "charge", amount=5) == "Charged 5 euros, not confirmed."
+    assert ledger.lines == ["charged 5"]
+
+
+@both_eras
+async def test_a_poll_asks_one_question_after_the_other(era: str) -> None:
+    user = User(YES, NO, YES)
+    assert await call(era, user, "poll", n=3) == "2 of 3 were liked."
+    assert [params.message[-2:] for params in user.asked] == ["1?", "2?", "3?"]
+
+
+@both_eras
+async def test_a_poll_of_ten_is_what_a_client_goes_along_with(era: str) -> None:
+    assert await call(era, User(), "poll", n=10) == "10 of 10 were liked."
+
+
+async def test_a_modern_client_leaves_a_poll_of_eleven_unless_it_allows_more_rounds() -> None:
+    async with client_of(server, "modern", User().elicit) as client:
+        with pytest.raises(LimitExceeded, match="max_rounds"):
+            await client.call_tool("poll", {"n": 11})
+        assert (await client.call_tool("poll", {"n": 11}, max_rounds=11)).text == "11 of 11 were liked."
+
+
+@both_eras
+async def test_all_voters_are_asked(era: str) -> None:
+    assert await call(era, User(NO), "vote", n=100) == "99 of 100 are in favour."
+
+
+async def test_a_hundred_voters_are_asked_in_one_round() -> None:
+    async with client_of(server, "modern", User().elicit) as client:
+        assert (await client.call_tool("vote", {"n": 100}, max_rounds=1)).text == "100 of 100 are in favour."
+
+
+@both_eras
+@pytest.mark.parametrize("wrong", [accept(age=151), accept(age=-1), accept(age="ten"), accept(age=1.5), accept()])
+async def test_an_age_that_is_none_is_asked_for_again(era: str, wrong: ElicitResult) -> None:
+    user = User(wrong, accept(age=150))
+    assert await call(era, user, "quiz") == "You are 150."
+    assert "The last answer could not be used: age" in user.asked[1].message
+
+
+@both_eras
+async def test_the_form_says_what_an_age_is(era: str) -> None:
+    user = User(accept(age=0))
+    assert await call(era, user, "quiz") == "You are 0."
+    age = user.asked[0].requested_schema.properties["age"]
+    assert (age.type, age.minimum, age.maximum) == ("integer", 0, 150)
+
+
+@both_eras
+async def test_it_is_served_on_stdio(era: str, ledger: Ledger, keys: str) -> None:
+    user = User()
+    environment = {**IMPORTS, "CHECKOUT_LEDGER": str(ledger.path), "TRIO_MCP_KEYS": keys}
+    command = [sys.executable, str(CHECKOUT), "stdio"]
+    with trio.fail_after(BOUND):
+        async with Client.connect(command, mode=MODES[era], on_elicit=user.elicit, env=environment) as client:
+            assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
+    assert ledger.lines == ["charged 5", "confirmed"]
+
+
+@both_eras
+async def test_it_is_served_over_http(era: str, ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as process, client_of(process.url, era, User().elicit) as client:
+        assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
+    assert ledger.lines == ["charged 5", "confirmed"]
+
+
+# the process is killed in the middle
+
+
+@asynccontextmanager
+async def checkout(ledger: Ledger, keys: str) -> AsyncIterator[HttpProcess]:
+    async with http_process(CHECKOUT, CHECKOUT_LEDGER=str(ledger.path), TRIO_MCP_KEYS=keys) as process:
+        yield process
+
+
+async def test_a_server_that_is_killed_while_the_user_thinks_goes_on_with_the_call(ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as process:
+
+        async def restart(_params: ElicitRequestFormParams) -> ElicitResult:
+            assert ledger.lines == ["charged 5"]
+            await process.restart()
+            return YES
+
+        async with client_of(process.url, "modern", restart) as client:
+            assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
+    assert ledger.lines == ["charged 5", "confirmed"]
+
+
+async def test_each_round_of_a_poll_may_be_answered_to_another_process(ledger: Ledger, keys: str) -> None:
+    user = User(YES, NO, YES)
+    async with checkout(ledger, keys) as process:
+
+        async def restart(params: ElicitRequestFormParams) -> ElicitResult:
+            await process.restart()
+            return user.elicit(params)
+
+        async with client_of(process.url, "modern", restart) as client:
+            assert (await client.call_tool("poll", {"n": 3})).text == "2 of 3 were liked."
+    assert len(user.asked) == 3
+
+
+async def test_a_legacy_client_is_told_that_its_server_is_gone_and_nothing_is_done_twice(
+    ledger: Ledger, keys: str
+) -> None:
+    async with checkout(ledger, keys) as process:
+
+        async def restart(_params: ElicitRequestFormParams) -> ElicitResult:
+            await process.restart()
+            return YES
+
+        async with client_of(process.url, "legacy", restart) as client:
+            with pytest.raises(Disconnected):
+                await client.call_tool("charge", {"amount": 5})
+    assert ledger.lines == ["charged 5"]
+
+
+async def test_copies_of_the_retry_after_a_restart_confirm_once(ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as process, http_client() as http:
+        asked = await http.round(process.url, "charge", {"amount": 5})
+        await process.restart()
+        texts: list[str] = []
+
+        async def send() -> None:
+            result = await http.result(process.url, "charge", {"amount": 5}, **retry(asked, True))
+            texts.append(result["content"][0]["text"])
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(send)
+        await send()
+    assert texts == ["Charged 5 euros, confirmed."] * 6
+    assert ledger.lines == ["charged 5", "confirmed"]
+
+
+async def test_a_second_process_with_the_same_keys_goes_on_with_the_call(ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as first, checkout(ledger, keys) as second, http_client() as http:
+        asked = await http.round(first.url, "charge", {"amount": 5})
+        result = await http.result(second.url, "charge", {"amount": 5}, **retry(asked, True))
+    assert result["content"][0]["text"] == "Charged 5 euros, confirmed."
+    assert ledger.lines == ["charged 5", "confirmed"]
+
+
+async def test_processes_with_the_same_keys_may_take_turns(ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as first, checkout(ledger, keys) as second, http_client() as http:
+        asked = await http.round(first.url, "poll", {"n": 3})
+        asked = await http.round(second.url, "poll", {"n": 3}, **retry(asked, True))
+        asked = await http.round(first.url, "poll", {"n": 3}, **retry(asked, False))
+        result = await http.result(second.url, "poll", {"n": 3}, **retry(asked, True))
+    assert result["content"][0]["text"] == "2 of 3 were liked."
+
+
+async def test_a_process_with_another_key_refuses_the_call_and_nothing_runs(ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as first, checkout(ledger, new_key()) as second, http_client() as http:
+        asked = await http.round(first.url, "charge", {"amount": 5})
+        refused = await http.call(second.url, "charge", {"amount": 5}, **retry(asked, True))
+    assert refused["error"] == STATE_ERROR
+    assert ledger.lines == ["charged 5"]
+
+
+async def test_keys_are_rotated_without_losing_a_call(ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as old, http_client() as http:
+        asked = await http.round(old.url, "charge", {"amount": 5})
+        async with checkout(ledger, f"{new_key()},{keys}") as new:
+            result = await http.result(new.url, "charge", {"amount": 5}, **retry(asked, True))
+    assert result["content"][0]["text"] == "Charged 5 euros, confirmed."
+    assert ledger.lines == ["charged 5", "confirmed"]
+
+
+@pytest.mark.parametrize("change", [{"amount": 6}, {"amount": 5, "tip": 1}], ids=["other", "more"])
+async def test_a_restarted_server_takes_no_other_arguments(change: dict[str, int], ledger: Ledger, keys: str) -> None:
+    async with checkout(ledger, keys) as process, http_client() as http:
+        asked = await http.round(process.url, "charge", {"amount": 5})
+        await process.restart()
+        refused = await http.call(process.url, "charge", change, **retry(asked, True))
+    assert refused["error"] == STATE_ERROR
+    assert ledger.lines == ["charged 5"]

@@ -1,0 +1,158 @@
+"""Real servers for tests: over HTTP in this process, and as processes that can be killed and started again."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import trio
+from talk import EVERYTHING, modern_meta
+
+from trio_mcp import Server
+from trio_mcp.protocol.http_headers import mirrored
+from trio_mcp_transports.http import transport
+
+ROOT = Path(__file__).parents[1]
+IMPORTS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")])}
+"""What a child process needs to import what this process imports."""
+
+START = 30.0
+SOON = 10.0
+
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def served(server: Server) -> AsyncIterator[str]:
+    """The URL at which a server of this process is served, with sockets and all, for the length of the block."""
+    serve = partial(transport.serve, server, port=0, announce=False, signals=False)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(START):
+            (url,) = await nursery.start(serve)
+        yield url
+        nursery.cancel_scope.cancel()
+
+
+class HttpProcess:
+    """A script that serves HTTP when it is called with `http PORT`. Starting it again takes the port it had."""
+
+    def __init__(self, script: Path, **environment: str) -> None:
+        self._script = script
+        self._environment = {**os.environ, **IMPORTS, **environment}
+        self._process: trio.Process | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/mcp"
+
+    async def start(self) -> None:
+        """Start it, and return when it listens."""
+        command = [sys.executable, str(self._script), "http", str(self._port)]
+        self._process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=self._environment)
+        with trio.fail_after(START):
+            said = await self._announcement()
+        self._port = int(said.rpartition(":")[2].partition("/")[0])
+
+    async def kill(self) -> None:
+        """End it with SIGKILL; what it had in memory is gone."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            assert process.stderr is not None
+            await process.stderr.aclose()
+
+    async def restart(self) -> None:
+        await self.kill()
+        await self.start()
+
+    async def _announcement(self) -> str:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        said = b""
+        async for data in self._process.stderr:
+            said += data
+            if b" serves MCP at " in said and said.endswith(b"\n"):
+                return said.decode().strip()
+        raise AssertionError(f"the server ended before it served anything: {said.decode()}")
+
+
+@asynccontextmanager
+async def http_process(script: Path, **environment: str) -> AsyncIterator[HttpProcess]:
+    process = HttpProcess(script, **environment)
+    try:
+        await process.start()
+        yield process
+    finally:
+        await process.kill()
+
+
+class HttpClient:
+    """Sends modern requests as they are written, each as a POST of its own."""
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+        self._ids = itertools.count(1)
+
+    async def call(
+        self,
+        url: str,
+        tool: str,
+        arguments: Json | None = None,
+        *,
+        state: str | None = None,
+        answers: Json | None = None,
+        capabilities: Json = EVERYTHING,
+        meta: Json | None = None,
+    ) -> Json:
+        """One leg of a call; the whole message that answers it."""
+        request_id = next(self._ids)
+        params: Json = {"name": tool, "arguments": arguments or {}, "_meta": modern_meta(capabilities, meta)}
+        params |= {} if state is None else {"requestState": state}
+        params |= {} if answers is None else {"inputResponses": answers}
+        body = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+        headers = {"accept": "application/json, text/event-stream", **mirrored("tools/call", params)}
+        reply = await self._http.post(url, json=body, headers=headers)
+        assert reply.headers["content-type"] == "application/json", reply.text
+        message: Json = reply.json()
+        assert message["id"] == request_id
+        return message
+
+    async def round(self, url: str, tool: str, arguments: Json | None = None, **more: Any) -> Json:
+        """The interim result that ends a leg."""
+        result: Json = (await self.call(url, tool, arguments, **more))["result"]
+        assert result["resultType"] == "input_required", result
+        return result
+
+    async def result(self, url: str, tool: str, arguments: Json | None = None, **more: Any) -> Json:
+        """The complete result that ends a call."""
+        result: Json = (await self.call(url, tool, arguments, **more))["result"]
+        assert result["resultType"] == "complete", result
+        return result
+
+
+@asynccontextmanager
+async def http_client() -> AsyncIterator[HttpClient]:
+    with trio.fail_after(START):
+        async with httpx2.AsyncClient(timeout=SOON) as http:
+            yield HttpClient(http)
+
+
+def retry(asked: Mapping[str, Any], *values: Any) -> Json:
+    """What carries a call on: the state of a round, and an answer to each of its questions in order."""
+    answers = {
+        key: {"action": "accept", "content": value if isinstance(value, dict) else {"value": value}}
+        for key, value in zip(asked["inputRequests"], values, strict=True)
+    }
+    return {"state": asked["requestState"], "answers": answers}
