@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, cast
 
 import trio
 
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ToolError
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, McpError, ProtocolError, ToolError
 from ..runtime import CancelReason
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, JsonObject, ToolAnnotations
@@ -73,15 +73,21 @@ class Tool:
     async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
         if self._signature.context is not None:
             values[self._signature.context] = Context(call, call.actor.root, facts)
+        try:
+            return self._converted(await self._value(values))
+        except ExceptionGroup as group:
+            failure: Exception = speaker(group)
+        raise failure
+
+    async def _value(self, values: dict[str, object]) -> object:
         if self._is_async:
-            value: object = await cast("Awaitable[object]", self.function(**values))
-        else:
-            (value,) = await trio.to_thread.run_sync(
-                lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self._threads
-            )
-            if isinstance(value, Awaitable):  # a plain decorator round an async function
-                value = await value
-        return self._converted(value)
+            return await cast("Awaitable[object]", self.function(**values))
+        (value,) = await trio.to_thread.run_sync(
+            lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self._threads
+        )
+        if isinstance(value, Awaitable):  # a plain decorator round an async function
+            return cast("object", await value)
+        return value
 
     def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
         """What the model is told; None leaves it to the protocol, or to nobody."""
@@ -95,8 +101,6 @@ class Tool:
                 return None
             case ToolError() | LimitExceeded():
                 return error_result(str(cause))
-            case BaseExceptionGroup() if (only := single(cause)) is not None:
-                return self._failed(only)
             case _:
                 reference = secrets.token_hex(4)
                 logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
@@ -154,14 +158,18 @@ def resumed(options: ToolOptions) -> Resume:
             return Resume.REPLAY if harmless else Resume.PARKED
 
 
-def single(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
-    """The one exception in a group, however deep; None when there are several."""
-    only: BaseException = group
-    while isinstance(only, BaseExceptionGroup):
-        if len(only.exceptions) != 1:
-            return None
-        only = only.exceptions[0]
-    return only
+def speaker(group: ExceptionGroup[Exception]) -> Exception:
+    """The one exception in a group, however deep, or the first of several that all are for the caller; else the group."""
+    found = leaves(group)
+    if len(found) == 1 or all(isinstance(leaf, McpError) for leaf in found):
+        return found[0]
+    return group
+
+
+def leaves(error: Exception) -> list[Exception]:
+    if isinstance(error, ExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]
 
 
 def unexpected(name: str, cause: BaseException, reference: str) -> str:
