@@ -64,6 +64,9 @@ class OddServer:
         while len(rest) < length:
             rest += await stream.receive_some()
         request = json.loads(rest[:length])
+        if "method" not in request:
+            await stream.send_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+            return rest[length:]
         headers, pieces = self._answer(request)
         answer = f"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n{headers}\r\n\r\n".encode()
         for piece in pieces:
@@ -196,3 +199,17 @@ async def test_a_server_that_does_not_accept_a_notification_holds_nobody_up_for_
     server.mute = True
     async with connected(server, mode="legacy", tell_timeout=0.2) as client:
         assert (await client.call_tool("fine")).text == "fine"
+
+
+async def test_a_refused_answer_ends_the_call_that_asked() -> None:
+    """As when a load balancer takes the answer to a process that does not know the session."""
+
+    def asking(_request_id: int) -> tuple[str, list[bytes]]:
+        headers, _ = stream_of()
+        question = b'{"jsonrpc":"2.0","id":77,"method":"roots/list","params":{}}'
+        return headers, [event(question)]
+
+    server = OddServer(asking=asking)
+    async with connected(server, mode="legacy", on_roots=list) as client:
+        with pytest.raises(Disconnected, match="404"):
+            await client.call_tool("asking")

@@ -12,6 +12,7 @@ import trio
 from talk import EVERYTHING, Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.errors import LimitExceeded, ToolError
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Accepted, Context, FormError, Server
@@ -162,6 +163,27 @@ async def test_the_first_failure_cancels_the_siblings_and_comes_out_in_a_group(s
         assert question["id"] == (await talk.notification("notifications/cancelled"))["requestId"]
         assert await talk.text(call) == "went on"
     assert unwound == ["sibling"]
+
+
+@pytest.mark.parametrize("errors", [[ToolError("full")], [ToolError("full"), LimitExceeded("later")]], ids=len)
+async def test_what_branches_raise_for_the_caller_is_what_the_caller_reads(
+    server: Server, errors: list[Exception]
+) -> None:
+    @server.tool
+    async def book(ctx: Context) -> str:
+        raise ExceptionGroup("branches", [ExceptionGroup("nested", errors)])
+
+    async with talk_to(server) as talk:
+        assert await talk.failure(talk.leg("book")) == "full"
+
+
+async def test_branches_that_also_fail_unexpectedly_tell_the_caller_nothing(server: Server) -> None:
+    @server.tool
+    async def book(ctx: Context) -> str:
+        raise ExceptionGroup("branches", [ToolError("full"), LookupError("hunter2")])
+
+    async with talk_to(server) as talk:
+        assert "internal error" in await talk.failure(talk.leg("book"))
 
 
 async def test_a_group_of_branches_gives_handles(server: Server) -> None:

@@ -331,3 +331,21 @@ async def test_a_cursor_that_was_not_issued_here_is_refused(server: Server) -> N
         await talk.initialize()
         error = await talk.error(talk.request("tools/list", {"cursor": "forged"}))
         assert (error["code"], error["message"]) == (-32602, "the cursor 'forged' was not issued here")
+
+
+def test_a_context_without_its_annotation_is_refused_and_says_what_to_write() -> None:
+    server = Server("s")
+    with pytest.raises(TypeError, match="ctx: Context"):
+
+        @server.tool
+        async def careless(ctx) -> str:  # noqa: ANN001
+            return ""
+
+
+def test_an_unbound_method_is_refused() -> None:
+    class Tools:
+        async def run(self, text: str) -> str:
+            return text
+
+    with pytest.raises(TypeError, match="self"):
+        Server("s").tool(Tools.run)

@@ -286,3 +286,10 @@ async def test_the_death_of_the_parent_is_noticed_although_stdin_stays_open() ->
             await parent.wait()
         with trio.fail_after(5):
             assert await read_all(stderr_stream) == b"cleaned up\n"
+
+
+def test_an_empty_stdin_that_is_no_pipe_ends_the_server() -> None:
+    """As under a service manager or a container without input: epoll refuses /dev/null."""
+    code = "from trio_mcp import Server; Server('idle').run()"
+    ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")

@@ -98,7 +98,7 @@ def connection(options: Namespace, answering: Answering) -> Client:
 
 
 def read_target(text: str) -> str | list[str]:
-    """A URL as it is; a command as its words. This Python runs a `.py` file.
+    """A URL as it is; a command as its words. A `.py` file, perhaps with `:name`, is served as `trio-mcp run` does.
 
     A command has all of our environment: whoever wrote it could have started it here without us.
     """
@@ -110,10 +110,11 @@ def read_target(text: str) -> str | list[str]:
         raise Failed(f"{text!r} is not a command: {error}", Status.USAGE) from error
     if not words:
         raise Failed("the target is empty", Status.USAGE)
-    if len(words) == 1 and words[0].endswith(".py"):
-        if not Path(words[0]).is_file():
-            raise Failed(f"there is no file {words[0]}", Status.UNREACHABLE)
-        return [sys.executable, *words]
+    path = words[0].partition(":")[0]
+    if len(words) == 1 and path.endswith(".py"):
+        if not Path(path).is_file():
+            raise Failed(f"there is no file {path}", Status.UNREACHABLE)
+        return [sys.executable, "-m", "trio_mcp", "run", *words]
     return words
 
 

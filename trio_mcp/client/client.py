@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 import trio
+from sniffio import current_async_library
 
 from ..errors import Disconnected, RequestTimeout
 from ..session import ChannelServer, ClientSession, Envelope, find_transport
@@ -133,6 +134,8 @@ class Client:
 
         Raises what the transport raises when it cannot connect, and see `open_conversation`. A cancel closes the client.
         """
+        if (library := current_async_library()) != "trio":
+            raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start your program with trio.run")
         self._started = True
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:

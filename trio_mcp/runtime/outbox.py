@@ -39,7 +39,7 @@ class Outbox(Generic[T]):
         self._limit = limit
         self._closed = False
         self._dropped = 0
-        self._senders = trio.lowlevel.ParkingLot()
+        self._senders: trio.lowlevel.ParkingLot | None = None  # made for the first sender that has to wait
         self.on_ready: Callable[[], None] | None = None
         """Called when there is something to take, or nothing ever will be. Cleared by the call."""
         self.shortcut: Callable[[T], bool] | None = None
@@ -57,15 +57,25 @@ class Outbox(Generic[T]):
 
     async def send(self, item: T) -> None:
         """Queue an item, waiting while the outbox is full. A cancel while waiting leaves the item unsent."""
-        while self.full:
-            await self._senders.park()
+        await self.room()
         self.post(item)
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def room(self) -> None:
         """Wait until the outbox is not full."""
         while self.full:
+            if self._senders is None:
+                self._senders = trio.lowlevel.ParkingLot()
             await self._senders.park()
+
+    @property
+    def waiting(self) -> int:
+        """Senders that wait for room."""
+        return 0 if self._senders is None else self._senders.statistics().tasks_waiting
+
+    def _wake_senders(self) -> None:
+        if self._senders is not None:
+            self._senders.unpark_all()
 
     @property
     def full(self) -> bool:
@@ -74,7 +84,7 @@ class Outbox(Generic[T]):
     def take_nowait(self) -> list[T]:
         """Everything that is queued, in order; empty when nothing is."""
         items, self._items = self._items, []
-        self._senders.unpark_all()
+        self._wake_senders()
         return items
 
     async def take(self) -> list[T]:
@@ -90,7 +100,7 @@ class Outbox(Generic[T]):
     def close(self) -> None:
         """No more items: what is queued can still be taken, later ones are dropped."""
         self._closed = True
-        self._senders.unpark_all()
+        self._wake_senders()
         self._ready()
 
     @property
@@ -101,11 +111,11 @@ class Outbox(Generic[T]):
         return len(self._items)
 
     def statistics(self) -> OutboxStatistics:
-        return OutboxStatistics(len(self._items), self._senders.statistics().tasks_waiting, self._dropped, self._closed)
+        return OutboxStatistics(len(self._items), self.waiting, self._dropped, self._closed)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<Outbox {state} queued={len(self._items)}/{self._limit} waiting={self._senders.statistics().tasks_waiting}>"
+        return f"<Outbox {state} queued={len(self._items)}/{self._limit} waiting={self.waiting}>"
 
     def _ready(self) -> None:
         callback, self.on_ready = self.on_ready, None

@@ -68,6 +68,9 @@ def read_signature(function: Callable[..., object]) -> Signature:
         if is_context(annotation):
             context = name
             continue
+        if name in ("self", "cls") or (name == "ctx" and name not in hints):
+            hint = "annotate it as `ctx: Context`" if name == "ctx" else "offer a bound method, or a function"
+            raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} must be an ordinary named parameter")
         default = ... if parameter.default is parameter.empty else parameter.default

@@ -97,6 +97,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._arrived, self._inbox = trio.open_memory_channel[Envelope](INBOX)
         self._open: dict[RequestId, trio.CancelScope] = {}
         self._session: dict[str, str] = {}
+        self._asked_by: dict[RequestId, RequestId] = {}
+        """The request of ours on whose response the server asked, by the id of its question."""
         self._closed = False
 
     async def send(self, value: Envelope) -> None:
@@ -175,6 +177,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             except RemoteProtocolError as error:
                 await self._pass_on(Malformed(error, request.id))
         del self._open[request.id]
+        self._asked_by = {asked: by for asked, by in self._asked_by.items() if by != request.id}
 
     async def _post(self, request: Request) -> None:
         body = dump(request)
@@ -207,6 +210,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """Pass on one message; whether it is the answer."""
         message = parse(event.data.encode(), self._json_limits)
         self._learn(request, message, headers)
+        if isinstance(message, Request):
+            self._asked_by[message.id] = request.id
         await self._pass_on(message)
         return isinstance(message, Response | ErrorResponse) and message.id == request.id
 
@@ -233,6 +238,18 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             return
         if response.status_code >= 300:
             logger.warning("the server answered %s to a %s", response.status_code, what)
+            await self._refused(message, response.status_code)
+
+    async def _refused(self, message: Message, status: int) -> None:
+        """An answer that the server does not take leaves the call that asked waiting for ever: it is told instead."""
+        if not isinstance(message, Response | ErrorResponse) or message.id is None:
+            return
+        asked_by = self._asked_by.get(message.id)
+        if asked_by in self._open:
+            self._open[asked_by].cancel()
+            await self._pass_on(
+                Unanswered(asked_by, f"the server refused the answer to its question with HTTP {status}")
+            )
 
     async def _pass_on(self, message: Message | Malformed | Unanswered) -> None:
         try:

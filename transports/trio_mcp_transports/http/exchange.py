@@ -110,20 +110,17 @@ class Exchange:
 
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
-        with trio.CancelScope() as ready:
+        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE) as ready:
             self.outbox.on_ready = ready.cancel
             try:
-                with trio.move_on_after(KEEP_ALIVE):
-                    await self._until_gone()
-                    return False
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                return False
             finally:
                 self.outbox.on_ready = None
+        if not len(self.outbox) and not self.outbox.closed:
             await self._keep_alive()
         return True
-
-    async def _until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
 
     async def _keep_alive(self) -> None:
         await self._open()

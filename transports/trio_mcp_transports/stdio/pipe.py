@@ -23,7 +23,8 @@ class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
     def __init__(self, fd: int) -> None:
         self._stream = trio.lowlevel.FdStream(fd)
         mode = os.fstat(fd).st_mode
-        self._waits = not stat.S_ISREG(mode)  # a file is always ready, and epoll refuses it
+        # A file, and /dev/null, is always ready, and epoll refuses it.
+        self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         self.atomic = stat.S_ISFIFO(mode)
         """A write of up to PIPE_BUF bytes happens whole or not at all."""
 
