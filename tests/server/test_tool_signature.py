@@ -338,7 +338,7 @@ def test_a_context_without_its_annotation_is_refused_and_says_what_to_write() ->
     with pytest.raises(TypeError, match="ctx: Context"):
 
         @server.tool
-        async def careless(ctx) -> str:  # noqa: ANN001
+        async def careless(ctx) -> str:
             return ""
 
 

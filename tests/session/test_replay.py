@@ -17,6 +17,7 @@ from trio.testing import MockClock
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.request_state import KeyRing
+from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions
 from trio_mcp.types import ToolAnnotations
@@ -326,3 +327,93 @@ async def test_without_keys_the_log_says_what_that_means(
             for _ in range(2):
                 await first_round(talk, "idempotent")
     assert caplog.text.count("TRIO_MCP_KEYS") == 1
+
+
+async def test_a_call_may_go_back_and_forth_between_two_processes() -> None:
+    effects: list[str] = []
+    async with process(effects) as (_, here), process(effects) as (_, there):
+        asked = await first_round(here, "book")
+        asked = await first_round(there, "book", state=asked["requestState"], answers=answers(asked, 2))
+        last = here.leg("book", state=asked["requestState"], answers=answers(asked, True))
+        assert await here.text(last) == "TP1 2 True"
+        assert here.service.supervisor.actors == ()
+    assert effects == ["searched Lisbon", "booked"]
+
+
+async def test_an_answer_to_a_question_that_another_process_asked_is_not_given_to_a_different_one_here() -> None:
+    async with process([]) as (_, here), process([]) as (_, there):
+        first = await first_round(here, "book")
+        wrong = {key: accept(value="no number") for key in first["inputRequests"]}
+        await first_round(here, "book", state=first["requestState"], answers=wrong)  # asks for the seat again
+        sure = await first_round(there, "book", state=first["requestState"], answers=answers(first, 2))
+        last = here.leg("book", state=sure["requestState"], answers=answers(sure, True))
+        assert await here.text(last) == "TP1 2 True"
+
+
+async def test_a_state_of_another_process_is_carried_on_once_even_when_the_outcome_is_no_longer_kept(
+    autojump_clock: MockClock,
+) -> None:
+    effects: list[str] = []
+    async with process([]) as (_, talk):
+        asked = await first_round(talk, "idempotent")
+    async with process(effects, outcome_grace=60) as (_, talk):
+        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
+        assert await talk.text(talk.leg("idempotent", **retry)) == "done"
+        await trio.sleep(61)
+        assert await talk.error(talk.leg("idempotent", **retry)) == STATE_ERROR
+    assert effects == ["ran"]
+
+
+class SlowJournals(MemoryJournals):
+    """Takes ten seconds for everything."""
+
+    async def put(self, key: str, value: bytes, ttl: float) -> None:
+        await trio.sleep(10)
+        await super().put(key, value, ttl)
+
+    async def get(self, key: str) -> bytes | None:
+        await trio.sleep(10)
+        return await super().get(key)
+
+
+@pytest.mark.parametrize("leave", ["cancel", "disconnect", "close"])
+async def test_a_leg_that_is_given_up_while_its_journal_is_fetched_runs_nothing(
+    leave: str, autojump_clock: MockClock
+) -> None:
+    store, effects = MemoryJournals(), []
+    async with process([], max_state=10, store=store) as (_, talk):
+        asked = await first_round(talk, "book")
+    slow = SlowJournals()
+    slow.kept = store.kept
+    async with process(effects, max_state=10, store=slow) as (_, talk):
+        leg = talk.leg("book", state=asked["requestState"], answers=answers(asked, 2))
+        await trio.sleep(5)
+        assert talk.session.busy
+        match leave:
+            case "cancel":
+                talk.cancel(leg)
+            case "disconnect":
+                talk.session.disconnect(talk.listeners[leg])
+            case _:
+                talk.session.close(CancelReason.DISCONNECT)
+        assert not talk.session.busy
+        await trio.sleep(10)
+        assert talk.waiting() == []
+        assert talk.service.supervisor.statistics().started == 0
+
+
+async def test_a_question_that_is_given_up_while_the_journal_is_kept_is_not_asked(autojump_clock: MockClock) -> None:
+    server = Server("hasty", options=ServiceOptions(keys=KEYS, max_state=10, store=SlowJournals()))
+
+    @server.tool(resume="replay")
+    async def hasty(ctx: Context) -> str:
+        await ctx.step("big", lambda: "x" * 1000)
+        with trio.move_on_after(5):
+            await ctx.elicit("Quick?", bool)
+        await trio.sleep(10)
+        return "nobody was asked"
+
+    async with talk_to(server) as talk:
+        leg = talk.leg("hasty")
+        await trio.sleep(20)
+        assert await talk.text(leg) == "nobody was asked"

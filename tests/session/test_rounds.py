@@ -398,6 +398,17 @@ async def test_a_leg_that_no_longer_declares_what_the_next_question_needs_is_tol
         assert error["code"] == MISSING_CAPABILITY
 
 
+async def test_what_is_still_open_is_never_asked_of_a_client_that_does_not_declare_it() -> None:
+    async with talk_to(Travel().server) as talk:
+        first = await talk.round(talk.leg("both"))
+        left, right = first.keys
+        some = {left: accept(value=1)}
+        error = await talk.error(talk.leg("both", state=first.state, answers=some, capabilities={}))
+        assert error["code"] == MISSING_CAPABILITY
+        every = {left: accept(value=3), right: accept(value=4)}
+        assert await talk.text(talk.leg("both", state=first.state, answers=every, capabilities={})) == "3 4"
+
+
 # at most once
 
 

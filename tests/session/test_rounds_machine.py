@@ -417,9 +417,8 @@ class Machine:
         record.number = state.leg + 1
         record.answers = {**state.answers, **given}
         record.steps = state.steps
-        if state.case.replayable:
-            process.spent.add(state)
-        else:
+        process.spent.add(state)
+        if not state.case.replayable:
             record.run = -1
 
     def leave(self, sent: Sent) -> None:
@@ -455,9 +454,14 @@ class Machine:
         if view.final is not None:
             self._end_leg(record, lambda reply: check_final(reply, view))
             self.over(record)
-        elif view.open and (not view.busy or trio.current_time() >= record.settle_at):
-            if not (record.case.big and record.case.tool == "steps" and self.world.stalled):
-                self._end_round(record, view)
+        elif (
+            view.open and (not view.busy or trio.current_time() >= record.settle_at) and not self._kept_waiting(record)
+        ):
+            self._end_round(record, view)
+
+    def _kept_waiting(self, record: Record) -> bool:
+        """Its journal is too large to travel, and the store does not answer."""
+        return record.case.big and record.case.tool == "steps" and self.world.stalled
 
     def _end_round(self, record: Record, view: View) -> None:
         reply = self._end_leg(record, lambda reply: check_round(reply, view))

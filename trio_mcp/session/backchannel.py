@@ -73,19 +73,21 @@ class LiveBackchannel:
         require(leg.facts.client_capabilities, question)
         session = self._session
         request = session.connection.ask(question.method, question.params)
+        request_id = request.id
         try:
-            slot = call.actor.mailbox.open(str(request.id), question.answer_type)
+            slot = call.actor.mailbox.open(str(request_id), question.answer_type)
         except LimitExceeded:
-            session.connection.withdraw(request.id, "never sent")
+            session.connection.withdraw(request_id, "never sent")
             raise
-        session.awaited[request.id] = call.actor.mailbox
+        session.awaited[request_id] = call.actor.mailbox
         try:
             listener = leg.listeners[0]
             await listener.outbox.send(Envelope(request, about=listener.request_id))
+            del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
             return await slot.take()
         finally:
             slot.give_up()
-            if session.awaited.pop(request.id, None) is not None:
-                notice = session.connection.withdraw(request.id, "the call no longer needs the answer")
+            if session.awaited.pop(request_id, None) is not None:
+                notice = session.connection.withdraw(request_id, "the call no longer needs the answer")
                 if notice is not None:
                     leg.post(notice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -92,10 +92,10 @@ class Call:
             journal=journal,
         )
 
-    async def ask(self, lane: Lane, question: Question[T]) -> T:
+    def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
         """Ask the client; see `Backchannel.ask`."""
         assert self._backchannel is not None
-        return await self._backchannel.ask(self, lane, question)
+        return self._backchannel.ask(self, lane, question)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report progress on the current leg, if its request asked for it.
@@ -198,8 +198,8 @@ class Call:
         if leg is not None:
             leg.finish(ending)
 
-    async def _run(self, _actor: Actor) -> Model:
-        return await self._plan.run(self)
+    def _run(self, _actor: Actor) -> Awaitable[Model]:
+        return self._plan.run(self)
 
     def _done(self, _actor: Actor, outcome: Outcome) -> None:
         self.outcome = outcome

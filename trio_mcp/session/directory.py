@@ -29,6 +29,7 @@ class Directory:
         self._grace = grace
         self._live: dict[str, Call] = {}
         self._finished: OrderedDict[str, tuple[float, Call]] = OrderedDict()
+        self._adopted: OrderedDict[tuple[str, str, int], None] = OrderedDict()
 
     def add(self, call: Call) -> str:
         """Give the call a name under which later requests find it."""
@@ -36,13 +37,21 @@ class Directory:
         self._live[name] = call
         return name
 
-    def adopt(self, name: str, call: Call) -> None:
-        """A call that another process had named goes on here."""
+    def adopt(self, name: str, call: Call, node: str, leg: int) -> None:
+        """A call that another process had named goes on here, from the state that `node` sealed at the end of `leg`."""
         self._live[name] = call
+        self._adopted[name, node, leg] = None
+        if len(self._adopted) > MAX_FINISHED:
+            self._adopted.popitem(last=False)
+
+    def adopted(self, name: str, node: str, leg: int) -> bool:
+        """A call went on here from that very state: it must not do so twice, however long ago that was."""
+        return (name, node, leg) in self._adopted
 
     def forget(self, name: str) -> None:
         """Drop a call at once, outcomes and all."""
         self._live.pop(name, None)
+        self._finished.pop(name, None)
 
     def finish(self, name: str) -> None:
         """The call is over; its outcomes stay for the grace period."""

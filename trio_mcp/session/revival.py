@@ -43,7 +43,7 @@ class Revival:
         plan = self.plan if lost is None else self.plan._replace(run=raising(lost))
         call = Call(self.service, plan, self.leg, self.claims.digest)
         call.start_rounds(self.claims.call_id, self.claims.leg + 1, self.recollection.journal(answers))
-        self.service.directory.adopt(self.claims.call_id, call)
+        self.service.directory.adopt(self.claims.call_id, call, self.recollection.node, self.claims.leg)
         return call
 
     async def fetched(self) -> Revival:

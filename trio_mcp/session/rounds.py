@@ -114,7 +114,7 @@ class Rounds:
         call, leg = self._call, self._call.leg
         if leg is None or not self._open or call.actor.reason is not None or self._keeping:
             return
-        recollection = call.recollection({key: Asked(n.question.method, n.digest) for key, n in self._open.items()})
+        recollection = call.recollection(self._asked())
         if recollection.reference is None:
             self._send_round(leg, recollection)
         else:
@@ -124,11 +124,18 @@ class Rounds:
     async def _keep_and_send(self, leg: Leg, recollection: Recollection) -> None:
         """The journal is too large to travel: keep it first. The leg may be over by then."""
         try:
-            recollection = await self._call.keep(recollection)
+            kept = await self._call.keep(recollection)
         finally:
             self._keeping = False
-        if self._call.leg is leg and self._call.actor.reason is None:
-            self._send_round(leg, recollection)
+        if self._call.leg is not leg or self._call.actor.reason is not None:
+            return
+        if recollection.asked == self._asked():
+            self._send_round(leg, kept)
+        else:
+            self.quiet()  # a question was given up or has come meanwhile: what was kept does not tell of it
+
+    def _asked(self) -> dict[str, Asked]:
+        return {key: Asked(noted.question.method, noted.digest) for key, noted in self._open.items()}
 
     def _send_round(self, leg: Leg, recollection: Recollection) -> None:
         call = self._call
@@ -141,9 +148,10 @@ class Rounds:
             return
         call.end_leg(result)
         if call.service.options.always_replay:
-            self._forget()
+            self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Give the parked call up, outcomes and all: its next leg is a replay."""
         assert self._name is not None
         self._call.service.directory.forget(self._name)
         self._name = None
@@ -178,11 +186,24 @@ class Rounds:
 
     # the next leg
 
+    def overtaken(self, ended: int, asked: Mapping[str, Asked]) -> bool:
+        """The call went on in another process, to the end of leg `ended` with these questions; what waits here is behind."""
+        if self._call.leg is not None or ended < self.number or ended + 1 in self._outcomes:
+            return False
+        match self._call.outcome:
+            case None:
+                return ended > self.number or asked != self._asked()
+            case Cancelled(reason):
+                return reason is not CancelReason.DEADLINE
+            case _:
+                return False
+
     def carry_on(self, ended: int, leg: Leg, listener: Listener, answers: Mapping[str, JsonValue]) -> None:
         """A request carries the call forward from the end of leg number `ended`.
 
         Raises:
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
+            CapabilityError: what is still open cannot be asked of this client; the same holds.
             InvalidRequestState: that leg is too long ago, or the call has waited too long.
         """
         if ended == self.number and self._call.leg is None:
@@ -203,8 +224,10 @@ class Rounds:
             case Returned() | Raised() | Cancelled(CancelReason.DEADLINE) as outcome:
                 self.number += 1
                 call.conclude(leg, outcome)
+            case _ if call.actor.cancel_reason is CancelReason.SHUTDOWN:
+                raise LimitExceeded("this server is shutting down; send the same request again in a moment")
             case _:
-                raise InvalidRequestState("the call has waited too long, or the server is shutting down")
+                raise InvalidRequestState("the call has waited too long")
 
     def _join(self, leg: Leg, listener: Listener) -> None:
         """A copy of the request whose leg is running: it gets the same outcome."""
@@ -224,6 +247,8 @@ class Rounds:
                 decoded[key] = leg.codec.decode_input_response(noted.question.method, as_object(answer))
             except RemoteProtocolError as error:
                 raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None
+        for key in self._open.keys() - decoded.keys():
+            require(leg.facts.client_capabilities, self._open[key].question)
         return decoded
 
     def _begin(self, leg: Leg, answers: Mapping[str, Model]) -> None:

@@ -63,6 +63,8 @@ class ServerSession:
         self.awaited: dict[RequestId, Mailbox] = {}
         """The mailboxes that wait for answers to our live requests."""
         self._calls: dict[Listener, Call] = {}
+        self._fetching: set[Listener] = set()
+        """Those whose call is not here yet: its journal comes out of the store."""
         self._threshold = Threshold("info")
         self._capabilities: ClientCapabilities | None = None
         self._client: Implementation | None = None
@@ -104,6 +106,7 @@ class ServerSession:
     def disconnect(self, listener: Listener) -> None:
         """Whoever waited for this answer is gone. The call is cancelled unless somebody else waits for it too."""
         call = self._calls.pop(listener, None)
+        self._fetching.discard(listener)
         listener.finished = True
         self.connection.answered(listener.request_id)
         if call is not None and call.leg is not None and call.leg.leave(listener):
@@ -113,6 +116,8 @@ class ServerSession:
         """The connection is over: everything that runs for it is cancelled. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self.awaited.clear()
+        for listener in list(self._fetching):
+            listener.finish(None)
         for listener, call in list(self._calls.items()):
             give_up(listener, call, reason)
 
@@ -124,11 +129,11 @@ class ServerSession:
     @property
     def busy(self) -> bool:
         """Some request of the client has no answer yet."""
-        return bool(self._calls)
+        return bool(self._calls or self._fetching)
 
     async def idle(self) -> None:
         """Wait until every request of the client has been answered or given up."""
-        if self._calls:
+        if self.busy:
             self._idle = trio.Event()
             await self._idle.wait()
 
@@ -165,7 +170,7 @@ class ServerSession:
         if (
             request.meta is not None
             and isinstance(params, InputResponseRequestParams)
-            and params.request_state is not None
+            and "request_state" in params.model_fields_set
         ):
             self._carry_on(request, params, self._leg(request, facts, listener), listener)
             return
@@ -205,10 +210,11 @@ class ServerSession:
         """A request that brings a `requestState` carries a call forward: the parked one, or one that is to run again."""
         facts = leg.facts
         claims = self.service.sealer.open(params.request_state, facts.principal, facts.method, salient(params))
-        if self._join(claims, params, leg, listener):
-            return
         recollection = Recollection.read(claims.journal)
-        if recollection.node == self.service.node and not self.service.options.always_replay:
+        if self._join(claims, recollection, params, leg, listener):
+            return
+        ours = recollection.node == self.service.node and not self.service.options.always_replay
+        if ours or self.service.directory.adopted(claims.call_id, recollection.node, claims.leg):
             raise InvalidRequestState("the call ended, and its outcomes are no longer kept")
         plan = self._routed(request, facts)
         if not isinstance(plan, Plan):
@@ -217,12 +223,23 @@ class ServerSession:
         if recollection.reference is None:
             self._calls[listener] = revived.start()
         else:
+            self._fetching.add(listener)
             self.service.supervisor.spawn(self._fetch_and_revive, revived, listener)
 
-    def _join(self, claims: Claims, params: InputResponseRequestParams, leg: Leg, listener: Listener) -> bool:
-        """Carry on the call that lives here, or get the outcome that it left; False when it is not known here."""
+    def _join(
+        self,
+        claims: Claims,
+        recollection: Recollection,
+        params: InputResponseRequestParams,
+        leg: Leg,
+        listener: Listener,
+    ) -> bool:
+        """Carry on the call that lives here, or get the outcome that it left; False when it is to be run again."""
         call = self.service.directory.find(claims.call_id)
         if call is None or call.rounds is None:
+            return False
+        if recollection.node != self.service.node and call.rounds.overtaken(claims.leg, recollection.asked):
+            call.rounds.forget()
             return False
         self._calls[listener] = call  # before its leg can end: finishing takes it out again
         call.rounds.carry_on(claims.leg, leg, listener, params.input_responses or {})
@@ -232,13 +249,24 @@ class ServerSession:
         """The journal is in the store. When it has come, who asked may be gone, or a copy of the request may have been first."""
         try:
             fetched = await revival.fetched()
-            if listener.finished or self._join(fetched.claims, fetched.params, fetched.leg, listener):
+            if listener.finished or self._join(
+                fetched.claims, fetched.recollection, fetched.params, fetched.leg, listener
+            ):
                 return
+            if self.service.directory.adopted(fetched.claims.call_id, fetched.recollection.node, fetched.claims.leg):
+                raise InvalidRequestState("the call ended, and its outcomes are no longer kept")
             self._calls[listener] = fetched.start()
         except Exception as error:  # noqa: BLE001  nobody else is there to answer it
-            listener.finish(error_detail(revival.leg.facts, error))
+            if not listener.finished:
+                listener.finish(error_detail(revival.leg.facts, error))
+        finally:
+            self._fetching.discard(listener)
 
     def _cancel(self, request_id: RequestId) -> None:
+        for listener in self._fetching:
+            if listener.request_id == request_id:
+                listener.finish(None)
+                return
         for listener, call in self._calls.items():
             if listener.request_id == request_id:
                 self.connection.answered(request_id)
@@ -257,8 +285,9 @@ class ServerSession:
 
     def _finished(self, listener: Listener) -> None:
         self._calls.pop(listener, None)
+        self._fetching.discard(listener)
         self.connection.answered(listener.request_id)
-        if self._idle is not None and not self._calls:
+        if self._idle is not None and not self.busy:
             self._idle.set()
 
     # the methods that belong to the conversation itself

@@ -101,16 +101,17 @@ class Service:
         self.instructions = instructions
         self.options = options
         self.directory = Directory(options.outcome_grace)
+        self._keys = options.keys or KeyRing.from_environment()
         self.node = secrets.token_urlsafe(8)
         """This process, among those that share the keys."""
 
     @cached_property
     def sealer(self) -> Sealer:
         """What seals `requestState`; made when a call first asks a modern client, or one comes back."""
-        keys = self.options.keys or KeyRing.from_environment()
+        keys = self._keys
         if keys is None:
             keys = KeyRing.random()
-            logger.info(
+            logger.warning(
                 "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
                 "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
             )

@@ -77,24 +77,23 @@ class Exchange:
     async def run(self) -> bool:
         """Send what comes into the outbox until it is closed; False when the client went away first."""
         try:
-            return await self._run()
+            while not self.outbox.closed:  # each turn sends, or waits
+                if envelopes := self.outbox.take_nowait():
+                    await self._stream(envelopes)
+                elif not await self._wait():
+                    return False
+            await self._end(self.outbox.take_nowait())
         except OSError:  # an ASGI server may raise it in `send` once the client has gone, and then nothing else tells
             return False
+        return True
 
-    async def _run(self) -> bool:
-        while True:  # noqa: ASYNC913  each turn sends, waits, or is the last
-            envelopes = self.outbox.take_nowait()
-            over = self.outbox.closed  # then these were the last
-            if over and not self._opened and len(envelopes) < 2:
-                await self._answer(envelopes)
-                return True
-            if envelopes:
-                await self._stream(envelopes)
-            if over:
-                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-                return True
-            if not len(self.outbox) and not self.outbox.closed and not await self._wait():
-                return False
+    async def _end(self, envelopes: Sequence[Envelope]) -> None:
+        """The last of it. What was all said before anything was sent needs no stream."""
+        if not self._opened and len(envelopes) < 2:
+            await self._answer(envelopes)
+            return
+        await self._stream(envelopes)
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def refuse(self, status: int, answer: ErrorResponse) -> None:
         """Answer with an error before anything was started."""

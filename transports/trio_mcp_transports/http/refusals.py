@@ -6,6 +6,7 @@ list it: neither by DNS rebinding (the Host is foreign), nor across sites (the O
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     Raises:
         HttpRefusal: 400, one of them came twice that may not.
     """
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    headers = {sys.intern(name.decode("latin-1")): value.decode("latin-1") for name, value in raw}
     if len(headers) != len(raw):
         names = [name for name, _ in raw]
         for name in ONCE:
