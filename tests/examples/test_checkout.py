@@ -256,9 +256,6 @@ async def test_a_second_process_with_the_same_keys_goes_on_with_the_call(ledger:
     assert ledger.lines == ["charged 5", "confirmed"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the call that is still parked in the first process refuses a state of a later leg"
-)
 async def test_processes_with_the_same_keys_may_take_turns(ledger: Ledger, keys: str) -> None:
     async with checkout(ledger, keys) as first, checkout(ledger, keys) as second, http_client() as http:
         asked = await http.round(first.url, "poll", {"n": 3})

@@ -240,10 +240,20 @@ async def test_refused_requests_leave_no_session(autojump_clock: MockClock, peer
 
 async def test_the_cap_on_sessions_is_named(autojump_clock: MockClock, peer: AsgiPeer) -> None:
     for _ in range(3):
-        await peer.open_session()
+        used = await peer.open_session()
+        assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
     reply = await peer.post(initialize({}))
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     assert "3 sessions" in reply.json["error"]["message"]
+
+
+async def test_sessions_that_were_only_opened_make_room(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    used = await peer.open_session()
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
+    opened = [await peer.open_session() for _ in range(20)]
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), opened[-1])).status == 200
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), opened[0])).status == 404
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
 
 
 async def test_an_idle_session_is_reaped_and_a_used_one_is_not(autojump_clock: MockClock, peer: AsgiPeer) -> None:

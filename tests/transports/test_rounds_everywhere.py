@@ -329,9 +329,6 @@ async def test_a_retry_that_declares_fewer_is_not_asked_what_it_does_not_declare
     assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="what a leg declares is checked when a question is asked, not when it is asked again"
-)
 async def test_an_open_question_is_not_asked_again_of_a_retry_that_does_not_declare_it(peer: Peer) -> None:
     asked = await peer.round("ask")
     error = await peer.error("ask", state=asked["requestState"], capabilities={})

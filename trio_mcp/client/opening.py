@@ -87,7 +87,7 @@ async def discover(
         CLIENT_CAPABILITIES: capabilities.wire(),
         CLIENT_INFO: info.wire(),
     }
-    result = await session.request("server/discover", RequestParams(), timeout=timeout)
+    result = await session.request("server/discover", RequestParams(), timeout=timeout or HANDSHAKE_TIMEOUT)
     assert isinstance(result, DiscoverResult)
     if version not in result.supported_versions:
         raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
@@ -119,7 +119,7 @@ async def ask_for_logs(session: ClientSession, capabilities: ServerCapabilities,
         session.stamp = {**session.stamp, LOG_LEVEL: level}
     elif capabilities.logging is not None:
         try:
-            await session.request("logging/setLevel", SetLevelRequestParams(level=level))
+            await session.request("logging/setLevel", SetLevelRequestParams(level=level), timeout=HANDSHAKE_TIMEOUT)
         except PeerError as error:
             logger.debug("the server keeps its own log level: %s", error)
 

@@ -20,6 +20,9 @@ __all__ = ["MAX_ROUNDS", "request_in_rounds"]
 MAX_ROUNDS = 10
 """Rounds after which a client gives up, as its peers do (protocol.md 3.7)."""
 
+MAX_QUESTIONS = 1000
+"""Questions of one round that are answered."""
+
 PACE = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before answering a round that asks nothing: such a server is not ready yet."""
 
@@ -60,6 +63,8 @@ async def answered(
     session: ClientSession, questions: Mapping[str, InputRequest], answerers: Mapping[str, Answerer]
 ) -> dict[str, JsonObject]:
     """The answers to one round, by key."""
+    if len(questions) > MAX_QUESTIONS:
+        raise LimitExceeded(f"the server asked {len(questions)} questions at once; the limit is {MAX_QUESTIONS}")
     answers: dict[str, JsonObject] = {}
 
     async def answer(key: str, question: InputRequest) -> None:

@@ -7,7 +7,9 @@ body raises: one tool never ends the process. Starting is a plain call, so that 
 from __future__ import annotations
 
 import itertools
+import logging
 import math
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +23,7 @@ from .journal import Journal
 
 __all__ = ["Limits", "Supervisor", "SupervisorStatistics", "open_supervisor"]
 
+logger = logging.getLogger("trio_mcp.call")
 Body = Callable[[Actor], Awaitable[object]]
 OnDone = Callable[[Actor, Outcome], None]
 
@@ -56,6 +59,7 @@ class Supervisor:
     def __init__(self, nursery: trio.Nursery, limits: Limits) -> None:
         self.limits = limits
         self._nursery = nursery
+        self._pid = os.getpid()
         self._actors: dict[str, Actor] = {}
         self._per_principal: Counter[str | None] = Counter()
         self._parked: Counter[str | None] = Counter()
@@ -186,8 +190,13 @@ class Supervisor:
         try:
             outcome = await contained(actor, body)
         finally:
+            if os.getpid() != self._pid:  # a tool forked and came back: this copy of the process serves nobody
+                os._exit(1)
             self._forget(actor, outcome)
-            on_done(actor, outcome)
+            try:
+                on_done(actor, outcome)
+            except BaseException:
+                logger.exception("the end of %s failed", actor.name)
 
     def _forget(self, actor: Actor, outcome: Outcome) -> None:
         self._unpark(actor)
@@ -231,17 +240,40 @@ async def contained(actor: Actor, body: Body) -> Outcome:
     """
     try:
         with actor.scope:
-            return Returned(await body(actor))
-    except trio.Cancelled:
-        raise
+            try:
+                return Returned(await body(actor))
+            finally:
+                if trio.lowlevel.current_task().child_nurseries:
+                    close_abandoned(actor)
     except BaseException as error:  # noqa: BLE001  this is the boundary
-        if isinstance(error, BaseExceptionGroup):
-            cancelled, _ = error.split(trio.Cancelled)
+        if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
+            cancelled, _ = split(error)
             if cancelled is not None:
                 raise cancelled from None
-        return Raised(error)
+        return Raised(error)  # also a `Cancelled` that a body kept from another scope: it is nobody's here
     assert actor.reason is not None, "the scope of an actor is left early by a cancel only"
     return Cancelled(actor.reason)
+
+
+def close_abandoned(actor: Actor) -> None:
+    """A body left nurseries open (a generator with one inside that was not closed): cancel what runs in them.
+
+    This is what Trio does when such a task exits, but there it also fails the task, past every boundary, and with it the
+    supervisor's nursery. Nothing may be awaited here: the generator's own finalizer may be about to close the nursery too.
+    """
+    task = trio.lowlevel.current_task()
+    logger.error("%s left a nursery open; the tasks in it are cancelled", actor.name)
+    while task.child_nurseries:
+        nursery = task._child_nurseries.pop()  # noqa: SLF001
+        nursery.cancel_scope.cancel()
+        nursery._closed = True  # noqa: SLF001
+        nursery.cancel_scope._close(None)  # noqa: SLF001
+
+
+def split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)
+    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)
 
 
 @asynccontextmanager

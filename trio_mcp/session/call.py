@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError
-from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail
+from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ..protocol.request_state import digest
 from ..protocol.strict_json import dumps
 from ..runtime import (
@@ -213,7 +213,7 @@ class Call:
         self.leg = leg
         try:
             ending = self._ending(leg.facts, outcome)
-        except Exception as error:  # noqa: BLE001  nothing that a tool makes may get past its own call
+        except BaseException as error:  # noqa: BLE001  nothing that a tool makes may get past its own call
             ending = error_detail(leg.facts, error)
         self.end_leg(None if self.actor.cancel_reason in UNHEARD else ending)
 
@@ -253,6 +253,16 @@ CANCELLED = {
 
 
 def error_detail(facts: RequestFacts, error: BaseException) -> ErrorDetail:
+    """What the peer is told of an error, in a form that can be sent: one that cannot would break everybody's connection."""
+    try:
+        detail = told(facts, error)
+        dump(ErrorResponse(None, detail))
+    except (TypeError, ValueError) as unsendable:
+        return told(facts, unsendable)
+    return detail
+
+
+def told(facts: RequestFacts, error: BaseException) -> ErrorDetail:
     """What the peer is told of an error that is not the tool's own; unknown ones only by a number to look up in the log."""
     match error:
         case LocalProtocolError():

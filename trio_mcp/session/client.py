@@ -20,6 +20,7 @@ from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn,
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
+    SERVER_BUSY,
     ErrorDetail,
     ErrorResponse,
     Notification,
@@ -42,6 +43,10 @@ Answerer: TypeAlias = Callable[[Model], Awaitable[Model]]
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
 OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
+
+
+MAX_SERVING = 64
+"""Requests of the server that this client answers at once."""
 
 
 class ClientSession:
@@ -132,6 +137,8 @@ class ClientSession:
         try:
             async for envelope in self._channel:
                 self._receive(envelope, nursery)
+                if self._outbox.full:  # a server that does not read our answers is not read either
+                    await self._outbox.room()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
         except trio.Cancelled:
@@ -175,8 +182,7 @@ class ClientSession:
             case NotificationIn(method, params):
                 self._notified(method, params)
             case RequestIn():
-                scope = self._serving[event.id] = trio.CancelScope()  # now: a cancellation may be next in line
-                nursery.start_soon(self._serve, event, scope)
+                self._admit(event, nursery)
             case CancelIn(request_id):
                 if request_id in self._serving:
                     self._serving[request_id].cancel()
@@ -186,6 +192,19 @@ class ClientSession:
                     self._outbox.post(Envelope(error_response(error)))
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
+
+    def _admit(self, request: RequestIn, nursery: trio.Nursery) -> None:
+        """Serve what the server asks; not of a modern one, which may not ask this way (M-RPC-1c), and not without limit."""
+        if self.stamp:
+            logger.warning("a modern server sent the request %s; it was ignored", request.method)
+            self.connection.answered(request.id)
+        elif len(self._serving) >= MAX_SERVING:
+            self.connection.answered(request.id)
+            detail = ErrorDetail(SERVER_BUSY, f"this client already answers {MAX_SERVING} requests, which is its limit")
+            self._outbox.post(Envelope(ErrorResponse(request.id, detail), about=request.id))
+        else:
+            scope = self._serving[request.id] = trio.CancelScope()
+            nursery.start_soon(self._serve, request, scope)
 
     def _reply(self, request_id: RequestId, result: Model | Exception) -> None:
         if isinstance(result, Exception):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import trio
 
 from ..errors import InvalidRequestState, LimitExceeded, LocalProtocolError, RemoteProtocolError
-from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDetail
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
 from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned
 from ..types import JsonObject, JsonValue, Model
 from .backchannel import Question, require
@@ -143,7 +143,8 @@ class Rounds:
             result = self._round(leg, recollection)
             call.service.supervisor.park(call.actor)
         except (LimitExceeded, LocalProtocolError) as error:
-            call.end_leg(ErrorDetail(INTERNAL_ERROR, f"the question cannot be asked: {error}"))
+            code = SERVER_BUSY if isinstance(error, LimitExceeded) else INTERNAL_ERROR
+            call.end_leg(ErrorDetail(code, f"the question cannot be asked: {error}"))
             call.actor.cancel(CancelReason.EXPIRED)
             return
         call.end_leg(result)

@@ -14,7 +14,7 @@ import trio
 
 from ..errors import InvalidRequestState, RemoteProtocolError
 from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Phase, Refused, ReplyIn, RequestIn
-from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
+from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Encoded, RequestId, error_response, is_request_id
 from ..protocol.request_state import Claims, digest
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era, Side
 from ..runtime import CancelReason, Mailbox, Outbox
@@ -45,6 +45,9 @@ from .service import Plan, Service
 __all__ = ["ServerSession"]
 
 logger = logging.getLogger("trio_mcp.session")
+
+MAX_INITIALIZE = 64 * 1024
+"""Bytes of what a client says of itself: a session keeps it for as long as it lives."""
 
 
 class ServerSession:
@@ -294,6 +297,10 @@ class ServerSession:
 
     def _initialize(self, params: Model) -> Model:
         assert isinstance(params, InitializeRequestParams)
+        if (size := len(params.encode())) > MAX_INITIALIZE:
+            raise RemoteProtocolError(
+                f"the params of initialize have {size} bytes; the limit is {MAX_INITIALIZE}", code=INVALID_PARAMS
+            )
         version = agreed(params.protocol_version)
         self.connection.agree(version)
         self._capabilities = params.capabilities
@@ -346,7 +353,7 @@ def agreed(wanted: str) -> str:
 
 def progress_token(meta: JsonObject) -> RequestId | None:
     token = meta.get("progressToken")
-    return token if isinstance(token, str | int) and not isinstance(token, bool) else None
+    return token if is_request_id(token) else None
 
 
 def salient(params: Model) -> str:

@@ -123,9 +123,9 @@ class Service:
         if self.options.on_divergence is not None:
             self.options.on_divergence(what)
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""
-        await self.supervisor.drain(seconds)
+        await self.supervisor.drain(seconds, clean_up)
 
     def __repr__(self) -> str:
         return f"<Service {self.identity.name} {self.supervisor!r}>"

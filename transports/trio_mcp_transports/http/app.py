@@ -113,13 +113,16 @@ class McpApp:
                 await receive()
                 await send({"type": "websocket.close", "code": 1008, "reason": "this server speaks HTTP only"})
 
-    async def drain(self, seconds: float) -> None:
-        """Shut down in order: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""
+    async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
+        """Shut down in order: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
+
+        The cancelled ones have `clean_up` seconds to unwind.
+        """
         running = self._running
         if running is None:
             return
         running.draining = True
-        await running.service.drain(seconds)
+        await running.service.drain(seconds, clean_up)
         running.sessions.close_streams()
 
     @property

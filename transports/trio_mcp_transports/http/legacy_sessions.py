@@ -31,6 +31,13 @@ class LegacySession:
     principal: str | None
     seen: float
     stream: Outbox[Envelope] | None = field(default=None)
+    used: int = 0
+    """Requests that named it; `notifications/initialized` is the first."""
+
+    @property
+    def unused(self) -> bool:
+        """Opened, and nothing more."""
+        return self.used <= 1 and self.idle
 
     @property
     def idle(self) -> bool:
@@ -47,11 +54,19 @@ class LegacySessions:
         self._sessions: dict[str, LegacySession] = {}
 
     def check_room(self) -> None:
-        """Raises `TooManySessions` when no session can be added."""
-        if len(self._sessions) >= self._limit:
+        """Make room by ending the oldest session that has done nothing since it was opened.
+
+        Raises:
+            TooManySessions: all of them were used.
+        """
+        if len(self._sessions) < self._limit:
+            return
+        unused = next((entry for entry in self._sessions.values() if entry.unused), None)
+        if unused is None:
             raise TooManySessions(
                 f"This server already holds {self._limit} sessions, which is its limit. Try again later."
             )
+        self.end(unused, CancelReason.EXPIRED)
 
     def add(self, session: ServerSession, principal: str | None) -> LegacySession:
         """Keep a session that has been initialized."""
@@ -65,6 +80,7 @@ class LegacySessions:
         if entry is None or entry.principal != principal:
             return None
         entry.seen = trio.current_time()
+        entry.used += 1
         return entry
 
     def end(self, entry: LegacySession, reason: CancelReason) -> None:

@@ -14,16 +14,19 @@ __all__ = ["Access", "HttpRefusal", "check_access", "check_post", "read_headers"
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
-ONCE = (
-    b"host",
-    b"origin",
-    b"content-type",
-    b"content-length",
-    b"mcp-session-id",
-    b"mcp-protocol-version",
-    b"mcp-method",
+LISTS = frozenset(
+    {
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"cache-control",
+        b"connection",
+        b"forwarded",
+        b"via",
+        b"x-forwarded-for",
+    }
 )
-"""Headers that mean nothing when they come twice."""
+"""Headers that may come in several lines, which mean one list (RFC 9110, 5.3)."""
 
 
 class HttpRefusal(Exception):
@@ -65,15 +68,23 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     """The headers by lower-case name.
 
     Raises:
-        HttpRefusal: 400, one of them came twice that may not.
+        HttpRefusal: 400, one of them came twice that is no list: readers would differ in which one they believe.
     """
     headers = {sys.intern(name.decode("latin-1")): value.decode("latin-1") for name, value in raw}
     if len(headers) != len(raw):
-        names = [name for name, _ in raw]
-        for name in ONCE:
-            if names.count(name) > 1:
-                raise HttpRefusal(400, f"The header {name.decode()} came twice.")
+        for name, lines in repeated(raw).items():
+            if name not in LISTS:
+                raise HttpRefusal(400, f"The header {name.decode('latin-1')} came twice.")
+            headers[name.decode("latin-1")] = b", ".join(lines).decode("latin-1")
     return headers
+
+
+def repeated(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
+    """The headers that came more than once, with all their lines."""
+    lines: dict[bytes, list[bytes]] = {}
+    for name, value in raw:
+        lines.setdefault(name, []).append(value)
+    return {name: values for name, values in lines.items() if len(values) > 1}
 
 
 def check_access(headers: Mapping[str, str], access: Access) -> None:

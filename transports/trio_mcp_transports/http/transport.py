@@ -39,7 +39,8 @@ async def serve_http(
 
     Args:
         host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
-        drain: seconds that running calls have to end by themselves once the server is told to stop.
+        drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
+            cancelled and their callers answered.
         announce: say on stderr where the server listens.
         signals: False leaves all signals alone, for a server that is a part of a bigger program.
         task_status: started with the server's URLs.
@@ -62,21 +63,22 @@ async def serve_http(
             task_status.started(urls)
 
     async def on_drain() -> None:
-        await app.drain(drain)
+        await app.drain(drain * FOR_CALLS, drain * FOR_CLEAN_UP)
 
     await serve_asgi(
         app,
         host=host,
         port=port,
-        drain=drain + DRAIN_MARGIN,
+        drain=drain * (FOR_CALLS + FOR_CLEAN_UP),
         on_drain=on_drain,
         signals=signals,
         task_status=Started(),
     )
 
 
-DRAIN_MARGIN = 3.0
-"""Seconds beyond the drain time in which cancelled calls unwind and their callers are answered."""
+FOR_CALLS = 0.7
+FOR_CLEAN_UP = 0.2
+"""The parts of the drain time in which calls may end by themselves, and then unwind and be answered. The rest is for writing."""
 
 
 class HttpTransport:

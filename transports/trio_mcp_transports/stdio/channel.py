@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import select
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import trio
@@ -54,6 +54,8 @@ class LineChannel(trio.abc.Channel[Envelope]):
         self._write_scope: trio.CancelScope | None = None
         self._broken: str | None = None
         self._ended = False
+        self.on_end: Callable[[], None] | None = None
+        """Called when the peer has closed its end."""
         self._closed = False
 
     async def receive(self) -> Envelope:
@@ -148,6 +150,8 @@ class LineChannel(trio.abc.Channel[Envelope]):
             if data:
                 return data
             self._ended = True
+            if self.on_end is not None:
+                self.on_end()
         raise trio.EndOfChannel
 
     def _parse(self, line: bytes | LineTooLong) -> Message | Malformed:

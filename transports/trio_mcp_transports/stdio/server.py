@@ -66,10 +66,12 @@ async def serve(
         SystemExit: with code 130, after SIGINT.
     """
     ending = _Ending(shutdown_grace)
+    parent = os.getppid()  # before anything is answered: who has its answer may be gone the moment after
     async with guarded_stdio(max_line=max_line, write_deadline=write_deadline) as channel:
         with _handling_signals(ending):
             async with open_background() as watchers:
-                watchers.start_soon(_watch_parent, ending)
+                watchers.start_soon(_watch_parent, ending, parent)
+                channel.on_end = ending.bound
                 with ending.scope:
                     await server.serve_channel(channel)
     if ending.status:
@@ -120,9 +122,13 @@ class _Ending:
         self.status = 130 if number == signal.SIGINT else 0
         self.begin(signal.Signals(number).name)
 
-    def begin(self, reason: str) -> None:
+    def bound(self) -> None:
+        """From now on what is left may take the grace, and no longer: a tool may ignore its cancellation."""
         self._begun = True
         faulthandler.dump_traceback_later(self._grace, exit=True, file=STDERR)
+
+    def begin(self, reason: str) -> None:
+        self.bound()
         self._token.run_sync_soon(self.scope.cancel, reason)
 
     def finish(self) -> None:
@@ -150,9 +156,8 @@ def _wanted_signals() -> list[signal.Signals]:
     return [number for number in candidates if signal.getsignal(number) is not signal.SIG_IGN]
 
 
-async def _watch_parent(ending: _Ending) -> None:
+async def _watch_parent(ending: _Ending, parent: int) -> None:
     """End of stdin usually tells first; not so when some other process has inherited the writing end of the pipe."""
-    parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110  (the system has no event for it that is portable)
         await trio.sleep(PARENT_CHECK)
     ending.begin("the parent process is gone")

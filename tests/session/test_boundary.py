@@ -1,0 +1,122 @@
+"""What a tool does to Trio, to its own errors, or to the process stays its own (reliability rows 67, 68, 72, 89; class A)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import Client, McpError, Server
+from trio_mcp.errors import CapabilityError, RemoteProtocolError
+
+server = Server("boundary", version="1")
+
+
+@server.tool
+async def stray() -> str:
+    """Raise a cancellation that was kept from another scope, as a cache of outcomes may."""
+    kept: BaseException | None = None
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as error:
+            kept = error
+    assert kept is not None
+    raise kept
+
+
+async def numbers() -> AsyncIterator[int]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.sleep_forever)
+        yield 1
+
+
+@server.tool
+async def open_generator() -> str:
+    """Leave a nursery open inside a generator."""
+    async for _ in numbers():
+        break
+    return "left"
+
+
+@server.tool
+async def unsendable(kind: str) -> str:
+    """Raise an error that cannot be told."""
+    raise {
+        "data": RemoteProtocolError("x", data=object()),  # type: ignore[arg-type]
+        "text": RemoteProtocolError("\ud800"),
+        "nan": RemoteProtocolError("x", data=math.nan),
+        "needs": CapabilityError("x", {"a": object()}),  # type: ignore[dict-item]
+    }[kind]
+
+
+@server.tool
+async def wait() -> str:
+    """Be a bystander."""
+    await trio.sleep(0.1)
+    return "whole"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an open generator is said to be one
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("stray", {}),
+        ("open_generator", {}),
+        *(("unsendable", {"kind": kind}) for kind in ("data", "text", "nan", "needs")),
+    ],
+)
+async def test_a_bystander_and_the_next_call_are_served(mode: str, name: str, arguments: dict[str, str]) -> None:
+    answers: list[str] = []
+    with trio.fail_after(5):
+        async with Client.connect(server, mode=mode) as client, trio.open_nursery() as nursery:
+
+            async def bystander() -> None:
+                answers.append((await client.call_tool("wait")).text)
+
+            nursery.start_soon(bystander)
+            await trio.testing.wait_all_tasks_blocked()
+            with contextlib.suppress(McpError):
+                await client.call_tool(name, arguments)
+            answers.append((await client.call_tool("wait")).text)
+    assert answers == ["whole", "whole"]
+
+
+FORKING = """
+import os
+from trio_mcp import Server
+server = Server("forking")
+
+@server.tool
+async def fork() -> str:
+    return "child" if os.fork() == 0 else "parent"
+
+server.run()
+"""
+
+TALK = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    '"clientInfo":{"name":"t","version":"1"}}}\n'
+    '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fork","arguments":{}}}\n'
+)
+
+
+def test_a_forked_copy_of_the_server_answers_nobody() -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(TALK.encode())
+        process.stdin.flush()
+        process.stdout.readline()
+        answer = process.stdout.readline()
+        rest, _ = process.communicate(timeout=20)
+    assert b'"parent"' in answer
+    assert rest == b""
