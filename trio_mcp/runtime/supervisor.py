@@ -195,7 +195,7 @@ class Supervisor:
             self._forget(actor, outcome)
             try:
                 on_done(actor, outcome)
-            except BaseException:
+            except BaseException:  # noqa: ASYNC103
                 logger.exception("the end of %s failed", actor.name)
 
     def _forget(self, actor: Actor, outcome: Outcome) -> None:
@@ -245,12 +245,12 @@ async def contained(actor: Actor, body: Body) -> Outcome:
             finally:
                 if trio.lowlevel.current_task().child_nurseries:
                     close_abandoned(actor)
-    except BaseException as error:  # noqa: BLE001  this is the boundary
+    except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
         if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
             cancelled, _ = split(error)
             if cancelled is not None:
-                raise cancelled from None
-        return Raised(error)  # also a `Cancelled` that a body kept from another scope: it is nobody's here
+                raise cancelled from None  # noqa: ASYNC104
+        return Raised(error)  # noqa: ASYNC104  also a `Cancelled` that a body kept from another scope: it is nobody's here
     assert actor.reason is not None, "the scope of an actor is left early by a cancel only"
     return Cancelled(actor.reason)
 

@@ -42,6 +42,9 @@ __all__ = ["Call"]
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.call")
 
+FINGERPRINT = 32
+"""Hexadecimal digits that tell a question from another: 128 bits."""
+
 
 class Call:
     """One logical call of a client. Made and started by the session; handlers see it through a `Context`."""
@@ -136,7 +139,7 @@ class Call:
 
     def fingerprint(self, question: Question[T]) -> str:
         """What tells this question from another under the same key."""
-        return digest(question.method, question.params.wire()) if self.replayable else ""
+        return digest(question.method, question.params.wire())[:FINGERPRINT] if self.replayable else ""
 
     def recall_answer(self, key: str, question: Question[T], fingerprint: str) -> T | None:
         """The answer that an earlier run was given to this very question."""
@@ -213,7 +216,7 @@ class Call:
         self.leg = leg
         try:
             ending = self._ending(leg.facts, outcome)
-        except BaseException as error:  # noqa: BLE001  nothing that a tool makes may get past its own call
+        except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
             ending = error_detail(leg.facts, error)
         self.end_leg(None if self.actor.cancel_reason in UNHEARD else ending)
 
