@@ -485,6 +485,36 @@ async def test_the_outcome_is_kept_for_the_grace_period(autojump_clock: MockCloc
         assert await talk.error(talk.leg("book", state=asked.state, answers=answers)) == STATE_ERROR
 
 
+@pytest.mark.parametrize(("limit", "value"), [("MAX_FINISHED", 2), ("MAX_FINISHED_BYTES", 2_500)])
+async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_first(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(f"trio_mcp.session.directory.{limit}", value)
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        asked = [await talk.round(talk.leg("book", {"to": str(n) * 800})) for n in range(3)]
+
+        def last_leg(n: int) -> RequestId:
+            answers = {asked[n].key: accept(value=1)}
+            return talk.leg("book", {"to": str(n) * 800}, state=asked[n].state, answers=answers)
+
+        for n in range(3):
+            await talk.text(last_leg(n))
+        ran = list(travel.effects)
+        assert await talk.error(last_leg(0)) == STATE_ERROR
+        assert "TP2 to 222" in await talk.text(last_leg(2))
+        assert travel.effects == ran
+
+
+async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.session.directory.MAX_FINISHED_BYTES", 10)
+    async with talk_to(Travel().server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        answers = {asked.key: accept(value=1)}
+        texts = [await talk.text(talk.leg("book", state=asked.state, answers=answers)) for _ in range(2)]
+        assert texts == ["Booked TP2 to Lisbon"] * 2
+
+
 async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
     server = Server("tester")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -20,6 +20,16 @@ __all__ = ["Directory"]
 
 MAX_FINISHED = 10_000
 """Finished calls kept for repeated requests; the oldest goes first."""
+MAX_FINISHED_BYTES = 64 * 1024 * 1024
+"""Bytes of their encoded outcomes; the oldest goes first, the newest stays whatever its size."""
+
+
+class Finished(NamedTuple):
+    """A call that is over, the time until when its outcomes are kept, and their size in bytes."""
+
+    until: float
+    call: Call
+    size: int
 
 
 class Directory:
@@ -28,7 +38,8 @@ class Directory:
     def __init__(self, grace: float) -> None:
         self._grace = grace
         self._live: dict[str, Call] = {}
-        self._finished: OrderedDict[str, tuple[float, Call]] = OrderedDict()
+        self._finished: OrderedDict[str, Finished] = OrderedDict()
+        self._finished_bytes = 0
         self._adopted: OrderedDict[tuple[str, str, int], None] = OrderedDict()
 
     def add(self, call: Call) -> str:
@@ -51,13 +62,15 @@ class Directory:
     def forget(self, name: str) -> None:
         """Drop a call at once, outcomes and all."""
         self._live.pop(name, None)
-        self._finished.pop(name, None)
+        if name in self._finished:
+            self._drop(name)
 
-    def finish(self, name: str) -> None:
-        """The call is over; its outcomes stay for the grace period."""
+    def finish(self, name: str, size: int) -> None:
+        """The call is over; its outcomes, `size` bytes of them, stay for the grace period."""
         call = self._live.pop(name)
         now = trio.current_time()
-        self._finished[name] = (now + self._grace, call)
+        self._finished[name] = Finished(now + self._grace, call, size)
+        self._finished_bytes += size
         self._evict(now)
 
     def find(self, name: str) -> Call | None:
@@ -66,15 +79,20 @@ class Directory:
         live = self._live.get(name)
         if live is not None:
             return live
-        _, finished = self._finished.get(name, (0.0, None))
-        return finished
+        finished = self._finished.get(name)
+        return None if finished is None else finished.call
 
     def _evict(self, now: float) -> None:
         while self._finished:
-            until, _ = next(iter(self._finished.values()))
-            if until > now and len(self._finished) <= MAX_FINISHED:
+            oldest = next(iter(self._finished))
+            crowded = len(self._finished) > MAX_FINISHED
+            heavy = self._finished_bytes > MAX_FINISHED_BYTES and len(self._finished) > 1
+            if self._finished[oldest].until > now and not crowded and not heavy:
                 return
-            self._finished.popitem(last=False)
+            self._drop(oldest)
+
+    def _drop(self, name: str) -> None:
+        self._finished_bytes -= self._finished.pop(name).size
 
     def __len__(self) -> int:
         return len(self._live)

@@ -183,7 +183,8 @@ class Rounds:
     def finished(self) -> None:
         """The call is over."""
         if self._name is not None:
-            self._call.service.directory.finish(self._name)
+            size = sum(len(ending.raw) for ending in self._outcomes.values() if isinstance(ending, Encoded))
+            self._call.service.directory.finish(self._name, size)
 
     # the next leg
 
