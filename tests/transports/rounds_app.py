@@ -12,15 +12,20 @@ import trio
 
 from trio_mcp import Context, Elicited, Server, ServiceOptions
 from trio_mcp.protocol.request_state import KeyRing
+from trio_mcp.runtime import Limits
 
 NAME = "rounds"
 KEYS = KeyRing([bytes(range(32))])
 """Known to the tests, which make states of their own."""
+PARKED_BYTES = 1_000_000
+"""What the requests of parked calls may hold."""
 
 
 class App:
     def __init__(self, log: Path) -> None:
-        self.server = Server(NAME, version="1.0", options=ServiceOptions(keys=KEYS))
+        self.server = Server(
+            NAME, version="1.0", options=ServiceOptions(keys=KEYS, actors=Limits(parked_bytes=PARKED_BYTES))
+        )
         self._log = log
         self._effects: list[str] = []
         self._ended = trio.Event()

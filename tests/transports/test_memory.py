@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Notification, Request, Response
+from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
 from trio_mcp.session.envelope import Envelope
 from trio_mcp.session.transport import Transport
 from trio_mcp_transports.memory import memory_pair, transport
@@ -37,6 +37,11 @@ class Echo:
             raise
 
 
+def arrived(message: Message) -> Envelope:
+    """What the other end receives of it: from nobody in particular, and as large as it was on the way."""
+    return Envelope(message, size=len(dump(message)))
+
+
 def test_the_transport_is_one() -> None:
     checked: Transport = transport
     assert checked is transport
@@ -45,9 +50,9 @@ def test_the_transport_is_one() -> None:
 async def test_what_one_end_sends_the_other_receives() -> None:
     a, b = memory_pair()
     await a.send(Envelope(Request("1", "ping", {"x": [1.5, None]}), about="0"))
-    assert Envelope(Request("1", "ping", {"x": [1.5, None]})) == await b.receive()
+    assert arrived(Request("1", "ping", {"x": [1.5, None]})) == await b.receive()
     await b.send(Envelope(Response("1", Encoded(b'{"y":true}'))))
-    assert Envelope(Response("1", {"y": True})) == await a.receive()
+    assert arrived(Response("1", {"y": True})) == await a.receive()
 
 
 async def test_a_message_crosses_as_bytes_so_what_is_not_json_is_refused() -> None:
@@ -85,7 +90,7 @@ async def test_closing_one_end_ends_the_other_after_what_was_sent() -> None:
     a, b = memory_pair()
     await a.send(Envelope(Notification("last")))
     await a.aclose()
-    assert Envelope(Notification("last")) == await b.receive()
+    assert arrived(Notification("last")) == await b.receive()
     with pytest.raises(trio.EndOfChannel):
         await b.receive()
     with pytest.raises(trio.BrokenResourceError):
@@ -100,7 +105,7 @@ async def test_connect_serves_the_server_and_ends_it_by_closing() -> None:
     server = Echo()
     async with transport.connect(server) as channel:
         await channel.send(Envelope(Request(1, "echo", {"x": 1})))
-        assert Envelope(Response(1, {"x": 1})) == await channel.receive()
+        assert arrived(Response(1, {"x": 1})) == await channel.receive()
     assert server.ended == "returned"
     with pytest.raises(trio.ClosedResourceError):
         await channel.receive()
@@ -159,7 +164,7 @@ async def test_serve_serves_a_channel_until_it_ends() -> None:
             await transport.serve(server, channel=b)
 
         await a.send(Envelope(Request(1, "echo")))
-        assert Envelope(Response(1, {})) == await a.receive()
+        assert arrived(Response(1, {})) == await a.receive()
         await a.aclose()
     assert server.ended == "returned"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import trio
-from rounds_app import KEYS, NAME, App
+from rounds_app import KEYS, NAME, PARKED_BYTES, App
 from serving import IMPORTS, retry, served
 from talk import EVERYTHING, Json, accept, log_level, modern_meta, text_of
 
@@ -25,6 +25,7 @@ from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import (
     INVALID_PARAMS,
     MISSING_CAPABILITY,
+    SERVER_BUSY,
     UNSUPPORTED_VERSION,
     ErrorDetail,
     ErrorResponse,
@@ -497,6 +498,27 @@ async def test_the_end_of_a_connection_cancels_the_calls_that_run(place: Place) 
 
 
 # what a call reports on its legs
+
+
+async def test_what_parked_calls_hold_is_counted_by_the_size_of_their_requests(peer: Peer) -> None:
+    """First two legs of half the cap each do not fit; the room of a call that has ended is free again."""
+    large = {"to": "x" * (PARKED_BYTES // 2)}
+    first = await peer.round("ask", large)
+    error = await peer.error("ask", large)
+    assert error["code"] == SERVER_BUSY
+    assert f"may hold {PARKED_BYTES} bytes of requests" in error["message"]
+    (key,) = first["inputRequests"]
+    assert await peer.text("ask", large, state=first["requestState"], answers={key: accept(value=1)})
+    await peer.round("ask", large)
+
+
+async def test_what_a_call_holds_grows_with_each_of_its_legs(peer: Peer) -> None:
+    """What an earlier leg brought may still be held when the next one comes."""
+    large = {"com.example/note": "x" * (PARKED_BYTES // 2)}
+    first = await peer.round("twice", meta=large)
+    (key,) = first["inputRequests"]
+    error = await peer.error("twice", meta=large, state=first["requestState"], answers={key: accept(value=1)})
+    assert f"may hold {PARKED_BYTES} bytes of requests" in error["message"]
 
 
 async def test_progress_and_log_messages_belong_to_the_leg_they_are_sent_on(peer: Peer) -> None:

@@ -63,7 +63,7 @@ def note(method: str) -> Envelope:
 async def test_a_line_is_a_message_from_nobody_in_particular() -> None:
     wire = Wire()
     await wire.feed(PING + b"\n")
-    assert Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS) == await wire.channel.receive()
+    assert Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS, size=len(PING)) == await wire.channel.receive()
 
 
 async def test_lines_of_one_chunk_arrive_in_order() -> None:

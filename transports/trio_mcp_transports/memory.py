@@ -50,7 +50,8 @@ class MemoryChannel(trio.abc.Channel[Envelope]):
             trio.EndOfChannel: the other end was closed and everything it had sent was received.
             trio.ClosedResourceError: this end was closed.
         """
-        return Envelope(parse(await self._receives.receive()))
+        data = await self._receives.receive()
+        return Envelope(parse(data), size=len(data))
 
     def close(self) -> None:
         """Close this end; a task blocked on it gets `ClosedResourceError`."""

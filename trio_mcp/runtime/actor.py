@@ -102,6 +102,7 @@ class Actor:
         "busy",
         "cancel_reason",
         "deadline",
+        "held",
         "name",
         "on_quiet",
         "principal",
@@ -122,6 +123,8 @@ class Actor:
         self.state = ActorState.RUNNING
         self.busy = 1
         self.branches = 0
+        self.held = 0
+        """Bytes of the requests that it has had, counted by its owner for the caps; it never changes while parked."""
         self.on_quiet: Callable[[], None] | None = None
         """Called whenever no lane can do anything more on its own."""
         self.root = Lane(self, "")

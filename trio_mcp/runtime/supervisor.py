@@ -36,6 +36,8 @@ class Limits:
     actors_per_principal: int = 20_000
     parked: int = 10_000
     parked_per_principal: int = 10_000
+    parked_bytes: int = 256 * 1024 * 1024
+    """Bytes of the requests that parked actors hold on to (`Actor.held`); what Python makes of them is several times that."""
     park_ttl: float = 600.0
     """Seconds a parked actor waits for the next request of its caller."""
 
@@ -46,6 +48,7 @@ class SupervisorStatistics:
 
     running: int
     parked: int
+    parked_bytes: int
     started: int
     returned: int
     raised: int
@@ -64,6 +67,7 @@ class Supervisor:
         self._per_principal: Counter[str | None] = Counter()
         self._parked: Counter[str | None] = Counter()
         self._parked_total = 0
+        self._parked_bytes = 0
         self._serial = itertools.count(1)
         self._started = self._returned = self._raised = self._refused = 0
         self._cancelled: Counter[CancelReason] = Counter()
@@ -116,8 +120,14 @@ class Supervisor:
             raise LimitExceeded(
                 f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit"
             )
+        if self._parked_bytes + actor.held > limits.parked_bytes:
+            raise LimitExceeded(
+                f"the calls that wait for an answer may hold {limits.parked_bytes} bytes of requests on this server, "
+                f"and with this one of {actor.held} bytes it would be more"
+            )
         self._parked[principal] += 1
         self._parked_total += 1
+        self._parked_bytes += actor.held
         actor.state = ActorState.PARKED
         actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
 
@@ -160,6 +170,7 @@ class Supervisor:
         return SupervisorStatistics(
             running=len(self._actors) - self._parked_total,
             parked=self._parked_total,
+            parked_bytes=self._parked_bytes,
             started=self._started,
             returned=self._returned,
             raised=self._raised,
@@ -218,6 +229,7 @@ class Supervisor:
     def _unpark(self, actor: Actor) -> None:
         if actor.state is ActorState.PARKED:
             self._parked_total -= 1
+            self._parked_bytes -= actor.held
             self._parked[actor.principal] -= 1
             if not self._parked[actor.principal]:
                 del self._parked[actor.principal]

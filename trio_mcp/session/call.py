@@ -94,6 +94,7 @@ class Call:
             label=self._plan.target,
             journal=journal,
         )
+        self.actor.held = self.leg.facts.size
 
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
         """Ask the client; see `Backchannel.ask`."""

@@ -31,8 +31,10 @@ class Envelope(NamedTuple):
         message: the message; `Malformed` and `Unanswered` only ever arrive, they are never sent.
         about: the request this message belongs to. HTTP picks the response stream by it; pipes ignore it.
         peer: who sent it; `ANONYMOUS` on the way out.
+        size: bytes of the message as it came, for the caps; 0 on the way out.
     """
 
     message: Message | Malformed | Unanswered
     about: RequestId | None = None
     peer: Peer = ANONYMOUS
+    size: int = 0

@@ -26,7 +26,7 @@ Ending = Encoded | ErrorDetail | None
 
 
 class RequestFacts(NamedTuple):
-    """What a handler may know about the request it serves. `meta` is the raw `_meta` object."""
+    """What a handler may know about the request it serves. `meta` is the raw `_meta` object, `size` its bytes on the wire."""
 
     id: RequestId
     method: str
@@ -36,6 +36,7 @@ class RequestFacts(NamedTuple):
     principal: str | None
     headers: Mapping[str, str]
     meta: JsonObject
+    size: int = 0
 
     @property
     def protocol_version(self) -> str:

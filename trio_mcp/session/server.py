@@ -36,7 +36,7 @@ from ..types import (
 )
 from .backchannel import LiveBackchannel
 from .call import Call, error_detail
-from .envelope import Envelope, Peer
+from .envelope import Envelope
 from .leg import Leg, Listener, RequestFacts, Threshold
 from .replay import Recollection
 from .revival import Revival
@@ -88,7 +88,7 @@ class ServerSession:
         match event:
             case RequestIn():
                 listener = Listener(event.id, outbox, exclusive, self._finished)
-                self._serve(event, listener, envelope.peer)
+                self._serve(event, listener, envelope)
                 return listener
             case CancelIn(request_id):
                 self._cancel(request_id)
@@ -146,14 +146,14 @@ class ServerSession:
 
     # one step each
 
-    def _serve(self, request: RequestIn, listener: Listener, peer: Peer) -> None:
-        facts = self._facts(request, peer)
+    def _serve(self, request: RequestIn, listener: Listener, envelope: Envelope) -> None:
+        facts = self._facts(request, envelope)
         try:
             self._serve_by_route(request, facts, listener)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             listener.finish(error_detail(facts, error))
 
-    def _facts(self, request: RequestIn, peer: Peer) -> RequestFacts:
+    def _facts(self, request: RequestIn, envelope: Envelope) -> RequestFacts:
         params, meta = request.params, request.meta
         return RequestFacts(
             id=request.id,
@@ -163,9 +163,10 @@ class ServerSession:
             if meta is None
             else meta.client_capabilities,
             client_info=self._client if meta is None else meta.client_info,
-            principal=peer.principal,
-            headers=peer.headers,
+            principal=envelope.peer.principal,
+            headers=envelope.peer.headers,
             meta=(params.meta or {}) if isinstance(params, RequestParams) else {},
+            size=envelope.size,
         )
 
     def _serve_by_route(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:

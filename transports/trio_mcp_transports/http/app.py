@@ -27,6 +27,7 @@ from trio_mcp.protocol.jsonrpc import (
     Message,
     Notification,
     Request,
+    RequestId,
     decoded,
     dump,
     error_response,
@@ -193,14 +194,17 @@ class McpApp:
         message = parse(body, self._json_limits)
         if isinstance(message, Malformed):
             await respond(send, 400, dump(error_response(message.error)))
-        elif is_modern(message, headers):
-            await self._modern(running, message, headers, receive, send)
+            return
+        envelope = Envelope(message, peer=Peer(None, headers), size=len(body))
+        if is_modern(message, headers):
+            await self._modern(running, message, envelope, receive, send)
         else:
-            await self._legacy(running, message, headers, receive, send)
+            await self._legacy(running, message, envelope, receive, send)
 
     async def _modern(
-        self, running: Running, message: Message, headers: Mapping[str, str], receive: Receive, send: Send
+        self, running: Running, message: Message, envelope: Envelope, receive: Receive, send: Send
     ) -> None:
+        headers = envelope.peer.headers
         exchange = Exchange(receive, send, MODERN_STATUS, running.service.options.outbox)
         if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
             await exchange.accept()
@@ -216,22 +220,23 @@ class McpApp:
             await exchange.refuse(400, error_response(error))
             return
         session = ServerSession(running.service, shared=False)
-        listener = session.receive(Envelope(message, peer=Peer(None, headers)), exchange.outbox, exclusive=True)
+        listener = session.receive(envelope, exchange.outbox, exclusive=True)
         if not isinstance(listener, Listener):
             await refused(exchange, MODERN_STATUS)
         elif not await exchange.run():
             session.disconnect(listener)
 
     async def _legacy(
-        self, running: Running, message: Message, headers: Mapping[str, str], receive: Receive, send: Send
+        self, running: Running, message: Message, envelope: Envelope, receive: Receive, send: Send
     ) -> None:
+        headers = envelope.peer.headers
         check_version(headers)
         exchange = Exchange(receive, send, LEGACY_STATUS, running.service.options.outbox)
         if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
-            await self._open_session(running, message, headers, exchange)
+            await self._open_session(running, message.id, envelope, exchange)
             return
         entry = found(running, headers)
-        envelope = Envelope(message, peer=Peer(entry.principal, headers))
+        envelope = envelope._replace(peer=Peer(entry.principal, headers))
         listener = entry.session.receive(envelope, exchange.outbox, exclusive=True)
         if isinstance(listener, Listener):
             if not await exchange.run():
@@ -242,16 +247,16 @@ class McpApp:
             await exchange.accept()
 
     async def _open_session(
-        self, running: Running, message: Request, headers: Mapping[str, str], exchange: Exchange
+        self, running: Running, request_id: RequestId, envelope: Envelope, exchange: Exchange
     ) -> None:
         try:
             running.sessions.check_room()
         except TooManySessions as error:
             exchange.add_header(*RETRY_LATER)
-            await exchange.refuse(503, ErrorResponse(message.id, ErrorDetail(SERVER_BUSY, str(error))))
+            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
             return
         session = ServerSession(running.service, shared=False)
-        session.receive(Envelope(message, peer=Peer(None, headers)), exchange.outbox, exclusive=True)
+        session.receive(envelope, exchange.outbox, exclusive=True)
         if session.initialized:  # a refused one leaves nothing behind
             entry = running.sessions.add(session, None)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())

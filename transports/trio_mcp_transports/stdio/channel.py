@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from trio_mcp.protocol.framing import LineDecoder, LineTooLong
-from trio_mcp.protocol.jsonrpc import Malformed, Message, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.envelope import Envelope
 
@@ -73,12 +73,12 @@ class LineChannel(trio.abc.Channel[Envelope]):
         self._check_open()
         while not self._lines:
             self._lines.extend(self._decoder.feed(await self._read()))
-        return Envelope(self._parse(self._lines.popleft()))
+        return self._parse(self._lines.popleft())
 
     def receive_ready(self) -> Iterator[Envelope]:
         """The messages that came with the last one received, as far as they are whole lines already."""
         while self._lines and not self._closed:
-            yield Envelope(self._parse(self._lines.popleft()))
+            yield self._parse(self._lines.popleft())
 
     async def send(self, value: Envelope) -> None:
         """Write one message as one line; see `send_many`."""
@@ -154,8 +154,10 @@ class LineChannel(trio.abc.Channel[Envelope]):
                 self.on_end()
         raise trio.EndOfChannel
 
-    def _parse(self, line: bytes | LineTooLong) -> Message | Malformed:
-        return Malformed(line.error()) if isinstance(line, LineTooLong) else parse(line, self._limits)
+    def _parse(self, line: bytes | LineTooLong) -> Envelope:
+        if isinstance(line, LineTooLong):
+            return Envelope(Malformed(line.error()))
+        return Envelope(parse(line, self._limits), size=len(line))
 
     def _check_open(self) -> None:
         if self._closed:
