@@ -63,6 +63,7 @@ def close(name: str, schema: dict) -> dict:
     return {**schema, "properties": members, "additionalProperties": False}
 
 
+@cache
 def request_definitions(spec_dir: Path, version: str) -> dict[str, str]:
     """Method to the name of its definition, for requests and notifications."""
     found = {}

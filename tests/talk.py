@@ -15,6 +15,7 @@ from typing import Any
 
 import trio
 from trio.testing import wait_all_tasks_blocked
+from wire_oracle import WireOracle
 
 from trio_mcp.protocol.jsonrpc import RequestId, dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
@@ -41,6 +42,7 @@ class Talk:
         self._peer = Peer(principal)
         self._ids: Iterator[int] = itertools.count(1)
         self._received: deque[Json] = deque()
+        self._oracle = WireOracle()
 
     # out
 
@@ -48,6 +50,7 @@ class Talk:
         self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
 
     def send(self, message: Json) -> None:
+        self._oracle.sent(message)
         data = json.dumps({"jsonrpc": "2.0", **message}).encode()
         listener = self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
         if isinstance(listener, Listener):
@@ -174,7 +177,10 @@ class Talk:
 
     def _take(self, envelopes: list[Envelope]) -> None:
         assert envelopes or not self.outbox.closed, "the outbox was closed"
-        self._received.extend(json.loads(dump(envelope.message)) for envelope in envelopes)  # type: ignore[arg-type]
+        for envelope in envelopes:
+            message = json.loads(dump(envelope.message))  # type: ignore[arg-type]
+            self._oracle.heard(message)
+            self._received.append(message)
 
 
 class Round:

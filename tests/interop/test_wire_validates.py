@@ -11,6 +11,7 @@ import trio
 from peer_server import server
 from recording import Recorded, Sender, Traffic
 from spec_schemas import VERSIONS, closed_validator, definitions, request_definitions, validator
+from wire_oracle import general_definition, result_definition
 
 from trio_mcp import Client, PeerError, accept, decline
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, LoggingMessageNotificationParams, Root
@@ -130,13 +131,6 @@ def body(version: str, message: Message) -> Message:
     return {name: value for name, value in message.items() if name not in envelope}
 
 
-def result_definition(spec_dir: Path, version: str, request: str, result: Message) -> str:
-    if result.get("resultType") == "input_required":
-        return "InputRequiredResult"
-    name = request.replace("Request", "Result")
-    return name if name in definitions(spec_dir, version) else "EmptyResult"
-
-
 ERRORS = {-32602: "InvalidParamsError", -32601: "MethodNotFoundError", -32021: "MissingRequiredClientCapabilityError"}
 
 
@@ -144,18 +138,6 @@ def error_definition(version: str, code: int) -> str:
     if version < "2025-11-25":
         return "JSONRPCError"
     return ERRORS[code] if version == MODERN else "JSONRPCErrorResponse"
-
-
-def general_definition(version: str, message: Message) -> str:
-    match message:
-        case {"method": _, "id": _}:
-            return "JSONRPCRequest"
-        case {"method": _}:
-            return "JSONRPCNotification"
-        case {"result": _}:
-            return "JSONRPCResultResponse" if version >= "2025-11-25" else "JSONRPCResponse"
-        case _:
-            return "JSONRPCErrorResponse" if version >= "2025-11-25" else "JSONRPCError"
 
 
 def input_requests(traffic: Traffic) -> list[Message]:

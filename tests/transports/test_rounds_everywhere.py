@@ -18,6 +18,7 @@ import trio
 from rounds_app import KEYS, NAME, PARKED_BYTES, App
 from serving import IMPORTS, retry, served
 from talk import EVERYTHING, Json, accept, log_level, modern_meta, text_of
+from wire_oracle import WireOracle
 
 from trio_mcp import Client, LimitExceeded
 from trio_mcp import accept as user_accepts
@@ -54,6 +55,7 @@ class Peer:
         self._channel = channel
         self._ids: Iterator[int] = itertools.count(1)
         self._replies: dict[int, Json] = {}
+        self._oracle = WireOracle()
         self._sending = trio.Lock()
         self._news = trio.Condition()
         self.notifications: list[Json] = []
@@ -62,6 +64,7 @@ class Peer:
         """Hear what comes, until the connection ends."""
         async for envelope in self._channel:
             message = json.loads(dump(envelope.message))  # type: ignore[arg-type]
+            self._oracle.heard(message)
             async with self._news:
                 if "method" in message:
                     assert "id" not in message, f"a modern client was sent a request: {message}"
@@ -73,6 +76,7 @@ class Peer:
     async def request(self, method: str, params: Json) -> int:
         async with self._sending:
             request_id = next(self._ids)
+            self._oracle.sent({"id": request_id, "method": method, "params": params})
             await self._channel.send(Envelope(Request(request_id, method, params)))
         return request_id
 

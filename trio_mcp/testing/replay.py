@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..client import Client, OnElicit, OnRoots, OnSample
 from ..errors import LimitExceeded
+from ..protocol.revisions import MODERN
 from ..server import Server
 from ..types import CallToolResult, JsonValue
 
@@ -60,7 +61,7 @@ async def replay_tool(
     target = server.with_options(options)
     result: CallToolResult | None = None
     async with Client.connect(
-        target, mode="2026-07-28", on_elicit=on_elicit, on_sample=on_sample, on_roots=on_roots
+        target, mode=MODERN, on_elicit=on_elicit, on_sample=on_sample, on_roots=on_roots
     ) as client:
         try:
             result = await client.call_tool(name, arguments)
