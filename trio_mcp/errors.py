@@ -8,6 +8,7 @@
     ├── PeerError                the peer answered our request with an error
     ├── CapabilityError          the peer did not declare what this needs
     ├── LimitExceeded            a cap was reached; the message names it
+    ├── ResourceNotFound         raised by a resource: there is nothing under that URI
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── CallLost                 its parked call is gone, and must not be replayed
     │   ├── ElicitationDeclined      `elicit.strict`: the user said no
@@ -43,6 +44,7 @@ __all__ = [
     "ProtocolError",
     "RemoteProtocolError",
     "RequestTimeout",
+    "ResourceNotFound",
     "ToolError",
 ]
 
@@ -122,6 +124,14 @@ class CapabilityError(McpError):
 
 class LimitExceeded(McpError):
     """A configured limit was reached; the message names the limit and its value."""
+
+
+class ResourceNotFound(McpError):
+    """Raise it in a resource to say that there is nothing under `uri`; each revision has its own code for that (M-RES-1s)."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"Resource not found: {uri[:256]}")
+        self.uri = uri
 
 
 class ToolError(McpError):

@@ -53,7 +53,13 @@ from ..types import (
     SubscriptionsListenResult,
     UnsubscribeRequestParams,
 )
-from .jsonrpc import UNSUPPORTED_VERSION
+from .jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+)
 
 __all__ = [
     "MODERN",
@@ -125,6 +131,11 @@ class Revision:
 
     Attributes:
         inputs: what a server may ask of its client inside an interim result (2026-07-28); empty before.
+        missing_capability: the error code for a capability that the client did not declare.
+        missing_resource: the error code for a resource that does not exist.
+        hides_gated: a listing leaves out what this client could not call. Before 2026-07-28 it belongs to a session and may;
+            since then it may not vary (M-ST-3s).
+        mirrors: HTTP headers repeat what a request says (M-HTTP-3c).
     """
 
     name: str
@@ -132,6 +143,10 @@ class Revision:
     requests: Mapping[str, Method]
     notifications: Mapping[str, Method]
     inputs: Mapping[str, Method]
+    missing_capability: int = INVALID_REQUEST
+    missing_resource: int = RESOURCE_NOT_FOUND
+    hides_gated: bool = True
+    mirrors: bool = False
 
 
 def unsupported_version(requested: str) -> RemoteProtocolError:
@@ -265,6 +280,10 @@ _2026_07_28 = replace(
         ],
     ),
     inputs=_by_name([_ELICIT, _SAMPLE, _ROOTS]),
+    missing_capability=MISSING_CAPABILITY,
+    missing_resource=INVALID_PARAMS,
+    hides_gated=False,
+    mirrors=True,
 )
 
 REVISIONS: Mapping[str, Revision] = MappingProxyType(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ResourceNotFound, ToolError
 from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ..protocol.request_state import digest
 from ..protocol.strict_json import dumps
@@ -274,9 +274,15 @@ def told(facts: RequestFacts, error: BaseException) -> ErrorDetail:
         case ProtocolError():
             return ErrorDetail(error.code, str(error), error.data)
         case CapabilityError():
-            return ErrorDetail(facts.codec.missing_capability, str(error), {"requiredCapabilities": error.required})
+            return ErrorDetail(
+                facts.codec.revision.missing_capability, str(error), {"requiredCapabilities": error.required}
+            )
+        case ResourceNotFound(uri=uri):
+            return ErrorDetail(facts.codec.revision.missing_resource, str(error), {"uri": uri})
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
+        case ToolError():
+            return ErrorDetail(INTERNAL_ERROR, str(error))
         case _:
             reference = secrets.token_hex(4)
             logger.error("%s failed [%s]", facts.method, reference, exc_info=error)

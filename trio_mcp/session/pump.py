@@ -61,6 +61,7 @@ async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -
         now = channel.send_nowait
         # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
         outbox.shortcut = lambda envelope: not session.busy and now(envelope)
+    session.attach(outbox)
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
         try:

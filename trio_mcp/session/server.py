@@ -8,34 +8,28 @@ cancellation overtakes all work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 
 import trio
 
 from ..errors import InvalidRequestState, RemoteProtocolError
 from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Phase, Refused, ReplyIn, RequestIn
-from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Encoded, RequestId, error_response, is_request_id
+from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response, is_request_id
 from ..protocol.request_state import Claims, digest
-from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era, Side
+from ..protocol.revisions import Side
 from ..runtime import CancelReason, Mailbox, Outbox
 from ..types import (
     CallToolRequestParams,
-    ClientCapabilities,
-    DiscoverResult,
-    EmptyResult,
     GetPromptRequestParams,
-    Implementation,
-    InitializeRequestParams,
-    InitializeResult,
     InputResponseRequestParams,
     JsonObject,
     Model,
     RequestParams,
     ResourceRequestParams,
-    SetLevelRequestParams,
+    declares,
 )
 from .backchannel import LiveBackchannel
 from .call import Call, error_detail
+from .conversation import OWN_METHODS, Conversation
 from .envelope import Envelope
 from .leg import Leg, Listener, RequestFacts, Threshold
 from .replay import Recollection
@@ -45,9 +39,6 @@ from .service import Plan, Service
 __all__ = ["ServerSession"]
 
 logger = logging.getLogger("trio_mcp.session")
-
-MAX_INITIALIZE = 64 * 1024
-"""Bytes of what a client says of itself: a session keeps it for as long as it lives."""
 
 
 class ServerSession:
@@ -68,9 +59,7 @@ class ServerSession:
         self._calls: dict[Listener, Call] = {}
         self._fetching: set[Listener] = set()
         """Those whose call is not here yet: its journal comes out of the store."""
-        self._threshold = Threshold("info")
-        self._capabilities: ClientCapabilities | None = None
-        self._client: Implementation | None = None
+        self._conversation = Conversation(service, self.connection)
         self._idle: trio.Event | None = None
 
     def receive(
@@ -94,8 +83,9 @@ class ServerSession:
                 self._cancel(request_id)
             case ReplyIn(request_id, result):
                 self._reply(request_id, result)
-            case NotificationIn():
-                pass  # initialized and roots/list_changed ask nothing of this side
+            case NotificationIn(method):
+                if method == "notifications/initialized":
+                    self._conversation.initialized()
             case Refused(error, answer):
                 if answer:
                     outbox.post(Envelope(error_response(error), about=error.request_id))
@@ -118,11 +108,17 @@ class ServerSession:
     def close(self, reason: CancelReason) -> None:
         """The connection is over: everything that runs for it is cancelled. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
+        self._conversation.close()
         self.awaited.clear()
         for listener in list(self._fetching):
             listener.finish(None)
         for listener, call in list(self._calls.items()):
             give_up(listener, call, reason)
+
+    def attach(self, outbox: Outbox[Envelope] | None) -> None:
+        """Where messages go that belong to no request, such as changes of lists: on a pipe with everything else, over HTTP
+        on the stream that was opened for them. Without one, changes are kept, each once, until there is a place again."""
+        self._conversation.attach(outbox)
 
     @property
     def initialized(self) -> bool:
@@ -141,7 +137,7 @@ class ServerSession:
             await self._idle.wait()
 
     def __repr__(self) -> str:
-        client = self._client.name if self._client else "?"
+        client = self._conversation.client.name if self._conversation.client else "?"
         return f"<ServerSession with {client} calls={len(self._calls)} {self.connection!r}>"
 
     # one step each
@@ -159,10 +155,8 @@ class ServerSession:
             id=request.id,
             method=request.method,
             codec=request.codec,
-            client_capabilities=(self._capabilities or ClientCapabilities())
-            if meta is None
-            else meta.client_capabilities,
-            client_info=self._client if meta is None else meta.client_info,
+            client_capabilities=self._conversation.capabilities if meta is None else meta.client_capabilities,
+            client_info=self._conversation.client if meta is None else meta.client_info,
             principal=envelope.peer.principal,
             headers=envelope.peer.headers,
             meta=(params.meta or {}) if isinstance(params, RequestParams) else {},
@@ -178,8 +172,11 @@ class ServerSession:
         ):
             self._carry_on(request, params, self._leg(request, facts, listener), listener)
             return
+        gate = request.codec.gate(request.method)
+        if gate is not None and not declares(self.service.capabilities, gate):
+            raise RemoteProtocolError(f"this server does not offer {request.method}", code=METHOD_NOT_FOUND)
         own = OWN_METHODS.get(request.method)
-        answer = self._routed(request, facts) if own is None else own(self, params)
+        answer = self._routed(request, facts) if own is None else own(self._conversation, params)
         if isinstance(answer, Plan):
             self._start(answer, request, facts, listener)
         elif isinstance(answer, Encoded):
@@ -197,7 +194,7 @@ class ServerSession:
     def _leg(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> Leg:
         meta = request.meta
         if meta is None:
-            return Leg(facts, [listener], progress_token(facts.meta), self._threshold)
+            return Leg(facts, [listener], progress_token(facts.meta), self._conversation.threshold)
         return Leg(facts, [listener], meta.progress_token, Threshold(meta.log_level))
 
     def _start(self, plan: Plan, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
@@ -294,48 +291,6 @@ class ServerSession:
         if self._idle is not None and not self.busy:
             self._idle.set()
 
-    # the methods that belong to the conversation itself
-
-    def _initialize(self, params: Model) -> Model:
-        assert isinstance(params, InitializeRequestParams)
-        if (size := len(params.encode())) > MAX_INITIALIZE:
-            raise RemoteProtocolError(
-                f"the params of initialize have {size} bytes; the limit is {MAX_INITIALIZE}", code=INVALID_PARAMS
-            )
-        version = agreed(params.protocol_version)
-        self.connection.agree(version)
-        self._capabilities = params.capabilities
-        self._client = params.client_info
-        return InitializeResult(
-            protocol_version=version,
-            capabilities=self.service.capabilities,
-            server_info=self.service.identity,
-            instructions=self.service.instructions,
-        )
-
-    def _ping(self, _params: Model) -> Model:
-        return EmptyResult()
-
-    def _discover(self, _params: Model) -> Model:
-        return DiscoverResult(
-            supported_versions=list(SUPPORTED),
-            capabilities=self.service.capabilities,
-            instructions=self.service.instructions,
-        )
-
-    def _set_level(self, params: Model) -> Model:
-        assert isinstance(params, SetLevelRequestParams)
-        self._threshold.level = params.level
-        return EmptyResult()
-
-
-OWN_METHODS: Mapping[str, Callable[[ServerSession, Model], Model]] = {
-    "initialize": ServerSession._initialize,  # noqa: SLF001
-    "ping": ServerSession._ping,  # noqa: SLF001
-    "server/discover": ServerSession._discover,  # noqa: SLF001
-    "logging/setLevel": ServerSession._set_level,  # noqa: SLF001
-}
-
 
 def give_up(listener: Listener, call: Call, reason: CancelReason) -> None:
     """Nobody wants this answer any more. The call is cancelled unless somebody else waits for it too."""
@@ -344,12 +299,6 @@ def give_up(listener: Listener, call: Call, reason: CancelReason) -> None:
         listener.finish(None)
     else:
         call.cancel(reason)
-
-
-def agreed(wanted: str) -> str:
-    """The revision of a session: the one the client wants if we speak it, else our newest legacy one (L-LC-2s)."""
-    revision = REVISIONS.get(wanted)
-    return wanted if revision is not None and revision.era is Era.LEGACY else NEWEST_LEGACY
 
 
 def progress_token(meta: JsonObject) -> RequestId | None:

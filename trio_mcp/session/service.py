@@ -26,6 +26,7 @@ from ..types import Implementation, Model, ServerCapabilities
 from .directory import Directory
 from .leg import RequestFacts
 from .replay import Resume
+from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from .call import Call
@@ -76,6 +77,8 @@ class ServiceOptions:
     """Keeps journals that are too large to travel; without it such a call cannot be replayed."""
     always_replay: bool = False
     """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
+    watched: int = 1000
+    """Resources that one session, or one `subscriptions/listen`, may watch."""
     on_divergence: Callable[[str], None] | None = None
     """Told when a replay asks something else than the run before; it is logged anyway."""
 
@@ -98,6 +101,8 @@ class Service:
         self.signature = Encoded(identity.encode())
         """The identity as modern results carry it."""
         self.capabilities = capabilities
+        """What is offered now; whoever adds something of a new kind while serving replaces it."""
+        self.subscriptions = Subscriptions()
         self.instructions = instructions
         self.options = options
         self.directory = Directory(options.outcome_grace)
@@ -125,6 +130,7 @@ class Service:
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""
+        self.subscriptions.close()
         await self.supervisor.drain(seconds, clean_up)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from ...types import (
     Model,
     Result,
 )
-from ..jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, Encoded, decoded
+from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..meta import SERVER_INFO
 from ..revisions import REVISIONS, Era, Method, Revision, Side, unsupported_version
 from ..strict_json import dumps
@@ -39,10 +39,10 @@ class Codec:
         self._modern = revision.era is Era.MODERN
         self._downlevel = Downlevel(revision.name)
 
-    @property
-    def missing_capability(self) -> int:
-        """The error code for a capability that the client did not declare; only the modern era has one of its own."""
-        return MISSING_CAPABILITY if self._modern else INVALID_REQUEST
+    def gate(self, method: str) -> str | None:
+        """The capability that a request method needs, as `types.declares` takes it."""
+        known = self.revision.requests.get(method)
+        return None if known is None else known.gate
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
