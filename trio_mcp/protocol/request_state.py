@@ -18,7 +18,6 @@ import json
 import os
 import secrets
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Final
 
 from ..errors import InvalidRequestState, LimitExceeded, RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
+from . import base64url
 from .strict_json import JsonLimits, dumps, loads
 
 __all__ = ["Claims", "KeyRing", "Sealer", "digest"]
@@ -134,7 +134,7 @@ class KeyRing:
             ValueError: as the class does, or a key is not base64url. No error shows a key.
         """
         items = [item.strip() for line in text.splitlines() for item in line.split(",")]
-        keys = [_from_base64url(item.removesuffix("=")) for item in items if item]
+        keys = [base64url.decode(item.removesuffix("=")) for item in items if item]
         if None in keys:
             raise ValueError(f"Key {keys.index(None) + 1} is not base64url.")
         return cls([key for key in keys if key is not None])
@@ -242,14 +242,14 @@ class Sealer:
     def _encrypt(self, plain: bytes) -> str:
         header = _VERSION + self._sealing_id
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return _to_base64url(header + nonce + self._keys[self._sealing_id].seal(nonce, plain, header))
+        return base64url.encode(header + nonce + self._keys[self._sealing_id].seal(nonce, plain, header))
 
     def _decrypt(self, state: object) -> bytes:
         if not isinstance(state, str):
             raise InvalidRequestState("not a string")
         if len(state) > self._max_state:
             raise InvalidRequestState("longer than max_state")
-        sealed = _from_base64url(state)
+        sealed = base64url.decode(state)
         if sealed is None:
             raise InvalidRequestState("not base64url")
         if len(sealed) < _HEADER_BYTES + _NONCE_BYTES + _TAG_BYTES:
@@ -286,18 +286,3 @@ def _read_claims(plain: bytes) -> Claims:
             return Claims(principal, method, digest, audience, call_id, leg, issued_at, expires_at, journal)
         case _:
             raise InvalidRequestState("no claims inside")
-
-
-def _to_base64url(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
-def _from_base64url(text: str) -> bytes | None:
-    """The bytes, or None unless `text` is the one canonical way to write them (RFC 4648, 3.5)."""
-    if not text.isascii():
-        return None
-    try:
-        data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError:
-        return None
-    return data if _to_base64url(data) == text else None
