@@ -43,6 +43,8 @@ class Talk:
         self._ids: Iterator[int] = itertools.count(1)
         self._received: deque[Json] = deque()
         self._oracle = WireOracle()
+        if shared:  # as on a pipe, where everything goes one way
+            self.session.attach(self.outbox)
 
     # out
 
@@ -60,6 +62,10 @@ class Talk:
         request_id = next(self._ids) if id is None else id
         self.send({"id": request_id, "method": method, "params": params or {}})
         return request_id
+
+    def ask(self, method: str, capabilities: Json = EVERYTHING, meta: Json | None = None, **params: Any) -> RequestId:
+        """A request of a modern client."""
+        return self.request(method, {**params, "_meta": modern_meta(capabilities, meta)})
 
     def notify(self, method: str, params: Json | None = None) -> None:
         self.send({"method": method, "params": params or {}})

@@ -21,10 +21,22 @@ if TYPE_CHECKING:
         PeerError,
         ProtocolError,
         RequestTimeout,
+        ResourceNotFound,
         ToolError,
     )
     from .runtime import CancelReason
-    from .server import Accepted, Context, Declined, Dismissed, Elicited, Sampled, Server, ToolResult
+    from .server import (
+        Accepted,
+        Context,
+        Declined,
+        Dismissed,
+        Elicit,
+        Elicited,
+        Mirrored,
+        Sampled,
+        Server,
+        ToolResult,
+    )
     from .session import ServiceOptions
 
 __all__ = [
@@ -36,13 +48,16 @@ __all__ = [
     "Declined",
     "Disconnected",
     "Dismissed",
+    "Elicit",
     "ElicitationInvalid",
     "Elicited",
     "LimitExceeded",
     "McpError",
+    "Mirrored",
     "PeerError",
     "ProtocolError",
     "RequestTimeout",
+    "ResourceNotFound",
     "Sampled",
     "Server",
     "ServiceOptions",
@@ -64,10 +79,22 @@ _ROOMS = {
         "PeerError",
         "ProtocolError",
         "RequestTimeout",
+        "ResourceNotFound",
         "ToolError",
     ),
     "runtime": ("CancelReason",),
-    "server": ("Accepted", "Context", "Declined", "Dismissed", "Elicited", "Sampled", "Server", "ToolResult"),
+    "server": (
+        "Accepted",
+        "Context",
+        "Declined",
+        "Dismissed",
+        "Elicit",
+        "Elicited",
+        "Mirrored",
+        "Sampled",
+        "Server",
+        "ToolResult",
+    ),
     "session": ("ServiceOptions",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

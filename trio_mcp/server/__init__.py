@@ -1,9 +1,10 @@
-"""Writing servers: `Server`, `Context`, and what tools give and get."""
+"""Writing servers: `Server`, `Context`, and what tools, prompts and resources give and get."""
 
 from .context import Accepted, BranchGroup, Context, Declined, Dismissed, Elicited, Sampled
-from .forms import FormError
+from .forms import Elicit, FormError
 from .results import ToolResult
 from .server import Server
+from .signature import Mirrored
 from .tool import Tool
 
 __all__ = [
@@ -12,8 +13,10 @@ __all__ = [
     "Context",
     "Declined",
     "Dismissed",
+    "Elicit",
     "Elicited",
     "FormError",
+    "Mirrored",
     "Sampled",
     "Server",
     "Tool",

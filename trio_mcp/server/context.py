@@ -27,7 +27,7 @@ from ..types import (
     SamplingMessage,
     TextContent,
 )
-from .forms import Form, form
+from .forms import Elicit, Form, form
 from .steps import step_result
 
 T = TypeVar("T")
@@ -87,17 +87,20 @@ class Sampled:
 class Context:
     """A tool declares a parameter of this type to be given one. It is good for the length of the call, in any of its tasks."""
 
-    __slots__ = ("_call", "_lane", "_request")
+    __slots__ = ("_call", "_keys", "_lane", "_request")
 
-    def __init__(self, call: Call, lane: Lane, request: RequestFacts) -> None:
+    def __init__(self, call: Call, lane: Lane, request: RequestFacts, keys: frozenset[str] = frozenset()) -> None:
         self._call = call
         self._lane = lane
         self._request = request
+        self._keys = keys
 
     # asking
 
     @overload
     async def elicit(self, message: str, schema: type[T], *, reask: int = 2) -> Elicited[T]: ...  # type: ignore[overload-overlap]
+    @overload
+    async def elicit(self, message: str, schema: Elicit[T], *, reask: int = 2) -> Elicited[T]: ...  # type: ignore[overload-overlap]
     @overload
     async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[JsonValue]: ...
     async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[object]:
@@ -106,7 +109,7 @@ class Context:
         Args:
             message: what to ask.
             schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
-                an `Enum` of strings, `list[Literal[...]]`.
+                an `Enum` of strings, `list[Literal[...]]`. Or an `Elicit` that the tool has declared.
             reask: how often an answer that breaks the schema is asked for again, with the reason.
 
         Returns:
@@ -116,10 +119,11 @@ class Context:
             CapabilityError: the client cannot ask its user; nothing was sent.
             ElicitationInvalid: every answer broke the schema.
             FormError: the schema is not flat; the message names the member.
+            LookupError: the tool did not declare this `Elicit`.
 
         A cancel withdraws the question.
         """
-        asked: Form[object] = form(schema)
+        asked: Form[object] = form(self._declared(schema))
         question, problem = message, ""
         for _ in range(reask + 1):
             result = await self._call.ask(self._lane, form_question(question, asked))
@@ -278,8 +282,16 @@ class Context:
         """Why the call was cancelled, for its clean-up to see; None while it was not."""
         return self._call.actor.reason
 
+    def _declared(self, schema: object) -> object:
+        """What to ask for; a question by key must be one that was published with the tool."""
+        if not isinstance(schema, Elicit):
+            return schema
+        if schema.key not in self._keys:
+            raise LookupError(f"the question {schema.key!r} was not declared: add it to the tool's elicits")
+        return schema.schema
+
     def _child(self, lane: Lane) -> Context:
-        return Context(self._call, lane, self._request)
+        return Context(self._call, lane, self._request, self._keys)
 
     def __repr__(self) -> str:
         remaining = self._call.actor.deadline

@@ -6,6 +6,7 @@ A form is one object whose members are strings, numbers, booleans, single choice
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar, cast
 
@@ -16,7 +17,7 @@ from ..types import JsonObject, JsonValue, RequestedSchema
 
 T = TypeVar("T")
 
-__all__ = ["Form", "FormError", "form"]
+__all__ = ["Elicit", "Form", "FormError", "form"]
 
 KEYWORDS = {
     "string": {"minLength", "maxLength", "format", "enum", "oneOf"},
@@ -27,6 +28,29 @@ KEYWORDS = {
 }
 COMMON = {"type", "title", "description", "default"}
 FORMATS = {"email", "uri", "date", "date-time"}
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Elicit(Generic[T_co]):
+    """A question that a tool declares before it asks it: a key that tells it from its others, and the form of its answer.
+
+    SEAT = Elicit("seat", Seat)
+
+    @server.tool(elicits=[SEAT])
+    async def book(ctx: Context) -> str:
+        choice = await ctx.elicit("Which seat?", SEAT)
+    """
+
+    key: str
+    schema: type[T_co]
+
+    @property
+    def requested_schema(self) -> RequestedSchema:
+        """What the client is sent."""
+        return form(cast("type[BaseModel]", self.schema)).requested_schema
 
 
 class FormError(TypeError):

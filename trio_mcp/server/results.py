@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
+from typing import NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from ..protocol.json_schema import Schema
 from ..protocol.strict_json import dumps
 from ..types import (
     AudioContent,
@@ -26,7 +27,7 @@ from .forms import explained
 
 T = TypeVar("T")
 
-__all__ = ["ReturnError", "ToolResult", "error_result", "read_return"]
+__all__ = ["Converter", "Promise", "ReturnError", "ToolResult", "error_result", "read_return", "read_schema"]
 
 ToolResult: TypeAlias = CallToolResult
 """A tool may return one of these to say everything itself: content, structured content, `is_error`, `_meta`."""
@@ -39,8 +40,15 @@ ASK = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return 
 Converter: TypeAlias = Callable[[object], CallToolResult]
 
 
-def read_return(annotation: object) -> tuple[JsonObject | None, Converter]:
-    """The output schema that a return annotation promises (or None), and how to turn a value into a result.
+class Promise(NamedTuple):
+    """The output schema that a tool promises, or None, and how to turn a value into a result that keeps it."""
+
+    schema: JsonObject | None
+    converted: Converter
+
+
+def read_return(annotation: object) -> Promise:
+    """What a return annotation promises.
 
     Text, content blocks, `ToolResult` and None promise no structure. A model, dataclass, TypedDict or dict is the structured
     content itself; anything else (a number, a list, a union) becomes its member `result`, since older revisions demand an object.
@@ -51,7 +59,7 @@ def read_return(annotation: object) -> tuple[JsonObject | None, Converter]:
     if isinstance(annotation, type) and issubclass(annotation, InputRequiredResult):
         raise TypeError(ASK)
     if annotation is inspect.Signature.empty or is_unstructured(annotation):
-        return None, plain
+        return Promise(None, plain)
     adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
     wrapped = not is_object(annotation)
     schema: JsonObject = adapter.json_schema(mode="serialization")
@@ -61,7 +69,17 @@ def read_return(annotation: object) -> tuple[JsonObject | None, Converter]:
         if definitions is not None:
             schema["$defs"] = definitions
     promised = Returned[annotation]  # type: ignore[valid-type]
-    return schema, lambda value: structured(promised, value, wrapped)
+    return Promise(schema, lambda value: structured(promised, value, wrapped))
+
+
+def read_schema(schema: JsonObject) -> Promise:
+    """What an author's own JSON Schema promises; any keyword of 2020-12 may be in it.
+
+    Raises:
+        ValueError: it is no schema; the message says what is wrong.
+    """
+    promised = Schema.compile(schema, "output_schema")
+    return Promise(schema, lambda value: conforming(promised, value))
 
 
 def error_result(text: str) -> CallToolResult:
@@ -105,7 +123,7 @@ def structured(promised: type[Returned[object]], value: object, wrapped: bool) -
         ReturnError: the value is not what the annotation promised, or not JSON; a bug of the tool.
     """
     if isinstance(value, CallToolResult):
-        return value
+        return whole(value, promised, wrapped)
     try:
         checked = promised.model_validate(value)
     except ValidationError as error:
@@ -114,6 +132,35 @@ def structured(promised: type[Returned[object]], value: object, wrapped: bool) -
     if wrapped:
         content = {"result": content}
     return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
+
+
+def whole(result: CallToolResult, promised: type[Returned[object]], wrapped: bool) -> CallToolResult:
+    """A result that a tool made itself keeps the promise too, unless it tells of an error (L-TOOL-5s)."""
+    if not result.is_error:
+        content = result.structured_content
+        try:
+            promised.model_validate(content["result"] if wrapped and isinstance(content, dict) else content)
+        except (KeyError, ValidationError) as error:
+            what = explained(error) if isinstance(error, ValidationError) else "result: Field required"
+            raise ReturnError(f"the structured content is not what the tool declares: {what}") from None
+    return result
+
+
+def conforming(promised: Schema, value: object) -> CallToolResult:
+    """A value that has to fit a JSON Schema, sent both as JSON and as text.
+
+    Raises:
+        ReturnError: it does not fit, or is no JSON.
+    """
+    if isinstance(value, CallToolResult):
+        if not value.is_error and (problem := promised.check(value.structured_content)) is not None:
+            raise ReturnError(f"the structured content is not what the tool declares: {problem}")
+        return value
+    content: JsonValue = to_jsonable_python(value, by_alias=True, inf_nan_mode="constants")
+    text = json_text(content)
+    if (problem := promised.check(content)) is not None:
+        raise ReturnError(f"the tool returned something else than it declares: {problem}")
+    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
 
 
 def json_text(value: JsonValue) -> str:

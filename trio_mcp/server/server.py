@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import gc
-import math
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
-from typing import TypeVar, overload
 
 import trio
 
-from ..protocol.jsonrpc import Encoded
 from ..session import Envelope, Service, ServiceOptions, find_transport, open_service, serve_channel
-from ..types import Implementation, JsonObject, ServerCapabilities, ToolAnnotations, ToolsCapability
+from ..session.subscriptions import Change, updated
+from ..types import CacheScope, Icon, Implementation
+from .authoring import Authoring
+from .pages import PAGE_SIZE, ListOptions
 from .router import Router
-from .tool import ResumePolicy, Tool, ToolFunction, ToolOptions, make_tool
-
-F = TypeVar("F", bound=ToolFunction)
+from .tool import Tool
 
 __all__ = ["Server"]
 
 COLLECT_AFTER = 10_000
 """New objects after which the collector looks at the youngest. A call makes some sixty, nearly all of them free at its end."""
 
-MAX_THREADS = 100
-"""Sync tools that may run at once, in threads of their own limiter."""
 
-
-class Server:
-    """An MCP server: a name, its tools, and the ways to serve them.
+class Server(Authoring):
+    """An MCP server: a name, what it offers, and the ways to serve it.
 
         server = Server("weather", version="1.0")
 
@@ -45,6 +40,10 @@ class Server:
     Args:
         name: who this server is; also part of what seals its `requestState`, so all nodes of a deployment share it.
         instructions: how a model should use the server.
+        description, website_url, icons: more about it, for people.
+        page_size: items of one page of a listing.
+        list_ttl: seconds for which a client may keep a listing (2026-07-28); 0 for not at all.
+        list_scope: "public" when the listings are the same for everybody.
         options: limits and times.
     """
 
@@ -54,64 +53,29 @@ class Server:
         *,
         version: str = "0",
         title: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[Icon] = (),
         instructions: str | None = None,
+        page_size: int = PAGE_SIZE,
+        list_ttl: float = 0.0,
+        list_scope: CacheScope = "private",
         options: ServiceOptions | None = None,
     ) -> None:
-        self.identity = Implementation(name=name, version=version, title=title)
+        super().__init__()
+        self.identity = Implementation(
+            name=name,
+            version=version,
+            title=title,
+            description=description,
+            website_url=website_url,
+            icons=list(icons) or None,
+        )
         self.instructions = instructions
         self.options = options or ServiceOptions()
-        self._router = Router(Encoded(self.identity.encode()))
-        self._threads = trio.CapacityLimiter(MAX_THREADS)
-
-    @overload
-    def tool(self, fn: F, /) -> F: ...
-    @overload
-    def tool(
-        self,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        timeout: float = math.inf,
-        meta: JsonObject | None = None,
-        resume: ResumePolicy = "auto",
-    ) -> Callable[[F], F]: ...
-    def tool(  # type: ignore[misc]  # mypy takes `fn` for a parameter that the second form lacks
-        self,
-        fn: F | None = None,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        timeout: float = math.inf,
-        meta: JsonObject | None = None,
-        resume: ResumePolicy = "auto",
-    ) -> F | Callable[[F], F]:
-        """Offer a function as a tool; used as `@server.tool` or `@server.tool(...)`. The function itself stays as it is.
-
-        The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
-        return annotation. A parameter annotated `Context` is given the call's context. A plain `def` runs in a thread.
-
-        Args:
-            timeout: seconds after which a call is cancelled and its caller told.
-            resume: what becomes of a call that waits for an answer when its process is gone. "replay": the body runs again,
-                and what it had asked and done in a `ctx.step` returns at once. "parked": the call is lost and its caller told.
-                "auto": replay if `annotations` say that it is read-only or idempotent, else parked.
-
-        Raises:
-            TypeError: the signature cannot be offered.
-            ValueError: the name is taken, or is not one.
-        """
-        options = ToolOptions(name, title, description, annotations, timeout, meta, resume)
-
-        def add(function: F) -> F:
-            self._router.add_tool(make_tool(function, options, self._threads))
-            return function
-
-        return add if fn is None else add(fn)
+        self._lists = ListOptions(page_size, list_ttl, list_scope)
+        self._services: dict[Service, None] = {}
+        """Where it is served now; shared with its copies under other options."""
 
     def with_options(self, options: ServiceOptions) -> Server:
         """The same server, tools included, under other limits and times."""
@@ -122,7 +86,11 @@ class Server:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools, in the order they are listed."""
-        return tuple(self._router.tools)
+        return tuple(self._registry.tools)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell everyone who watches the resource, or something it is a part of, that it has changed; from any thread."""
+        self._announce(updated(uri))
 
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Serve until told to stop, in a Trio loop of its own: `run()` on stdio, `run("http", port=8000)` over HTTP.
@@ -144,10 +112,23 @@ class Server:
         async with self.open_service() as service:
             await serve_channel(service, channel)
 
-    def open_service(self) -> AbstractAsyncContextManager[Service]:
+    @asynccontextmanager
+    async def open_service(self) -> AsyncIterator[Service]:
         """What a transport serves its connections with; `async with server.open_service() as service`."""
-        capabilities = ServerCapabilities(logging={}, tools=ToolsCapability())
-        return open_service(self._router.routes, self.identity, capabilities, self.instructions, self.options)
+        router = Router(self._registry, self.identity, self._lists, self.options.keys)
+        capabilities = self._registry.capabilities
+        opened = open_service(router.routes, self.identity, capabilities, self.instructions, self.options)
+        async with opened as service:
+            self._services[service] = None
+            try:
+                yield service
+            finally:
+                del self._services[service]
+
+    def _announce(self, change: Change) -> None:
+        for service in list(self._services):
+            service.capabilities = self._registry.capabilities
+            service.subscriptions.announce(change)
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"

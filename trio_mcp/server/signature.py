@@ -4,40 +4,61 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, get_origin, get_type_hints
+from typing import Annotated, NamedTuple, Protocol, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError, create_model
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from ..protocol.json_schema import Schema
 from ..types import JsonObject
 from .context import Context
 from .forms import explained
 
-__all__ = ["Signature", "read_signature"]
+__all__ = ["Arguments", "Mirrored", "Parameter", "parameters_of", "raw_arguments", "read_arguments"]
 
 
-class Arguments(BaseModel):
+class Mirrored:
+    """Marks an argument that modern clients repeat in an HTTP header, `Mcp-Param-<name>`, for intermediaries (M-HTTP-6).
+
+    Strings, integers and booleans only: `region: Annotated[str, Mirrored("Region")]`.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(core_schema), "x-mcp-header": self.name}
+
+    def __repr__(self) -> str:
+        return f"Mirrored({self.name!r})"
+
+
+class Given(BaseModel):
     """The base of the models made from signatures: unknown arguments are refused."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
-class Signature:
-    """The arguments a function takes from a call.
+class Arguments(Protocol):
+    """What a function takes from a request."""
 
-    Attributes:
-        schema: their JSON Schema.
-        context: the name of the parameter that takes the `Context`, or None.
-        returns: the return annotation, or `inspect.Signature.empty`.
-    """
+    @property
+    def schema(self) -> JsonObject:
+        """JSON Schema of the arguments."""
+        ...
 
-    __slots__ = ("_model", "_names", "context", "returns", "schema")
+    @property
+    def context(self) -> str | None:
+        """The name of the parameter that takes the `Context`."""
+        ...
 
-    def __init__(self, model: type[Arguments], names: dict[str, str], context: str | None, returns: object) -> None:
-        self._model = model
-        self._names = names
-        self.context = context
-        self.returns = returns
-        self.schema = argument_schema(model)
+    @property
+    def returns(self) -> object:
+        """The return annotation, or `inspect.Signature.empty`."""
+        ...
 
     def bind(self, arguments: JsonObject) -> dict[str, object]:
         """Validated keyword arguments.
@@ -45,6 +66,22 @@ class Signature:
         Raises:
             ValueError: the message names each argument that is wrong, missing or unknown, and why.
         """
+        ...
+
+
+class Typed:
+    """The arguments that a signature describes."""
+
+    __slots__ = ("_model", "_names", "context", "returns", "schema")
+
+    def __init__(self, model: type[Given], names: dict[str, str], context: str | None, returns: object) -> None:
+        self._model = model
+        self._names = names
+        self.context = context
+        self.returns = returns
+        self.schema = argument_schema(model)
+
+    def bind(self, arguments: JsonObject) -> dict[str, object]:
         try:
             validated = self._model.model_validate(arguments)
         except ValidationError as error:
@@ -53,16 +90,50 @@ class Signature:
         return {name: values[field] for field, name in self._names.items()}
 
 
-def read_signature(function: Callable[..., object]) -> Signature:
-    """Read a tool function's signature.
+class Raw:
+    """Arguments that a JSON Schema describes; the function takes them as they are, in one parameter."""
+
+    __slots__ = ("_checked", "_name", "context", "returns", "schema")
+
+    def __init__(self, schema: JsonObject, name: str, context: str | None, returns: object) -> None:
+        self._checked = Schema.compile(schema, "input_schema")
+        self._name = name
+        self.context = context
+        self.returns = returns
+        self.schema = schema
+
+    def bind(self, arguments: JsonObject) -> dict[str, object]:
+        problem = self._checked.check(arguments)
+        if problem is not None:
+            raise ValueError(problem)
+        return {self._name: arguments}
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function that takes an argument; its default is `inspect.Parameter.empty` when it has none."""
+
+    name: str
+    annotation: object
+    default: object
+
+
+class Parameters(NamedTuple):
+    """The parameters of a function: those that take arguments, the one for the context, and the return annotation."""
+
+    arguments: tuple[Parameter, ...]
+    context: str | None
+    returns: object
+
+
+def parameters_of(function: Callable[..., object]) -> Parameters:
+    """Read a function's signature.
 
     Raises:
         TypeError: it cannot be called with named JSON arguments; the message says which parameter is in the way.
     """
     hints = get_type_hints(function, include_extras=True)
     context: str | None = None
-    fields: dict[str, object] = {}
-    names: dict[str, str] = {}
+    arguments: list[Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         annotation = hints.get(name, str)
         if is_context(annotation):
@@ -73,18 +144,44 @@ def read_signature(function: Callable[..., object]) -> Signature:
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} must be an ordinary named parameter")
-        default = ... if parameter.default is parameter.empty else parameter.default
+        arguments.append(Parameter(name, annotation, parameter.default))
+    return Parameters(tuple(arguments), context, hints.get("return", inspect.Signature.empty))
+
+
+def read_arguments(function: Callable[..., object]) -> Arguments:
+    """The arguments that a function's signature describes. Raises `TypeError` as `parameters_of` does."""
+    taken, context, returns = parameters_of(function)
+    fields: dict[str, object] = {}
+    names: dict[str, str] = {}
+    for name, annotation, default in taken:
         field = f"argument_{len(fields)}"  # a model cannot have a field named `json` or `_x`; its alias can be anything
         names[field] = name
         fields[field] = (
             Annotated[annotation, Field(alias=name, title=name.replace("_", " ").strip().title())],
-            default,
+            ... if default is inspect.Parameter.empty else default,
         )
-    model = create_model(function.__name__, __base__=Arguments, **fields)  # type: ignore[call-overload]
-    return Signature(model, names, context, hints.get("return", inspect.Signature.empty))
+    model = create_model(function.__name__, __base__=Given, **fields)  # type: ignore[call-overload]
+    return Typed(model, names, context, returns)
 
 
-def argument_schema(model: type[Arguments]) -> JsonObject:
+def raw_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:
+    """Arguments that a JSON Schema describes.
+
+    Raises:
+        TypeError: the function does not take them in one parameter.
+        ValueError: it is no JSON Schema of an object; the message says what is wrong.
+    """
+    taken, context, returns = parameters_of(function)
+    if len(taken) != 1:
+        raise TypeError(
+            f"{function.__qualname__}: with an input_schema the function takes all arguments in one parameter"
+        )
+    if schema.get("type") != "object":
+        raise ValueError('input_schema: arguments are an object, so its "type" is "object" (L-TOOL-3s)')
+    return Raw(schema, taken[0].name, context, returns)
+
+
+def argument_schema(model: type[Given]) -> JsonObject:
     schema: JsonObject = model.model_json_schema(by_alias=True)
     schema.pop("title", None)
     schema.pop("description", None)

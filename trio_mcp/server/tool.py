@@ -2,92 +2,132 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, TypedDict
 
 import trio
 
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, McpError, ProtocolError, ToolError
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ToolError
+from ..protocol.capabilities import lacks
+from ..protocol.parameter_headers import ParameterHeaders
 from ..runtime import CancelReason
 from ..session import Call, Plan, RequestFacts, Resume
-from ..types import CallToolResult, JsonObject, ToolAnnotations
+from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
-from .context import Context
-from .results import Converter, ReturnError, error_result, read_return
-from .signature import Signature, read_signature
+from .forms import Elicit
+from .handler import Function, Handler, function_doc, make_handler
+from .results import Converter, ReturnError, error_result, read_return, read_schema
+from .signature import Arguments, raw_arguments, read_arguments
 
-__all__ = ["ResumePolicy", "Tool", "ToolFunction", "ToolOptions", "make_tool"]
+__all__ = ["ResumePolicy", "Tool", "ToolKeywords", "ToolOptions", "make_tool", "resumed"]
 
-ToolFunction: TypeAlias = Callable[..., object]
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 logger = logging.getLogger("trio_mcp.tool")
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
+GATES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
+REQUIRES, ELICITS = "trio-mcp/requires", "trio-mcp/elicits"
+"""The members of a tool's `_meta` in which it says what its calls need and may ask."""
+
+
+class ToolKeywords(TypedDict, total=False):
+    """What a tool says of itself beyond its signature.
+
+    name, title, description: the function's name and docstring, unless given.
+    annotations: hints about what it does; clients do not trust them.
+    icons: images to show beside its name.
+    timeout: seconds after which a call is cancelled and its caller told.
+    meta: more members for its `_meta`.
+    resume: what becomes of a call that waits for an answer when its process is gone. "replay": the body runs again, and what
+        it had asked and done in a `ctx.step` returns at once. "parked": the call is lost and its caller told. "auto": replay
+        if `annotations` say that it is read-only or idempotent, else parked.
+    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Others cannot call it, and
+        where a listing belongs to a session they do not see it.
+    elicits: the questions it may ask, published with it; only these may then be asked by key.
+    input_schema: its arguments as JSON Schema (2020-12), instead of the signature's: the function takes them as one dict.
+    output_schema: its structured result as JSON Schema, instead of the return annotation's.
+    """
+
+    name: str
+    title: str
+    description: str
+    annotations: ToolAnnotations
+    icons: Sequence[Icon]
+    timeout: float
+    meta: JsonObject
+    resume: ResumePolicy
+    requires: Collection[str]
+    elicits: Sequence[Elicit[object]]
+    input_schema: JsonObject
+    output_schema: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What a tool says of itself beyond its signature; see `Server.tool`."""
+    """The same as a value, with defaults; see `ToolKeywords`."""
 
     name: str | None = None
     title: str | None = None
     description: str | None = None
     annotations: ToolAnnotations | None = None
+    icons: Sequence[Icon] = ()
     timeout: float = math.inf
     meta: JsonObject | None = field(default=None)
     resume: ResumePolicy = "auto"
+    requires: Collection[str] = ()
+    elicits: Sequence[Elicit[object]] = ()
+    input_schema: JsonObject | None = None
+    output_schema: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tool:
     """A registered tool. `model` is what `tools/list` shows of it."""
 
-    function: ToolFunction
+    function: Function
     model: ToolModel
     timeout: float
-    _signature: Signature
+    requires: tuple[str, ...]
+    mirrored: ParameterHeaders
+    _arguments: Arguments
+    _handler: Handler
     _converted: Converter
-    _threads: trio.CapacityLimiter
-    _is_async: bool
     _resume: Resume
 
     @property
     def name(self) -> str:
         return self.model.name
 
+    def open_to(self, client: ClientCapabilities) -> bool:
+        """Whether a client with these capabilities can call it."""
+        return not self.requires or lacks(client, self.requires) is None
+
     def plan(self, facts: RequestFacts, arguments: JsonObject) -> Plan | CallToolResult:
-        """How to run one call; or the result that says what is wrong with its arguments (L-TOOL-7s, SEP-1303)."""
+        """How to run one call; or the result that says what is wrong with its arguments (L-TOOL-7s, SEP-1303).
+
+        Raises:
+            CapabilityError: the client lacks what the tool requires; nothing of it runs.
+            RemoteProtocolError: -32020, a header says something else than the arguments (M-HTTP-4s).
+        """
+        if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
+            needed = ", ".join(self.requires)
+            raise CapabilityError(f"the tool {self.name} needs a client that supports {needed}", missing)
+        if self.mirrored and facts.headers and facts.codec.revision.mirrors:
+            self.mirrored.check(facts.headers, arguments)
         try:
-            values = self._signature.bind(arguments)
+            values = self._arguments.bind(arguments)
         except ValueError as error:
             return error_result(f"Invalid arguments for {self.name}: {error}")
         return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed, self._resume)
 
     async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
-        if self._signature.context is not None:
-            values[self._signature.context] = Context(call, call.actor.root, facts)
-        try:
-            return self._converted(await self._value(values))
-        except ExceptionGroup as group:
-            failure: Exception = speaker(group)
-        raise failure
-
-    async def _value(self, values: dict[str, object]) -> object:
-        if self._is_async:
-            return await cast("Awaitable[object]", self.function(**values))
-        (value,) = await trio.to_thread.run_sync(
-            lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self._threads
-        )
-        if isinstance(value, Awaitable):  # a plain decorator round an async function
-            return cast("object", await value)
-        return value
+        return self._converted(await self._handler(facts, values, call))
 
     def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
         """What the model is told; None leaves it to the protocol, or to nobody."""
@@ -110,66 +150,72 @@ class Tool:
         return f"<Tool {self.name}>"
 
 
-def make_tool(function: ToolFunction, options: ToolOptions, threads: trio.CapacityLimiter) -> Tool:
+def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLimiter) -> Tool:
     """A tool from a function.
 
     Raises:
         TypeError: the signature cannot be offered as a tool.
-        ValueError: the name is not one.
+        ValueError: the name is not one, a schema or a mirrored argument is not allowed, or a capability is unknown.
     """
     name = options.name or str(getattr(function, "__name__", ""))
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a tool name: 1 to 128 letters, digits, '_', '-' and '.'")
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise TypeError(f"{name}: a tool is a function or an async function, not a generator")
-    signature = read_signature(function)
-    output_schema, converted = read_return(signature.returns)
+    arguments = (
+        read_arguments(function) if options.input_schema is None else raw_arguments(function, options.input_schema)
+    )
+    returned = read_return(arguments.returns) if options.output_schema is None else read_schema(options.output_schema)
+    requires = required(name, options.requires)
+    keys = frozenset(asked.key for asked in options.elicits)
     model = ToolModel(
         name=name,
         title=options.title,
-        description=options.description or inspect.getdoc(function),
-        input_schema=signature.schema,
-        output_schema=output_schema,
+        description=options.description or function_doc(function),
+        input_schema=arguments.schema,
+        output_schema=returned.schema,
         annotations=options.annotations,
-        meta=options.meta,
+        icons=list(options.icons) or None,
+        meta=published(options, requires),
     )
     return Tool(
         function,
         model,
         options.timeout,
-        signature,
-        converted,
-        threads,
-        inspect.iscoroutinefunction(function),
-        resumed(options),
+        requires,
+        ParameterHeaders.of(arguments.schema),
+        arguments,
+        make_handler(function, arguments.context, threads, keys),
+        returned.converted,
+        resumed(options.resume, options.annotations),
     )
 
 
-def resumed(options: ToolOptions) -> Resume:
+def required(name: str, gates: Collection[str]) -> tuple[str, ...]:
+    for gate in gates:
+        if gate.partition(".")[0] not in GATES:
+            raise ValueError(f"{name}: no client declares {gate!r}; there are {', '.join(sorted(GATES))}")
+    return tuple(sorted(gates))
+
+
+def published(options: ToolOptions, requires: Sequence[str]) -> JsonObject | None:
+    """The tool's `_meta`: the author's, and what its calls need and may ask."""
+    meta: JsonObject = dict(options.meta or {})
+    if requires:
+        meta[REQUIRES] = list(requires)
+    if options.elicits:
+        meta[ELICITS] = {asked.key: asked.requested_schema.wire() for asked in options.elicits}
+    return meta or None
+
+
+def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> Resume:
     """What the policy means for this tool: "auto" replays what its author declared harmless to run twice."""
-    match options.resume:
+    match policy:
         case "replay":
             return Resume.REPLAY
         case "parked":
             return Resume.PARKED
         case "auto":
-            hints = options.annotations
             harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
             return Resume.REPLAY if harmless else Resume.PARKED
-
-
-def speaker(group: ExceptionGroup[Exception]) -> Exception:
-    """The one exception in a group, however deep, or the first of several that all are for the caller; else the group."""
-    found = leaves(group)
-    if len(found) == 1 or all(isinstance(leaf, McpError) for leaf in found):
-        return found[0]
-    return group
-
-
-def leaves(error: Exception) -> list[Exception]:
-    if isinstance(error, ExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
-    return [error]
 
 
 def unexpected(name: str, cause: BaseException, reference: str) -> str:

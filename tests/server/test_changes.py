@@ -1,0 +1,132 @@
+"""Changing what a server offers while it is served: who hears of it, once, from any thread."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from talk import Talk, talk_to
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Server
+
+TOOLS = "notifications/tools/list_changed"
+PROMPTS = "notifications/prompts/list_changed"
+RESOURCES = "notifications/resources/list_changed"
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("busy")
+    server.add_tool(lambda: "", name="first")
+    server.add_prompt(lambda: "", name="first")
+    server.add_resource("first:x", lambda: "")
+    return server
+
+
+async def methods(talk: Talk) -> list[str]:
+    """What comes without being asked for, until nothing more does."""
+    await wait_all_tasks_blocked()
+    return [message["method"] for message in talk.waiting()]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda server: server.add_tool(lambda: "", name="new"), TOOLS),
+        (lambda server: server.remove_tool("first"), TOOLS),
+        (lambda server: server.add_prompt(lambda: "", name="new"), PROMPTS),
+        (lambda server: server.remove_prompt("first"), PROMPTS),
+        (lambda server: server.add_resource("new:x", lambda: ""), RESOURCES),
+        (lambda server: server.add_resource("new:{x}", lambda x: x), RESOURCES),
+        (lambda server: server.remove_resource("first:x"), RESOURCES),
+    ],
+)
+async def test_a_session_hears_of_a_change(server: Server, change: object, told: str) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        change(server)
+        assert await methods(talk) == [told]
+
+
+async def test_many_changes_at_once_are_told_once(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        for number in range(100):
+            server.add_tool(lambda: "", name=f"tool{number}")
+            server.add_prompt(lambda: "", name=f"prompt{number}")
+        assert await methods(talk) == [TOOLS, PROMPTS]
+
+
+async def test_every_session_hears_of_it_and_none_before_it_is_initialized(server: Server) -> None:
+    async with talk_to(server) as talk:
+        other, silent = Talk(talk.service), Talk(talk.service)
+        await talk.initialize()
+        await other.initialize("2024-11-05")
+        server.remove_tool("first")
+        assert await methods(talk) == await methods(other) == [TOOLS]
+        assert await methods(silent) == []
+
+
+async def test_a_tool_that_was_added_can_be_called_and_one_that_was_removed_cannot(server: Server) -> None:
+    async with talk_to(server) as talk:
+        server.add_tool(lambda: "here", name="new")
+        assert await talk.text(talk.leg("new")) == "here"
+        server.remove_tool("new")
+        assert (await talk.error(talk.leg("new")))["message"] == "Unknown tool: new"
+
+
+async def test_a_call_that_runs_ends_though_its_tool_is_removed(server: Server) -> None:
+    go = trio.Event()
+
+    @server.tool
+    async def slow() -> str:
+        await go.wait()
+        return "done"
+
+    async with talk_to(server) as talk:
+        call = talk.leg("slow")
+        await wait_all_tasks_blocked()
+        server.remove_tool("slow")
+        go.set()
+        assert await talk.text(call) == "done"
+
+
+async def test_a_tool_in_a_thread_may_change_the_server(server: Server) -> None:
+    @server.tool
+    def grow() -> str:
+        server.add_tool(lambda: "", name="grown")
+        return "grown"
+
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        call = talk.call("grow")
+        came = [await talk.receive(), await talk.receive()]  # in either order: the change is told as soon as it is made
+    assert sorted(message.get("method", "") for message in came) == ["", TOOLS]
+    assert [message["id"] for message in came if "id" in message] == [call]
+
+
+async def test_what_is_offered_for_the_first_time_is_declared_from_then_on() -> None:
+    server = Server("grows")
+    async with talk_to(server) as talk:
+        before = await talk.result(talk.ask("server/discover"))
+        server.add_prompt(lambda: "hello", name="greet")
+        after = await talk.result(talk.ask("server/discover"))
+        server.remove_prompt("greet")
+        later = await talk.result(talk.ask("prompts/list"))
+    assert "prompts" not in before["capabilities"]
+    assert after["capabilities"]["prompts"] == {"listChanged": True}
+    assert later["prompts"] == []
+
+
+def test_a_change_outside_of_any_service_tells_nobody(server: Server) -> None:
+    server.remove_tool("first")
+    assert server.tools == ()
+    with pytest.raises(LookupError, match="first"):
+        server.remove_tool("first")
+
+
+async def test_a_change_after_the_end_of_a_service_is_no_error(server: Server) -> None:
+    async with talk_to(server) as talk:
+        service = talk.service
+    server.remove_tool("first")
+    assert len(service.subscriptions) == 0

@@ -1,0 +1,161 @@
+"""From a function to a prompt: its arguments, its messages, and asking in the middle."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+from talk import Json, Talk, talk_to
+
+from trio_mcp import Context, Server, ToolError
+from trio_mcp.types import (
+    EmbeddedResource,
+    GetPromptResult,
+    ImageContent,
+    PromptMessage,
+    TextContent,
+    TextResourceContents,
+)
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("writer")
+
+    @server.prompt(title="Review")
+    def review(
+        code: Annotated[str, Field(description="What to look at")], style: Literal["kind", "strict"] = "kind"
+    ) -> str:
+        """Look at some code."""
+        return f"Be {style}: {code}"
+
+    return server
+
+
+async def get(talk: Talk, name: str, **arguments: str) -> Json:
+    return await talk.result(talk.ask("prompts/get", name=name, arguments=arguments))
+
+
+async def refusal(talk: Talk, name: str, **arguments: object) -> Json:
+    return await talk.error(talk.ask("prompts/get", name=name, arguments=arguments))
+
+
+async def test_the_signature_is_what_is_listed(server: Server) -> None:
+    async with talk_to(server) as talk:
+        listed = await talk.result(talk.ask("prompts/list"))
+    assert listed["prompts"] == [
+        {
+            "name": "review",
+            "title": "Review",
+            "description": "Look at some code.",
+            "arguments": [
+                {"name": "code", "description": "What to look at", "required": True},
+                {"name": "style", "required": False},
+            ],
+        }
+    ]
+
+
+async def test_text_is_one_message_of_the_user(server: Server) -> None:
+    async with talk_to(server) as talk:
+        result = await get(talk, "review", code="x = 1", style="strict")
+    assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": "Be strict: x = 1"}}]
+    assert result["description"] == "Look at some code."
+
+
+async def test_several_messages_and_blocks_come_in_order() -> None:
+    server = Server("writer")
+
+    @server.prompt
+    async def show() -> list[str | PromptMessage | ImageContent | EmbeddedResource]:
+        return [
+            "Look:",
+            ImageContent(data="aWs=", mime_type="image/png"),
+            EmbeddedResource(resource=TextResourceContents(uri="a://b", text="t")),
+            PromptMessage(role="assistant", content=TextContent(text="I see.")),
+        ]
+
+    async with talk_to(server) as talk:
+        messages = (await get(talk, "show"))["messages"]
+    assert [(message["role"], message["content"]["type"]) for message in messages] == [
+        ("user", "text"),
+        ("user", "image"),
+        ("user", "resource"),
+        ("assistant", "text"),
+    ]
+
+
+async def test_a_whole_result_goes_out_as_it_is() -> None:
+    server = Server("writer")
+
+    @server.prompt
+    def whole() -> GetPromptResult:
+        return GetPromptResult(description="mine", messages=[])
+
+    async with talk_to(server) as talk:
+        result = await get(talk, "whole")
+    assert (result["description"], result["messages"]) == ("mine", [])
+
+
+async def test_an_unknown_prompt_is_refused_by_its_name(server: Server) -> None:
+    async with talk_to(server) as talk:
+        error = await refusal(talk, "revue")
+    assert (error["code"], error["message"]) == (-32602, "Unknown prompt: revue")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [({}, "code"), ({"code": "x", "style": "rude"}, "style"), ({"code": "x", "colour": "red"}, "colour")],
+)
+async def test_an_argument_that_is_missing_wrong_or_unknown_is_named(
+    server: Server, arguments: dict[str, str], named: str
+) -> None:
+    async with talk_to(server) as talk:
+        error = await refusal(talk, "review", **arguments)
+    assert error["code"] == -32602
+    assert named in error["message"]
+
+
+async def test_the_value_of_an_argument_is_a_string(server: Server) -> None:
+    async with talk_to(server) as talk:
+        assert (await refusal(talk, "review", code=1))["code"] == -32602
+
+
+async def test_a_prompt_may_ask_in_the_middle() -> None:
+    server = Server("writer")
+
+    @server.prompt
+    async def ode(to: str, ctx: Context) -> str:
+        said = await ctx.sample(f"An ode to {to}")
+        return said.text
+
+    answer = {"role": "assistant", "content": {"type": "text", "text": "O!"}, "model": "m"}
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.ask("prompts/get", name="ode", arguments={"to": "joy"}))
+        carried = {"requestState": asked.state, "inputResponses": {asked.key: answer}}
+        modern = await talk.result(talk.ask("prompts/get", name="ode", arguments={"to": "joy"}, **carried))
+        await talk.initialize()
+        request = talk.request("prompts/get", {"name": "ode", "arguments": {"to": "joy"}})
+        talk.answer(await talk.question("sampling/createMessage"), answer)
+        legacy = await talk.result(request)
+    assert modern["messages"] == legacy["messages"] == [{"role": "user", "content": {"type": "text", "text": "O!"}}]
+
+
+async def test_a_tool_error_in_a_prompt_is_told_in_its_own_words() -> None:
+    server = Server("writer")
+
+    @server.prompt
+    def fail() -> str:
+        raise ToolError("There is nothing to write about.")
+
+    async with talk_to(server) as talk:
+        error = await refusal(talk, "fail")
+    assert (error["code"], error["message"]) == (-32603, "There is nothing to write about.")
+
+
+async def test_a_server_without_prompts_offers_no_method_of_theirs() -> None:
+    async with talk_to(Server("bare")) as talk:
+        assert "prompts" not in (await talk.result(talk.ask("server/discover")))["capabilities"]
+        assert (await talk.error(talk.ask("prompts/list")))["code"] == -32601
+        assert (await talk.error(talk.ask("prompts/get", name="x")))["code"] == -32601

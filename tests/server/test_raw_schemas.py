@@ -1,0 +1,232 @@
+"""Tools whose schemas are written by hand: arguments and results by JSON Schema 2020-12, and what a tool says beside that."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel
+from talk import Json, Talk, talk_to
+
+from trio_mcp import Context, Elicit, Mirrored, Server, ToolResult
+from trio_mcp.types import (
+    Annotations,
+    AudioContent,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    JsonObject,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+ADDRESS: Json = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {"zip": {"$anchor": "zip", "type": "string", "pattern": "^[0-9]{5}$"}},
+    "properties": {"country": {"enum": ["DE", "FR"]}, "zip": {"$ref": "#zip"}},
+    "required": ["country"],
+    "allOf": [{"anyOf": [{"required": ["zip"]}, {"required": ["city"]}]}],
+    "if": {"properties": {"country": {"const": "DE"}}},
+    "then": {"required": ["zip"]},
+    "unevaluatedProperties": {"type": "string"},
+}
+
+
+async def only(talk: Talk) -> Json:
+    (tool,) = (await talk.result(talk.ask("tools/list")))["tools"]
+    return tool
+
+
+async def test_a_schema_by_hand_is_listed_as_it_was_written() -> None:
+    server = Server("raw")
+    server.add_tool(
+        lambda arguments: "", name="send", input_schema=ADDRESS, output_schema={"oneOf": [{"type": "integer"}]}
+    )
+    async with talk_to(server) as talk:
+        tool = await only(talk)
+    assert tool["inputSchema"] == ADDRESS
+    assert tool["outputSchema"] == {"oneOf": [{"type": "integer"}]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({}, "country"),
+        ({"country": "DE", "zip": "1"}, "zip"),
+        ({"country": "DE", "city": "Bonn"}, "zip"),
+        ({"country": "FR", "city": 3}, "city"),
+    ],
+)
+async def test_arguments_that_break_it_are_told_to_the_model(arguments: Json, named: str) -> None:
+    ran: list[JsonObject] = []
+    server = Server("raw")
+    server.add_tool(lambda arguments: ran.append(arguments), name="send", input_schema=ADDRESS)
+    async with talk_to(server) as talk:
+        text = await talk.failure(talk.leg("send", arguments))
+    assert text.startswith("Invalid arguments for send: ")
+    assert named in text
+    assert ran == []
+
+
+async def test_the_function_takes_all_arguments_in_one_parameter_and_a_context_beside_it() -> None:
+    server = Server("raw")
+
+    @server.tool(input_schema=ADDRESS)
+    async def send(arguments: JsonObject, ctx: Context) -> str:
+        return f"{sorted(arguments)} {ctx.request.method}"
+
+    async with talk_to(server) as talk:
+        assert await talk.text(talk.leg("send", {"country": "FR", "city": "Lyon"})) == "['city', 'country'] tools/call"
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        ({"type": "array"}, "object"),
+        ({"type": "object", "properties": {"a": {"type": "no such type"}}}, "no such type"),
+        ({"type": "object", "$schema": "https://example.com/mine"}, "https://example.com/mine"),
+        ({"type": "object", "properties": {"a": {"$ref": "https://example.com/schema.json"}}}, "https://example.com"),
+    ],
+)
+def test_what_is_no_schema_of_arguments_is_refused_when_the_tool_is_offered(schema: Json, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Server("wrong").add_tool(lambda arguments: "", name="x", input_schema=schema)
+
+
+def test_a_function_with_several_parameters_cannot_take_them_in_one() -> None:
+    with pytest.raises(TypeError, match="one parameter"):
+        Server("wrong").add_tool(lambda a, b: "", name="x", input_schema={"type": "object"})
+
+
+async def returned(value: object, schema: Json, *, legacy: bool = False) -> Json:
+    server = Server("raw")
+    server.add_tool(lambda: value, name="give", output_schema=schema)
+    async with talk_to(server) as talk:
+        if legacy:
+            await talk.initialize()
+            return await talk.result(talk.call("give"))
+        return await talk.result(talk.leg("give"))
+
+
+@pytest.mark.parametrize("value", [3, "three", [1, 2], None, {"a": 1}])
+async def test_a_result_may_be_any_json_that_fits(value: object) -> None:
+    result = await returned(value, {"type": ["integer", "string", "array", "null", "object"]})
+    assert result["structuredContent"] == value
+    assert len(result["content"]) == 1  # a copy as text, for clients that know no structure (L-TOOL-5s)
+
+
+async def test_older_revisions_get_the_text_of_what_is_no_object() -> None:
+    result = await returned([1, 2], {"type": "array"}, legacy=True)
+    assert "structuredContent" not in result
+    assert result["content"] == [{"type": "text", "text": "[1,2]"}]
+
+
+@pytest.mark.parametrize(
+    "value", ["three", ToolResult(content=[], structured_content="three"), ToolResult(content=[]), float("nan")]
+)
+async def test_a_result_that_does_not_fit_is_an_error_of_the_tool(value: object) -> None:
+    result = await returned(value, {"type": "integer"})
+    assert result["isError"]
+    assert "structuredContent" not in result
+
+
+async def test_an_error_result_need_not_fit() -> None:
+    result = await returned(ToolResult(content=[TextContent(text="no")], is_error=True), {"type": "integer"})
+    assert result["content"][0]["text"] == "no"
+
+
+class Point(BaseModel):
+    x: int
+
+
+async def test_a_result_that_a_typed_tool_makes_itself_keeps_the_promise_too() -> None:
+    server = Server("typed")
+    results = iter([{"x": 1}, {"y": 1}])
+
+    @server.tool
+    def point() -> Point:
+        return ToolResult(content=[], structured_content=next(results))  # type: ignore[return-value]
+
+    async with talk_to(server) as talk:
+        assert (await talk.result(talk.leg("point")))["structuredContent"] == {"x": 1}
+        assert "x" in await talk.failure(talk.leg("point"))
+
+
+async def test_every_kind_of_content_arrives_with_its_annotations() -> None:
+    server = Server("rich")
+    hints = Annotations(audience=["user"], priority=0.5, last_modified="2026-01-01T00:00:00Z")
+
+    @server.tool(icons=[Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48"], theme="dark")])
+    async def everything() -> list[TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource]:
+        return [
+            TextContent(text="t", annotations=hints),
+            ImageContent(data="aQ==", mime_type="image/png", annotations=hints),
+            AudioContent(data="YQ==", mime_type="audio/wav", annotations=hints),
+            ResourceLink(uri="a://b", name="b", annotations=hints),
+            EmbeddedResource(resource=TextResourceContents(uri="a://c", text="c"), annotations=hints),
+        ]
+
+    async with talk_to(server) as talk:
+        content = (await talk.result(talk.leg("everything")))["content"]
+        tool = await only(talk)
+    assert [block["type"] for block in content] == ["text", "image", "audio", "resource_link", "resource"]
+    assert all(block["annotations"] == hints.wire() for block in content)
+    assert tool["icons"] == [
+        {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}
+    ]
+
+
+# what a tool declares
+
+
+async def test_the_questions_of_a_tool_are_published_and_asked_by_key() -> None:
+    seat = Elicit("seat", str)
+    server = Server("asking")
+
+    @server.tool(elicits=[seat])
+    async def book(ctx: Context) -> str:
+        answer = await ctx.elicit("Which seat?", seat)
+        return answer.content if answer.action == "accept" else "none"
+
+    async with talk_to(server) as talk:
+        published = (await only(talk))["_meta"]["trio-mcp/elicits"]
+        asked = await talk.round(talk.leg("book"))
+        accepted = {asked.key: {"action": "accept", "content": {"value": "12A"}}}
+        assert await talk.text(talk.leg("book", state=asked.state, answers=accepted)) == "12A"
+    assert published["seat"]["properties"]["value"]["type"] == "string"
+
+
+async def test_a_question_that_was_not_declared_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        await ctx.elicit("Which seat?", Elicit("seat", str))
+        return ""
+
+    async with talk_to(server) as talk:
+        await talk.failure(talk.leg("book"))
+    assert "'seat' was not declared" in caplog.text
+
+
+async def test_an_argument_can_be_marked_for_a_header() -> None:
+    server = Server("mirror")
+
+    @server.tool
+    async def query(region: Annotated[str, Mirrored("Region")], limit: Annotated[int, Mirrored("Limit")] = 3) -> str:
+        return f"{region}{limit}"
+
+    async with talk_to(server) as talk:
+        properties = (await only(talk))["inputSchema"]["properties"]
+        assert await talk.text(talk.leg("query", {"region": "eu"})) == "eu3"  # no headers on a pipe, so none is missing
+    assert (properties["region"]["x-mcp-header"], properties["limit"]["x-mcp-header"]) == ("Region", "Limit")
+
+
+def test_an_argument_that_no_header_can_carry_cannot_be_marked() -> None:
+    def query(price: Annotated[float, Mirrored("Price")]) -> str:
+        return str(price)
+
+    with pytest.raises(ValueError, match="price"):
+        Server("wrong").add_tool(query)

@@ -1,0 +1,251 @@
+"""Watching resources and listening for changes, in both shapes."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from talk import Json, Talk, talk_to
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Server, ServiceOptions
+from trio_mcp.runtime import CancelReason, Outbox
+
+UPDATED = "notifications/resources/updated"
+TOOLS = "notifications/tools/list_changed"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+ID = "io.modelcontextprotocol/subscriptionId"
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("watched", options=ServiceOptions(watched=3))
+    server.add_resource("file:///a/b", lambda: "")
+    server.add_tool(lambda: "", name="first")
+    server.add_prompt(lambda: "", name="first")
+    return server
+
+
+async def came(talk: Talk) -> list[tuple[str, str | None]]:
+    """The notifications that have come: method and URI."""
+    await wait_all_tasks_blocked()
+    return [(message["method"], message.get("params", {}).get("uri")) for message in talk.waiting()]
+
+
+async def subscribe(talk: Talk, *uris: str) -> None:
+    for uri in uris:
+        assert await talk.result(talk.request("resources/subscribe", {"uri": uri})) == {}
+
+
+# the handshake era
+
+
+async def test_a_subscriber_hears_of_his_resource_and_of_no_other(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "file:///a/b")
+        server.resource_updated("file:///a/b")
+        server.resource_updated("file:///a/c")
+        assert await came(talk) == [(UPDATED, "file:///a/b")]
+
+
+@pytest.mark.parametrize("watched", ["file:///a", "file:///a/"])
+async def test_an_update_of_a_part_counts_for_the_whole(server: Server, watched: str) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, watched)
+        server.resource_updated("file:///a/b")
+        server.resource_updated("file:///ab")
+        assert await came(talk) == [(UPDATED, "file:///a/b")]
+
+
+async def test_after_unsubscribe_there_is_silence(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "file:///a/b")
+        assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///a/b"})) == {}
+        server.resource_updated("file:///a/b")
+        await talk.silence()
+
+
+async def test_to_unsubscribe_twice_or_without_need_is_no_error(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///x"})) == {}
+
+
+async def test_two_subscribers_hear_each_for_himself(server: Server) -> None:
+    async with talk_to(server) as talk:
+        other = Talk(talk.service)
+        await talk.initialize()
+        await other.initialize()
+        await subscribe(talk, "file:///a/b")
+        await subscribe(other, "file:///a/c")
+        server.resource_updated("file:///a/b")
+        assert await came(talk) == [(UPDATED, "file:///a/b")]
+        assert await came(other) == []
+
+
+async def test_an_update_that_is_told_many_times_at_once_comes_once(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "file:///a/b")
+        for _ in range(50):
+            server.resource_updated("file:///a/b")
+        assert await came(talk) == [(UPDATED, "file:///a/b")]
+
+
+async def test_there_is_a_limit_to_what_a_session_watches(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "a:1", "a:2", "a:3", "a:3")
+        error = await talk.error(talk.request("resources/subscribe", {"uri": "a:4"}))
+    assert error["code"] == -32000
+    assert "3 resources" in error["message"]
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+async def test_what_is_no_uri_cannot_be_watched(server: Server, method: str) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        error = await talk.error(talk.request(method, {"uri": "nowhere"}))
+    assert error["code"] == -32602
+    assert "'nowhere'" in error["message"]
+
+
+async def test_without_a_way_to_the_client_each_change_is_kept_once(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "file:///a/b")
+        talk.session.attach(None)
+        for _ in range(3):
+            server.resource_updated("file:///a/b")
+            server.add_tool(lambda: "", name=f"tool{_}")
+            assert await came(talk) == []
+        talk.session.attach(talk.outbox)
+        assert await came(talk) == [(UPDATED, "file:///a/b"), (TOOLS, None)]
+
+
+async def test_a_slow_reader_holds_nothing_back_but_his_own(server: Server) -> None:
+    async with talk_to(server) as talk:
+        narrow: Outbox = Outbox(1)
+        await talk.initialize()
+        await subscribe(talk, "file:///a/b")
+        talk.session.attach(narrow)
+        server.remove_tool("first")
+        await wait_all_tasks_blocked()
+        for _ in range(20):
+            server.resource_updated("file:///a/b")
+            await wait_all_tasks_blocked()
+        assert len(narrow) == 1
+        assert [envelope.message.method for envelope in await narrow.take()] == [TOOLS]
+        await wait_all_tasks_blocked()
+        assert [envelope.message.method for envelope in await narrow.take()] == [UPDATED]
+
+
+async def test_the_end_of_a_session_leaves_no_subscriber_behind(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        assert len(talk.service.subscriptions) == 1
+        talk.session.close(CancelReason.DISCONNECT)
+        assert len(talk.service.subscriptions) == 0
+
+
+# the modern era
+
+
+def listen(talk: Talk, **wanted: object) -> int:
+    return talk.ask("subscriptions/listen", notifications=wanted)
+
+
+async def acknowledged(talk: Talk, request: int) -> Json:
+    params = await talk.notification(ACKNOWLEDGED)
+    assert params["_meta"] == {ID: request}
+    return params["notifications"]
+
+
+async def test_a_listener_is_first_told_what_is_honoured(server: Server) -> None:
+    async with talk_to(server) as talk:
+        request = listen(talk, toolsListChanged=True, promptsListChanged=False, resourceSubscriptions=["file:///a/b"])
+        assert await acknowledged(talk, request) == {
+            "toolsListChanged": True,
+            "resourceSubscriptions": ["file:///a/b"],
+        }
+        await talk.silence()
+
+
+async def test_what_the_server_does_not_offer_is_not_honoured() -> None:
+    async with talk_to(Server("bare")) as talk:
+        request = listen(talk, toolsListChanged=True, promptsListChanged=True, resourceSubscriptions=["file:///a/b"])
+        assert await acknowledged(talk, request) == {"toolsListChanged": True}
+
+
+async def test_only_what_was_asked_for_is_told_and_each_message_names_its_stream(server: Server) -> None:
+    async with talk_to(server) as talk:
+        one = listen(talk, toolsListChanged=True)
+        await acknowledged(talk, one)
+        two = listen(talk, resourceSubscriptions=["file:///a/b"])
+        await acknowledged(talk, two)
+        server.remove_prompt("first")
+        server.remove_tool("first")
+        server.resource_updated("file:///a/b")
+        await wait_all_tasks_blocked()
+        told = {message["params"]["_meta"][ID]: message["method"] for message in talk.waiting()}
+    assert told == {one: TOOLS, two: UPDATED}
+
+
+async def test_a_cancelled_stream_is_silent_and_gone(server: Server) -> None:
+    async with talk_to(server) as talk:
+        request = listen(talk, toolsListChanged=True)
+        await acknowledged(talk, request)
+        talk.cancel(request)
+        await wait_all_tasks_blocked()
+        server.remove_tool("first")
+        await talk.silence()
+        assert len(talk.service.subscriptions) == 0
+        assert talk.service.supervisor.actors == ()
+
+
+async def test_shutdown_ends_a_stream_with_its_result(server: Server) -> None:
+    """On a shared channel a notification says which one ends; then comes the result (protocol.md 7, 1)."""
+    async with talk_to(server) as talk:
+        request = listen(talk, toolsListChanged=True)
+        await acknowledged(talk, request)
+        with trio.fail_after(5):
+            await talk.service.drain(60)
+        ended = await talk.notification("notifications/cancelled")
+        assert ended["requestId"] == request
+        result = await talk.result(request)
+    assert result["resultType"] == "complete"
+    assert result["_meta"][ID] == request
+
+
+@pytest.mark.parametrize(("uris", "named"), [(["nowhere"], "nowhere"), (["a:1", "a:2", "a:3", "a:4"], "3 resources")])
+async def test_a_filter_that_cannot_be_served_is_refused(server: Server, uris: list[str], named: str) -> None:
+    async with talk_to(server) as talk:
+        error = await talk.error(listen(talk, resourceSubscriptions=uris))
+        assert talk.service.supervisor.actors == ()
+    assert error["code"] == -32602
+    assert named in error["message"]
+
+
+async def test_a_filter_is_required(server: Server) -> None:
+    async with talk_to(server) as talk:
+        error = await talk.error(talk.ask("subscriptions/listen"))
+    assert error["code"] == -32602
+    assert "notifications" in error["message"]
+
+
+async def test_a_modern_client_cannot_subscribe_the_old_way_nor_an_old_one_listen(server: Server) -> None:
+    async with talk_to(server) as talk:
+        assert (await talk.error(talk.ask("resources/subscribe", uri="file:///a/b")))["code"] == -32601
+        await talk.initialize()
+        error = await talk.error(talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+    assert error["code"] == -32601
+
+
+async def test_progress_and_logs_of_a_call_do_not_ride_a_stream(server: Server) -> None:
+    async with talk_to(server) as talk:
+        request = listen(talk, toolsListChanged=True)
+        await acknowledged(talk, request)
+        call = talk.leg("first")
+        assert (await talk.result(call))["_meta"].get(ID) is None

@@ -1,0 +1,85 @@
+"""Running an author's function for a request: with its context, in a thread when it is a plain one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import trio
+
+from ..errors import McpError
+from ..session import Call, RequestFacts
+from .context import Context
+
+__all__ = ["Function", "Handler", "function_doc", "make_handler"]
+
+Function: TypeAlias = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function, the name of the parameter that takes the `Context`, and the threads in which plain functions run.
+
+    Attributes:
+        keys: the questions that it has declared; see `Elicit`.
+    """
+
+    function: Function
+    context: str | None
+    threads: trio.CapacityLimiter
+    is_async: bool
+    keys: frozenset[str] = frozenset()
+
+    async def __call__(self, facts: RequestFacts, values: dict[str, object], call: Call) -> object:
+        """Call it and return its value. Of a group of exceptions with one voice, that one is raised."""
+        if self.context is not None:
+            values = {**values, self.context: Context(call, call.actor.root, facts, self.keys)}
+        try:
+            return await self._value(values)
+        except ExceptionGroup as group:
+            failure: Exception = speaker(group)
+        raise failure
+
+    async def _value(self, values: dict[str, object]) -> object:
+        if self.is_async:
+            return await cast("Awaitable[object]", self.function(**values))
+        (value,) = await trio.to_thread.run_sync(
+            lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self.threads
+        )
+        if isinstance(value, Awaitable):  # a plain decorator round an async function
+            return cast("object", await value)
+        return value
+
+
+def make_handler(
+    function: Function, context: str | None, threads: trio.CapacityLimiter, keys: frozenset[str] = frozenset()
+) -> Handler:
+    """A handler of a function.
+
+    Raises:
+        TypeError: it is a generator, which no request can be answered with.
+    """
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(f"{function.__qualname__}: offer a function or an async function, not a generator")
+    return Handler(function, context, threads, inspect.iscoroutinefunction(function), keys)
+
+
+def function_doc(function: Function) -> str | None:
+    """What the function says of itself."""
+    return inspect.getdoc(function)
+
+
+def speaker(group: ExceptionGroup[Exception]) -> Exception:
+    """The one exception in a group, however deep, or the first of several that all are for the caller; else the group."""
+    found = leaves(group)
+    if len(found) == 1 or all(isinstance(leaf, McpError) for leaf in found):
+        return found[0]
+    return group
+
+
+def leaves(error: Exception) -> list[Exception]:
+    if isinstance(error, ExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]

@@ -1,0 +1,160 @@
+"""A prompt: a function whose arguments are strings and whose value becomes messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypedDict, cast
+
+import trio
+from pydantic_core import to_jsonable_python
+
+from ..errors import RemoteProtocolError
+from ..protocol.jsonrpc import INVALID_PARAMS
+from ..protocol.strict_json import dumps
+from ..session import Call, Plan, RequestFacts, Resume
+from ..types import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    GetPromptResult,
+    Icon,
+    ImageContent,
+    JsonObject,
+    Model,
+    PromptArgument,
+    PromptMessage,
+    ResourceLink,
+    TextContent,
+)
+from ..types import Prompt as PromptModel
+from .handler import Function, Handler, function_doc, make_handler
+from .signature import Arguments, read_arguments
+from .tool import ResumePolicy, resumed
+
+__all__ = ["Prompt", "PromptKeywords", "PromptOptions", "make_prompt"]
+
+Said: TypeAlias = str | PromptMessage | ContentBlock
+BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+
+
+class PromptKeywords(TypedDict, total=False):
+    """What a prompt says of itself beyond its signature.
+
+    name, title, description: the function's name and docstring, unless given.
+    icons: images to show beside its name.
+    timeout: seconds after which rendering is cancelled and the caller told.
+    meta: more members for its `_meta`.
+    resume: as for tools; "auto" replays, since rendering changes nothing.
+    """
+
+    name: str
+    title: str
+    description: str
+    icons: Sequence[Icon]
+    timeout: float
+    meta: JsonObject
+    resume: ResumePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class PromptOptions:
+    """The same as a value, with defaults; see `PromptKeywords`."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[Icon] = ()
+    timeout: float = math.inf
+    meta: JsonObject | None = None
+    resume: ResumePolicy = "auto"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """A registered prompt. `model` is what `prompts/list` shows of it."""
+
+    model: PromptModel
+    timeout: float
+    _arguments: Arguments
+    _handler: Handler
+    _resume: Resume
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def plan(self, facts: RequestFacts, arguments: Mapping[str, str]) -> Plan:
+        """How to render it.
+
+        Raises:
+            RemoteProtocolError: -32602, an argument is wrong, missing or unknown (L-PRM-1s).
+        """
+        try:
+            values = self._arguments.bind(dict(arguments))
+        except ValueError as error:
+            raise RemoteProtocolError(
+                f"Invalid arguments for the prompt {self.name}: {error}", code=INVALID_PARAMS
+            ) from None
+        return Plan(partial(self._run, facts, values), self.name, self.timeout, resume=self._resume)
+
+    async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> Model:
+        value = await self._handler(facts, values, call)
+        if isinstance(value, GetPromptResult):
+            return value
+        return GetPromptResult(description=self.model.description, messages=messages(value))
+
+    def __repr__(self) -> str:
+        return f"<Prompt {self.name}>"
+
+
+def make_prompt(function: Function, options: PromptOptions, threads: trio.CapacityLimiter) -> Prompt:
+    """A prompt from a function.
+
+    Raises:
+        TypeError: the signature cannot be offered as a prompt.
+        ValueError: it has no name.
+    """
+    name = options.name or str(getattr(function, "__name__", ""))
+    if not name:
+        raise ValueError("a prompt needs a name")
+    arguments = read_arguments(function)
+    description = options.description or function_doc(function)
+    model = PromptModel(
+        name=name,
+        title=options.title,
+        description=description,
+        arguments=prompt_arguments(arguments.schema) or None,
+        icons=list(options.icons) or None,
+        meta=options.meta,
+    )
+    resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
+    return Prompt(model, options.timeout, arguments, make_handler(function, arguments.context, threads), resume)
+
+
+def prompt_arguments(schema: JsonObject) -> list[PromptArgument]:
+    """The arguments that a signature describes, as a listing shows them."""
+    properties = cast("dict[str, JsonObject]", schema.get("properties", {}))
+    required = cast("list[str]", schema.get("required", []))
+    return [
+        PromptArgument(
+            name=name,
+            description=cast("str | None", details.get("description")),
+            required=name in required,
+        )
+        for name, details in properties.items()
+    ]
+
+
+def messages(value: object) -> list[PromptMessage]:
+    """What a prompt returned, as messages; what is no message is said by the user."""
+    if isinstance(value, list | tuple):
+        return [message for item in value for message in messages(item)]
+    if isinstance(value, PromptMessage):
+        return [value]
+    if isinstance(value, BLOCKS):
+        return [PromptMessage(role="user", content=value)]
+    text = value if isinstance(value, str) else dumps(to_jsonable_python(value, by_alias=True), "result").decode()
+    return [PromptMessage(role="user", content=TextContent(text=text))]

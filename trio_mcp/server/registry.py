@@ -1,0 +1,47 @@
+"""What a server offers: its tools, prompts, resources and completions. It may change while it is served, in any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
+from ..types import PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
+from .completion import Completer
+from .listing import Listing
+from .prompts import Prompt
+from .resources import Resource, Template
+from .tool import Tool
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """Everything by its name or URI.
+
+    Args:
+        on_change: told of each change; what it says goes to the clients.
+    """
+
+    def __init__(self, on_change: Callable[[Change], None]) -> None:
+        self.tools: Listing[Tool] = Listing("tool", lambda: on_change(TOOLS))
+        self.prompts: Listing[Prompt] = Listing("prompt", lambda: on_change(PROMPTS))
+        self.resources: Listing[Resource] = Listing("resource", lambda: on_change(RESOURCES))
+        self.templates: Listing[Template] = Listing("resource template", lambda: on_change(RESOURCES))
+        self.completers: dict[tuple[str, str], Completer] = {}
+        """By prompt name or template, and argument."""
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """What to declare. A kind of thing stays declared once there was one, since a client may have been told so."""
+        resources = self.resources.ever or self.templates.ever
+        return ServerCapabilities(
+            logging={},
+            tools=ToolsCapability(list_changed=True),
+            prompts=PromptsCapability(list_changed=True) if self.prompts.ever else None,
+            resources=ResourcesCapability(subscribe=True, list_changed=True) if resources else None,
+            completions={} if self.completers else None,
+        )
+
+    def __repr__(self) -> str:
+        kinds = (self.tools, self.prompts, self.resources, self.templates)
+        return f"<Registry {', '.join(map(repr, kinds))}>"
