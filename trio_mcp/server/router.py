@@ -10,7 +10,7 @@ from ..protocol.cursors import Cursors
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Encoded
 from ..protocol.request_state import KeyRing
 from ..protocol.uris import check_uri
-from ..session import Plan, RequestFacts, Route
+from ..session import Guard, Plan, RequestFacts, Route
 from ..types import (
     CallToolRequestParams,
     CompleteRequestParams,
@@ -61,6 +61,10 @@ class Router:
             "completion/complete": self._complete,
         }
 
+    @property
+    def guards(self) -> Mapping[str, Guard]:
+        return {"tools/call": self._compare_headers}
+
     @cached_property
     def _cursors(self) -> Cursors:
         return Cursors(self._keys or KeyRing.from_environment() or KeyRing.random(), self._identity.name)
@@ -70,6 +74,13 @@ class Router:
         if not facts.codec.revision.hides_gated:
             return frozenset()
         return frozenset(tool for tool in self._registry.tools if not tool.open_to(facts.client_capabilities))
+
+    def _compare_headers(self, facts: RequestFacts, params: Model) -> None:
+        """Refuse a call whose headers say something else than its arguments (M-HTTP-4s); a pipe has no headers."""
+        assert isinstance(params, CallToolRequestParams)
+        tool = self._registry.tools.get(params.name)
+        if tool is not None and tool.mirrored and facts.headers and facts.codec.revision.mirrors:
+            tool.mirrored.check(facts.headers, params.arguments or {})
 
     def _call_tool(self, facts: RequestFacts, params: Model) -> Model | Plan:
         assert isinstance(params, CallToolRequestParams)

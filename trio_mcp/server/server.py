@@ -116,8 +116,14 @@ class Server(Authoring):
     async def open_service(self) -> AsyncIterator[Service]:
         """What a transport serves its connections with; `async with server.open_service() as service`."""
         router = Router(self._registry, self.identity, self._lists, self.options.keys)
-        capabilities = self._registry.capabilities
-        opened = open_service(router.routes, self.identity, capabilities, self.instructions, self.options)
+        opened = open_service(
+            router.routes,
+            self.identity,
+            self._registry.capabilities,
+            self.instructions,
+            self.options,
+            router.guards,
+        )
         async with opened as service:
             self._services[service] = None
             try:

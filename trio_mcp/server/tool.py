@@ -88,7 +88,7 @@ class ToolOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """A registered tool. `model` is what `tools/list` shows of it."""
+    """A registered tool. `model` is what `tools/list` shows of it, `mirrored` the arguments that headers repeat."""
 
     function: Function
     model: ToolModel
@@ -113,13 +113,10 @@ class Tool:
 
         Raises:
             CapabilityError: the client lacks what the tool requires; nothing of it runs.
-            RemoteProtocolError: -32020, a header says something else than the arguments (M-HTTP-4s).
         """
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
             raise CapabilityError(f"the tool {self.name} needs a client that supports {needed}", missing)
-        if self.mirrored and facts.headers and facts.codec.revision.mirrors:
-            self.mirrored.check(facts.headers, arguments)
         try:
             values = self._arguments.bind(arguments)
         except ValueError as error:

@@ -8,7 +8,7 @@ from .leg import Leg, Listener, RequestFacts
 from .pump import serve_channel
 from .replay import Resume
 from .server import ServerSession
-from .service import Plan, Route, Service, ServiceOptions, open_service
+from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
 from .transport import ChannelServer, Transport, find_transport
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "ChannelServer",
     "ClientSession",
     "Envelope",
+    "Guard",
     "Leg",
     "Listener",
     "Peer",

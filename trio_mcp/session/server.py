@@ -165,6 +165,7 @@ class ServerSession:
 
     def _serve_by_route(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
         params = request.params
+        self._admit(facts, params)
         if (
             request.meta is not None
             and isinstance(params, InputResponseRequestParams)
@@ -172,9 +173,6 @@ class ServerSession:
         ):
             self._carry_on(request, params, self._leg(request, facts, listener), listener)
             return
-        gate = request.codec.gate(request.method)
-        if gate is not None and not declares(self.service.capabilities, gate):
-            raise RemoteProtocolError(f"this server does not offer {request.method}", code=METHOD_NOT_FOUND)
         own = OWN_METHODS.get(request.method)
         answer = self._routed(request, facts) if own is None else own(self._conversation, params)
         if isinstance(answer, Plan):
@@ -184,6 +182,14 @@ class ServerSession:
         else:
             codec = self.connection.codec if request.meta is None else facts.codec  # `initialize` agreed on one
             listener.finish(codec.encode_result(request.method, answer, self.service.signature))
+
+    def _admit(self, facts: RequestFacts, params: Model) -> None:
+        gate = facts.codec.gate(facts.method)
+        if gate is not None and not declares(self.service.capabilities, gate):
+            raise RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
+        guard = self.service.guards.get(facts.method)
+        if guard is not None:
+            guard(facts, params)
 
     def _routed(self, request: RequestIn, facts: RequestFacts) -> Model | Encoded | Plan:
         route = self.service.routes.get(request.method)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("trio_mcp.session")
 
-__all__ = ["Plan", "Route", "Service", "ServiceOptions", "open_service"]
+__all__ = ["Guard", "Plan", "Route", "Service", "ServiceOptions", "open_service"]
 
 
 class Plan(NamedTuple):
@@ -56,6 +57,9 @@ class Plan(NamedTuple):
 
 Route = Callable[[RequestFacts, Model], Model | Encoded | Plan]
 """Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to refuse."""
+
+Guard = Callable[[RequestFacts, Model], None]
+"""Looks at every request of a method, also at those that carry a call forward. Raises `ProtocolError` to refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,11 @@ class Service:
         capabilities: ServerCapabilities,
         instructions: str | None,
         options: ServiceOptions,
+        guards: Mapping[str, Guard],
     ) -> None:
         self.supervisor = supervisor
         self.routes = routes
+        self.guards = guards
         self.identity = identity
         self.signature = Encoded(identity.encode())
         """The identity as modern results carry it."""
@@ -137,6 +143,9 @@ class Service:
         return f"<Service {self.identity.name} {self.supervisor!r}>"
 
 
+NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
+
+
 @asynccontextmanager
 async def open_service(
     routes: Mapping[str, Route],
@@ -144,10 +153,11 @@ async def open_service(
     capabilities: ServerCapabilities,
     instructions: str | None = None,
     options: ServiceOptions | None = None,
+    guards: Mapping[str, Guard] = NO_GUARDS,
 ) -> AsyncIterator[Service]:
     """A service for the length of the block; leaving it cancels what still runs."""
     options = options or ServiceOptions()
     async with open_supervisor(options.actors) as supervisor:
-        yield Service(supervisor, routes, identity, capabilities, instructions, options)
+        yield Service(supervisor, routes, identity, capabilities, instructions, options, guards)
         with trio.CancelScope(shield=True):
             await supervisor.drain(0)
