@@ -62,7 +62,11 @@ async def test_a_schema_by_hand_is_listed_as_it_was_written() -> None:
 async def test_arguments_that_break_it_are_told_to_the_model(arguments: Json, named: str) -> None:
     ran: list[JsonObject] = []
     server = Server("raw")
-    server.add_tool(lambda arguments: ran.append(arguments), name="send", input_schema=ADDRESS)
+
+    @server.tool(input_schema=ADDRESS)
+    def send(arguments: JsonObject) -> None:
+        ran.append(arguments)
+
     async with talk_to(server) as talk:
         text = await talk.failure(talk.leg("send", arguments))
     assert text.startswith("Invalid arguments for send: ")

@@ -236,10 +236,20 @@ def test_the_parameters_are_the_variables() -> None:
         server.add_resource("users://{user_id}", lambda name: name)
     with pytest.raises(TypeError, match="no variables"):
         server.add_resource("users://all", lambda name: name)
+    with pytest.raises(TypeError, match="leave out page, so its parameter needs a default"):
+        server.add_resource("users://all{?page}", lambda page: page)
     with pytest.raises(ValueError, match="no URI"):
         server.add_resource("users", lambda: "")
     with pytest.raises(ValueError, match=r"users://\{user_id"):
         server.add_resource("users://{user_id", lambda user_id: user_id)
+
+
+async def test_a_variable_that_a_uri_leaves_out_takes_its_default() -> None:
+    server = Server("query")
+    server.add_resource("users://all{?page,size}", lambda page="1", size="10": f"{page}/{size}", name="users")
+    async with talk_to(server) as talk:
+        assert (await read(talk, "users://all"))["contents"][0]["text"] == "1/10"
+        assert (await read(talk, "users://all?page=2"))["contents"][0]["text"] == "2/10"
 
 
 def test_a_uri_is_taken_once(server: Server) -> None:

@@ -54,9 +54,9 @@ class Reply:
                     self.ended.set()
             self._said.notify_all()
 
-    async def until(self, text: str) -> None:
+    async def until(self, text: str, *, seconds: float = 5) -> None:
         """Wait until this text has been sent."""
-        with trio.fail_after(5):
+        with trio.fail_after(seconds):
             async with self._said:
                 while text.encode() not in self.body:
                     await self._said.wait()

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict, TypeVar
+from typing import TypedDict, TypeVar, cast
 
 import trio
 from pydantic_core import to_jsonable_python
@@ -194,6 +194,9 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
         raise TypeError(
             f"{text} has the variables {', '.join(sorted(has))}, but its function takes {', '.join(sorted(taken)) or 'none'}"
         )
+    needed = set(cast("list[str]", reader.arguments.schema.get("required", [])))
+    if missing := needed.intersection(pattern.optional):
+        raise TypeError(f"{text}: a URI may leave out {', '.join(sorted(missing))}, so its parameter needs a default")
     if options.size is not None:
         raise TypeError(f"{text} is a template: it has no size")
     model = ResourceTemplate(
