@@ -16,7 +16,7 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -27,7 +27,7 @@ from pydantic_core import to_json
 from ..errors import RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 
-__all__ = ["DEFAULT_LIMITS", "JsonLimits", "dumps", "loads"]
+__all__ = ["DEFAULT_LIMITS", "JsonLimits", "dumps", "json_path", "loads"]
 
 _MAX_ENCODED_DEPTH = 255  # where pydantic_core stops
 _MAX_DIGITS = 640  # up to here Python converts integers whatever `sys.set_int_max_str_digits` says
@@ -192,7 +192,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_$][\w$]{0,63}", re.ASCII)
 def _first_flaw(value: JsonValue, root: str) -> str | None:
     steps: list[str | int] = []
     reason = _flaw(value, steps)
-    return None if reason is None else f"{_path(root, steps)} {reason}"
+    return None if reason is None else f"{json_path(root, steps)} {reason}"
 
 
 def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
@@ -225,7 +225,8 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
     return None
 
 
-def _path(root: str, steps: list[str | int]) -> str:
+def json_path(root: str, steps: Sequence[str | int]) -> str:
+    """How errors call a place, like `result.rows[3].price`; from the sixteenth step on it is cut."""
     path = root
     for step in steps[:16]:
         if isinstance(step, str) and _PLAIN_NAME.fullmatch(step):
