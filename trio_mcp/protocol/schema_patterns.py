@@ -66,9 +66,10 @@ def _weight(text: str) -> int:
 
 
 def _translated(text: str) -> str:
+    found: list[str] = _PIECE.findall(text)
     pieces: list[str] = []
     in_class = False
-    for piece in _PIECE.findall(text):
+    for piece in found:
         if in_class and piece in _PLAIN_IN_CLASS:
             pieces.append("\\" + piece)
             continue
