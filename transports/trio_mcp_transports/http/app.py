@@ -21,6 +21,7 @@ from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER, check
 from trio_mcp.protocol.jsonrpc import (
     INVALID_REQUEST,
     SERVER_BUSY,
+    Batch,
     ErrorDetail,
     ErrorResponse,
     Malformed,
@@ -38,10 +39,10 @@ from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED, Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, ServerSession, Service
 
 from .asgi import Receive, Scope, Send, read_body, respond
-from .exchange import LEGACY_STATUS, MODERN_STATUS, RETRY_LATER, Exchange
+from .exchange import BATCH_STATUS, LEGACY_STATUS, MODERN_STATUS, RETRY_LATER, Exchange
 from .hypercorn_guard import install
 from .legacy_sessions import LegacySession, LegacySessions, TooManySessions
 from .refusals import Access, HttpRefusal, accepts, check_access, check_post, read_headers
@@ -192,7 +193,7 @@ class McpApp:
         limits = self._limits
         body = await read_body(receive, limits.body, limits.body_seconds, headers.get("content-length"))
         message = parse(body, self._json_limits)
-        if isinstance(message, Malformed):
+        if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
             await respond(send, 400, dump(error_response(message.error)))
             return
         envelope = Envelope(message, peer=Peer(None, headers), size=len(body))
@@ -202,7 +203,7 @@ class McpApp:
             await self._legacy(running, message, envelope, receive, send)
 
     async def _modern(
-        self, running: Running, message: Message, envelope: Envelope, receive: Receive, send: Send
+        self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
     ) -> None:
         headers = envelope.peer.headers
         exchange = Exchange(receive, send, MODERN_STATUS, running.service.options.outbox)
@@ -227,7 +228,7 @@ class McpApp:
             session.disconnect(listener)
 
     async def _legacy(
-        self, running: Running, message: Message, envelope: Envelope, receive: Receive, send: Send
+        self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
     ) -> None:
         headers = envelope.peer.headers
         check_version(headers)
@@ -238,11 +239,13 @@ class McpApp:
         entry = found(running, headers)
         envelope = envelope._replace(peer=Peer(entry.principal, headers))
         listener = entry.session.receive(envelope, exchange.outbox, exclusive=True)
-        if isinstance(listener, Listener):
+        if isinstance(listener, Listener | OpenBatch):
             if not await exchange.run():
                 running.nursery.start_soon(self._outlive, entry, listener)
         elif isinstance(message, Request):
             await refused(exchange, LEGACY_STATUS)
+        elif isinstance(message, Batch) and listener is not None:
+            await refused(exchange, BATCH_STATUS)
         else:
             await exchange.accept()
 
@@ -263,7 +266,7 @@ class McpApp:
         exchange.outbox.close()
         await exchange.run()
 
-    async def _outlive(self, entry: LegacySession, listener: Listener) -> None:
+    async def _outlive(self, entry: LegacySession, listener: Listener | OpenBatch) -> None:
         """The connection of a legacy call has gone: let it go on for the grace period, then cancel it."""
         with trio.move_on_after(self._limits.disconnect_grace):
             while await listener.outbox.take():
@@ -307,7 +310,7 @@ VERBS: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send]
 ALLOW = (b"allow", b"POST, GET, DELETE")
 
 
-def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
+def is_modern(message: Message | Batch, headers: Mapping[str, str]) -> bool:
     """Whether the modern rules apply: the body says so, or the version header does."""
     if isinstance(message, Request):
         meta = decoded(message.params).get("_meta")

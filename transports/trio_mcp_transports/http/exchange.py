@@ -19,9 +19,11 @@ from trio_mcp.protocol.jsonrpc import (
     PARSE_ERROR,
     SERVER_BUSY,
     UNSUPPORTED_VERSION,
+    Answers,
     ErrorResponse,
     Malformed,
     Message,
+    Response,
     Unanswered,
     dump,
 )
@@ -30,7 +32,7 @@ from trio_mcp.session import Envelope
 
 from .asgi import Headers, Receive, Send, respond
 
-__all__ = ["LEGACY_STATUS", "MODERN_STATUS", "RETRY_LATER", "Exchange"]
+__all__ = ["BATCH_STATUS", "LEGACY_STATUS", "MODERN_STATUS", "RETRY_LATER", "Exchange"]
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -45,6 +47,9 @@ MODERN_STATUS = {
 
 LEGACY_STATUS = {SERVER_BUSY: 503}
 """The handshake era puts its errors into a 200, apart from overload."""
+
+BATCH_STATUS = {INVALID_REQUEST: 400}
+"""For an array that is no batch (L-HTTP-7s)."""
 
 RETRY_LATER = (b"retry-after", b"1")
 KEEP_ALIVE = 15.0
@@ -95,7 +100,7 @@ class Exchange:
         await self._stream(envelopes)
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def refuse(self, status: int, answer: ErrorResponse) -> None:
+    async def refuse(self, status: int, answer: ErrorResponse | Answers) -> None:
         """Answer with an error before anything was started."""
         await respond(self._send, status, dump(answer), self._headers)
 
@@ -131,7 +136,11 @@ class Exchange:
             await respond(self._send, 202)
             return
         message = spoken(envelopes[0])
-        status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
+        status = 200
+        if isinstance(message, ErrorResponse):
+            status = self._statuses.get(message.error.code, 200)
+        elif isinstance(message, Answers) and all(map(is_invalid, message.answers)):
+            status = 400
         headers: Headers = [*self._headers, RETRY_LATER] if status == 503 else self._headers
         await respond(self._send, status, dump(message), headers)
 
@@ -152,7 +161,11 @@ def event(envelope: Envelope) -> bytes:
     return b"event: message\ndata: %b\n\n" % dump(spoken(envelope))
 
 
-def spoken(envelope: Envelope) -> Message:
+def is_invalid(answer: Response | ErrorResponse) -> bool:
+    return isinstance(answer, ErrorResponse) and answer.error.code == INVALID_REQUEST
+
+
+def spoken(envelope: Envelope) -> Message | Answers:
     """What an outbox holds is what somebody said: only a reader meets anything else."""
     message = envelope.message
     assert not isinstance(message, Malformed | Unanswered)
