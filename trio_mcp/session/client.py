@@ -30,7 +30,7 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.revisions import Side
 from ..runtime import Mailbox, Outbox
-from ..types import JsonObject, Model, ProgressNotificationParams, RequestParams
+from ..types import EmptyResult, JsonObject, Model, ProgressNotificationParams, RequestParams
 from .batch import OpenBatch
 from .envelope import Envelope
 from .pump import CLEAN_UP, write_all
@@ -214,6 +214,9 @@ class ClientSession:
         if self.stamp:
             logger.warning("a modern server sent the request %s; it was ignored", request.method)
             self.connection.answered(request.id)
+        elif request.method == "ping":  # a sign of life has no limit (L-PING-1b)
+            self.connection.answered(request.id)
+            self._say(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
         elif len(self._serving) >= MAX_SERVING:
             self.connection.answered(request.id)
             detail = ErrorDetail(SERVER_BUSY, f"this client already answers {MAX_SERVING} requests, which is its limit")
