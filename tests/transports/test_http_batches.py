@@ -132,6 +132,17 @@ async def test_an_array_that_holds_no_message_is_400(
     assert (reply.status, [each["error"]["code"] for each in errors]) == (400, [INVALID_REQUEST])
 
 
+@pytest.mark.parametrize("method", ["no/such", "tools/call"])
+async def test_a_batch_of_requests_that_end_in_errors_is_200(
+    autojump_clock: MockClock, peer: AsgiPeer, method: str
+) -> None:
+    """As each of them would be by itself: also one whose call failed with the code of an invalid request."""
+    headers = await peer.open_session({"sampling": {}}, BATCHING)
+    reply = await peer.post([{**legacy_call("count_roots", id=1), "method": method}], headers)
+    assert (reply.status, ids(reply)) == (200, {1})
+    assert "error" in reply.json[0]
+
+
 async def test_a_batch_over_the_limit_is_400_and_executes_nothing(
     autojump_clock: MockClock, stage: Stage, peer: AsgiPeer, headers: dict[str, str]
 ) -> None:

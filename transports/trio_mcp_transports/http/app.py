@@ -21,6 +21,7 @@ from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER, check
 from trio_mcp.protocol.jsonrpc import (
     INVALID_REQUEST,
     SERVER_BUSY,
+    Answers,
     Batch,
     ErrorDetail,
     ErrorResponse,
@@ -239,7 +240,7 @@ class McpApp:
         entry = found(running, headers)
         envelope = envelope._replace(peer=Peer(entry.principal, headers))
         listener = entry.session.receive(envelope, exchange.outbox, exclusive=True)
-        if isinstance(listener, Listener | OpenBatch):
+        if isinstance(listener, Listener) or (isinstance(listener, OpenBatch) and listener.listeners):
             if not await exchange.run():
                 running.nursery.start_soon(self._outlive, entry, listener)
         elif isinstance(message, Request):
@@ -350,11 +351,14 @@ def found(running: Running, headers: Mapping[str, str]) -> LegacySession:
 
 
 async def refused(exchange: Exchange, statuses: Mapping[int, int]) -> None:
-    """Send the error of a message that was refused before anything was started."""
+    """Send the error of a message that was refused before anything was started, or the errors of a batch."""
     for envelope in exchange.outbox.take_nowait():
         answer = envelope.message
-        assert isinstance(answer, ErrorResponse)
-        await exchange.refuse(statuses.get(answer.error.code, 400 if statuses is MODERN_STATUS else 200), answer)
+        assert isinstance(answer, ErrorResponse | Answers)
+        each = answer.answers if isinstance(answer, Answers) else (answer,)
+        codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
+        fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
+        await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)
 
 
 def unsuitable_loop() -> str | None:

@@ -23,7 +23,6 @@ from trio_mcp.protocol.jsonrpc import (
     ErrorResponse,
     Malformed,
     Message,
-    Response,
     Unanswered,
     dump,
 )
@@ -49,7 +48,7 @@ LEGACY_STATUS = {SERVER_BUSY: 503}
 """The handshake era puts its errors into a 200, apart from overload."""
 
 BATCH_STATUS = {INVALID_REQUEST: 400}
-"""For an array that is no batch (L-HTTP-7s)."""
+"""For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
 
 RETRY_LATER = (b"retry-after", b"1")
 KEEP_ALIVE = 15.0
@@ -136,11 +135,7 @@ class Exchange:
             await respond(self._send, 202)
             return
         message = spoken(envelopes[0])
-        status = 200
-        if isinstance(message, ErrorResponse):
-            status = self._statuses.get(message.error.code, 200)
-        elif isinstance(message, Answers) and all(map(is_invalid, message.answers)):
-            status = 400
+        status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
         headers: Headers = [*self._headers, RETRY_LATER] if status == 503 else self._headers
         await respond(self._send, status, dump(message), headers)
 
@@ -159,10 +154,6 @@ class Exchange:
 def event(envelope: Envelope) -> bytes:
     """One message as one event. JSON has no raw line breaks, so a single data line carries it."""
     return b"event: message\ndata: %b\n\n" % dump(spoken(envelope))
-
-
-def is_invalid(answer: Response | ErrorResponse) -> bool:
-    return isinstance(answer, ErrorResponse) and answer.error.code == INVALID_REQUEST
 
 
 def spoken(envelope: Envelope) -> Message | Answers:
