@@ -335,12 +335,13 @@ async def test_who_leaves_a_batch_cancels_what_still_runs_of_it(stage: Stage) ->
         batch, _ = await exclusive(
             talk, call(1, "echo", text="a"), call(2, "wait", name="b"), call(3, "wait", name="c")
         )
-        talk.call("wait", {"name": "other"}, id=9)
+        talk.call("wait", {"name": "other"}, id=1)  # an id that the batch no longer uses
         await wait_all_tasks_blocked()
         talk.session.disconnect(batch)
         await wait_all_tasks_blocked()
         assert stage.reasons == [CancelReason.DISCONNECT] * 2
-        assert talk.session.busy  # the other call runs on
+        assert talk.session.busy  # the other call runs on, under its id
+        assert "in use" in (await talk.error(talk.request("ping", id=1)))["message"]
 
 
 async def test_the_end_of_a_session_cancels_its_batches_and_says_nothing(stage: Stage) -> None:
