@@ -1,4 +1,4 @@
-"""What `--wire` shows of a message."""
+"""What the demo shows of a message."""
 
 from __future__ import annotations
 

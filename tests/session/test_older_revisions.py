@@ -16,7 +16,7 @@ from talk import Json, Talk, accept, talk_to, text_of
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from trio_mcp.protocol.revisions import REVISIONS, Era, Side
 from trio_mcp.session import RequestFacts, open_service
 from trio_mcp.types import (
@@ -282,6 +282,46 @@ async def test_progress_and_logs_are_told_in_every_revision(spec_dir: Path, vers
         assert told.get("message") == ("half" if version >= "2025-03-26" else None)
         assert check_sent(spec_dir, version, log) == {"level": "error", "data": {"a": 1}, "logger": "l"}
         assert await talk.text(call) == "told"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_changes_are_told_in_every_revision(spec_dir: Path, version: str) -> None:
+    server = Server("changing", version="1")
+
+    @server.resource("file:///a", name="a")
+    async def a() -> str:
+        return "a"
+
+    async def late() -> str:
+        return "late"
+
+    async with talk_to(server) as talk:
+        await talk.initialize(version, DECLARED)
+        assert await talk.result(talk.request("resources/subscribe", {"uri": "file:///a"})) == {}
+        server.resource_updated("file:///a")
+        assert check_sent(spec_dir, version, await talk.receive()) == {"uri": "file:///a"}
+        server.add_tool(late)
+        server.remove_resource("file:///a")
+        changes = [await talk.receive(), await talk.receive()]
+        for change in changes:
+            check_sent(spec_dir, version, change)
+        assert {change["method"] for change in changes} == {
+            "notifications/tools/list_changed",
+            "notifications/resources/list_changed",
+        }
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_a_missing_resource_has_the_code_of_the_handshake_era(spec_dir: Path, version: str) -> None:
+    server = Server("empty", version="1")
+
+    @server.resource("file:///a", name="a")
+    async def a() -> str:
+        return "a"
+
+    async with talk_to(server) as talk:
+        await talk.initialize(version, DECLARED)
+        assert (await talk.error(talk.request("resources/read", {"uri": "file:///b"})))["code"] == RESOURCE_NOT_FOUND
 
 
 def test_the_samples_ask_for_what_the_oldest_forms_lack() -> None:
