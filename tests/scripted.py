@@ -11,7 +11,7 @@ import outcome
 import trio
 
 from trio_mcp.client import Client, Handlers
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, dump, parse
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, Answers, Batch, dump, parse
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import Envelope
 from trio_mcp.types import Implementation
@@ -32,7 +32,15 @@ class Wire:
     async def receive(self) -> Json:
         with trio.fail_after(BOUND):
             envelope = await self._channel.receive()
+        assert not isinstance(envelope.message, Batch), envelope.message
         return json.loads(dump(envelope.message))
+
+    async def answers(self) -> list[Json]:
+        """The next message, which is an array of answers."""
+        with trio.fail_after(BOUND):
+            batch = (await self._channel.receive()).message
+        assert isinstance(batch, Batch), batch
+        return [json.loads(dump(answer)) for answer in batch.messages()]
 
     async def request(self, method: str) -> Json:
         """The next message, which is this request."""
@@ -72,6 +80,12 @@ class Wire:
         parsed = parse(json.dumps({"jsonrpc": "2.0", **message}).encode())
         with trio.fail_after(BOUND):
             await self._channel.send(Envelope(parsed))
+
+    async def send_batch(self, *messages: Json) -> None:
+        """Send several messages in one array."""
+        parsed = [parse(json.dumps({"jsonrpc": "2.0", **message}).encode()) for message in messages]
+        with trio.fail_after(BOUND):
+            await self._channel.send(Envelope(Answers(tuple(parsed))))  # type: ignore[arg-type]  not only answers
 
     async def respond(self, request: Json, result: Json) -> None:
         await self.send({"id": request["id"], "result": result})

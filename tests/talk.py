@@ -17,12 +17,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import WireOracle
 
+from trio_mcp.protocol.connection import Refused
 from trio_mcp.protocol.jsonrpc import RequestId, dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.runtime import Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, ServerSession, Service
 
 Json = dict[str, Any]
 
@@ -57,6 +58,13 @@ class Talk:
         listener = self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
         if isinstance(listener, Listener):
             self.listeners[listener.request_id] = listener
+
+    def send_batch(self, *messages: Json) -> Listener | OpenBatch | Refused | None:
+        """Send several messages in one array; returns what the session says to it."""
+        for message in messages:
+            self._oracle.sent(message)
+        data = json.dumps([{"jsonrpc": "2.0", **message} for message in messages]).encode()
+        return self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
 
     def request(self, method: str, params: Json | None = None, *, id: RequestId | None = None) -> RequestId:
         request_id = next(self._ids) if id is None else id
@@ -126,6 +134,14 @@ class Talk:
         messages = list(self._received)
         self._received.clear()
         return messages
+
+    async def answers(self) -> dict[RequestId | None, Json]:
+        """The next message, which is the array that answers a batch: its members by id."""
+        array = await self.receive()
+        assert isinstance(array, list), array
+        by_id = {answer.get("id"): answer for answer in array}
+        assert len(by_id) == len(array), array
+        return by_id
 
     async def reply(self, request_id: RequestId) -> Json:
         """The reply to a request. Nothing else may come before it."""

@@ -29,11 +29,16 @@ class WireOracle:
         version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
         self._asked[message["id"]] = (message["method"], version)
 
-    def heard(self, message: Message) -> None:
+    def heard(self, message: Message | list[Message]) -> None:
         """Raises `ValidationError` for a message that its revision does not know in that form."""
         if not SPEC_DIR.is_dir():
             return
         match message:
+            case list():
+                named = [{"id": 0, **each} for each in message]
+                validator(SPEC_DIR, self._version, "JSONRPCBatchResponse").validate(named)
+                for each in message:
+                    self.heard(each)
             case {"result": result, "id": request_id}:
                 self._heard_result(message, result, *self._asked.get(request_id, ("", None)))
             case {"error": _}:

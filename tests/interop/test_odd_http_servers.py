@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -42,6 +43,9 @@ class OddServer:
         self.left = trio.Event()
         self.told: list[str] = []
         self.mute = False
+        self.version = "2025-11-25"
+        self.answered: list[Any] = []
+        self.takes_answers = False
         self._answers = answers
 
     async def __call__(self, stream: trio.SocketStream) -> None:
@@ -65,6 +69,10 @@ class OddServer:
             rest += await stream.receive_some()
         request = json.loads(rest[:length])
         if "method" not in request:
+            self.answered.append(request)
+            if self.takes_answers:
+                await stream.send_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+                return rest[length:]
             await stream.send_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return rest[length:]
         headers, pieces = self._answer(request)
@@ -86,7 +94,7 @@ class OddServer:
             body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
             return "content-type: application/json", [body, b""]
         if request["method"] == "initialize":
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "odd", "version": "1"}}
+            hello = {"protocolVersion": self.version, "capabilities": {}, "serverInfo": {"name": "odd", "version": "1"}}
             body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": hello}).encode()
             return "content-type: application/json", [body, b""]
         if "id" not in request:
@@ -210,6 +218,80 @@ async def test_a_refused_answer_ends_the_call_that_asked() -> None:
         return headers, [event(question)]
 
     server = OddServer(asking=asking)
+    async with connected(server, mode="legacy", on_roots=list) as client:
+        with pytest.raises(Disconnected, match="404"):
+            await client.call_tool("asking")
+
+
+# batches
+
+
+PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}'
+QUESTIONS = b'[{"jsonrpc":"2.0","id":77,"method":"roots/list"},{"jsonrpc":"2.0","id":78,"method":"ping"}]'
+
+
+def array(*messages: bytes) -> bytes:
+    return b"[" + b",".join(messages) + b"]"
+
+
+def batching(**answers: Answer) -> OddServer:
+    server = OddServer(**answers)
+    server.version = "2025-03-26"
+    return server
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda id: ("content-type: application/json", [array(said(id, "fine")), b""]),
+        lambda id: stream_of(event(array(said(id, "fine")))),
+        lambda id: stream_of(event(array(PROGRESS, said(id, "fine")))),
+        lambda id: stream_of(event(array(PROGRESS)), event(b"[]"), event(said(id, "fine"))),
+    ],
+    ids=["body", "event", "with progress", "after an array of nothing"],
+)
+async def test_an_answer_in_an_array_is_taken_where_the_revision_has_batches(answer: Answer) -> None:
+    async with connected(batching(call=answer), mode="legacy") as client:
+        assert client.protocol_version == "2025-03-26"
+        assert (await client.call_tool("call")).text == "fine"
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_an_answer_in_an_array_is_an_error_of_its_call_in_every_other_revision(version: str, kind: str) -> None:
+    def answer(request_id: int) -> tuple[str, list[bytes]]:
+        body = array(said(request_id, "fine"))
+        return f"content-type: {kind}", [body if kind == "application/json" else event(body), b""]
+
+    server = OddServer(call=answer, fine=fine)
+    server.version = version
+    async with connected(server, mode="legacy") as client:
+        with pytest.raises((RemoteProtocolError, Disconnected), match=r"batches are not supported|without an answer"):
+            await client.call_tool("call")
+        assert (await client.call_tool("fine")).text == "fine"
+
+
+async def test_an_array_that_answers_something_else_is_an_error_of_its_call() -> None:
+    def answer(_request_id: int) -> tuple[str, list[bytes]]:
+        return "content-type: application/json", [array(said(99, "fine")), b""]
+
+    async with connected(batching(call=answer), mode="legacy") as client:
+        with pytest.raises(RemoteProtocolError):
+            await client.call_tool("call")
+
+
+async def test_questions_that_come_in_an_array_are_answered_in_one() -> None:
+    server = batching(call=lambda id: stream_of(event(QUESTIONS), event(said(id, "fine"))))
+    server.takes_answers = True
+    async with connected(server, mode="legacy", on_roots=list) as client:
+        assert (await client.call_tool("call")).text == "fine"
+        await trio.testing.wait_all_tasks_blocked(0.1)
+    [answers] = server.answered
+    assert {answer["id"]: answer["result"] for answer in answers} == {77: {"roots": []}, 78: {}}
+
+
+async def test_a_refused_array_of_answers_ends_the_call_that_asked() -> None:
+    server = batching(asking=lambda _id: (stream_of()[0], [event(QUESTIONS)]))
     async with connected(server, mode="legacy", on_roots=list) as client:
         with pytest.raises(Disconnected, match="404"):
             await client.call_tool("asking")

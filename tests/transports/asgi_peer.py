@@ -101,23 +101,23 @@ class AsgiPeer:
     async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
         return await self.start(body, headers, **options).end()
 
-    async def open_session(self, capabilities: object = None) -> dict[str, str]:
+    async def open_session(self, capabilities: object = None, version: str = "2025-11-25") -> dict[str, str]:
         """Make a handshake; returns the headers that later requests carry."""
-        reply = await self.post(initialize(capabilities or {"elicitation": {}}))
+        reply = await self.post(initialize(capabilities or {"elicitation": {}}, version))
         assert reply.status == 200, reply.body
         headers = {
             **JSON_HEADERS,
             "mcp-session-id": reply.headers["mcp-session-id"],
-            "mcp-protocol-version": "2025-11-25",
+            "mcp-protocol-version": version,
         }
         told = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
         assert told.status == 202
         return headers
 
 
-def initialize(capabilities: object) -> dict[str, Any]:
+def initialize(capabilities: object, version: str = "2025-11-25") -> dict[str, Any]:
     params = {
-        "protocolVersion": "2025-11-25",
+        "protocolVersion": version,
         "capabilities": capabilities,
         "clientInfo": {"name": "t", "version": "1"},
     }

@@ -9,13 +9,25 @@ from typing import TypeAlias
 
 import trio
 
-from ..protocol.jsonrpc import ErrorResponse, Malformed, Message, Notification, Request, Response, Unanswered, decoded
+from ..errors import RemoteProtocolError
+from ..protocol.jsonrpc import (
+    Answers,
+    Batch,
+    ErrorResponse,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Response,
+    Unanswered,
+    decoded,
+)
 from ..session import Envelope
 from ..types import JsonObject, JsonValue
 
 __all__ = ["Arrived", "OnMessage", "observed", "summary"]
 
-Arrived: TypeAlias = Message | Malformed | Unanswered
+Arrived: TypeAlias = Message | Answers | Malformed | Unanswered
 
 OnMessage: TypeAlias = Callable[[str, Arrived], None]
 """Called with `client` and each message before it is sent, and with `server` and each one that was received."""
@@ -68,10 +80,21 @@ def whole(message: Arrived) -> str:
             return f"answer to {request_id}: {answered(decoded(result))}"
         case ErrorResponse(id=request_id, error=error):
             return f"error to {request_id}: {error.code} {error.message}"
+        case Answers(answers=answers):
+            return "; ".join(map(whole, answers))
+        case Batch():
+            return batched(message)
         case Malformed(error=error):
             return f"no message: {error}"
         case Unanswered(id=request_id, why=why):
             return f"no answer to {request_id}: {why}"
+
+
+def batched(batch: Batch) -> str:
+    try:
+        return "; ".join(map(whole, batch.messages()))
+    except RemoteProtocolError as error:
+        return f"no message: {error}"
 
 
 def asked(params: JsonObject) -> str:

@@ -10,10 +10,14 @@ written in: a request that carries a modern `_meta` names its own, everything el
     CLOSED       nothing
 
 Modern requests are valid in every phase but CLOSED: they carry all their context with them (protocol.md M-ST-1).
+
+A batch, which only 2025-03-26 has, is taken apart: each of its messages is then received by itself.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -23,6 +27,8 @@ from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .jsonrpc import (
     INVALID_REQUEST,
+    Answers,
+    Batch,
     Encoded,
     ErrorResponse,
     Malformed,
@@ -32,11 +38,13 @@ from .jsonrpc import (
     RequestId,
     Response,
     Unanswered,
+    decoded,
 )
-from .meta import RequestMeta, read_meta
+from .meta import PROTOCOL_VERSION, RequestMeta, read_meta
 from .revisions import NEWEST_LEGACY, Side
 
 __all__ = [
+    "BatchIn",
     "CancelIn",
     "Connection",
     "Event",
@@ -91,6 +99,13 @@ class ReplyIn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchIn:
+    """Several messages came together; receive each of them, in order, and answer the requests among them together."""
+
+    messages: tuple[Message | Malformed, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The message broke a rule; `error` says which and whom to answer (nobody, when its `request_id` is None for a reply)."""
 
@@ -105,7 +120,7 @@ class Ignored:
     why: str
 
 
-Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | Refused | Ignored
+Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | BatchIn | Refused | Ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +175,7 @@ class Connection:
 
     # messages in
 
-    def receive(self, message: Message | Malformed | Unanswered) -> Event:
+    def receive(self, message: Message | Answers | Malformed | Unanswered) -> Event:
         """Work out what a message means. Never raises for anything a peer may send."""
         if self._phase is Phase.CLOSED:
             return Ignored("the connection is closed")
@@ -172,10 +187,14 @@ class Connection:
                     return self._notification(message)
                 case Response() | ErrorResponse():
                     return self._reply(message)
+                case Batch():
+                    return self._batch(message)
                 case Malformed(error, answers):
                     return Refused(error) if answers is None else self._failed(answers, error)
                 case Unanswered(request_id, why):
                     return self._failed(request_id, Disconnected(why))
+                case Answers():
+                    raise LocalProtocolError("an array is received as a Batch")
         except RemoteProtocolError as error:
             if isinstance(message, Request):
                 error.request_id = message.id
@@ -271,5 +290,37 @@ class Connection:
             return Ignored(f"an answer to {request_id!r}, which is not open")
         return ReplyIn(request_id, error)
 
+    def _batch(self, batch: Batch) -> BatchIn | Refused:
+        if not self._codec.batches:
+            return Refused(batch.error)
+        try:
+            messages = batch.messages()
+        except RemoteProtocolError as error:
+            return Refused(error)
+        ids = Counter(message.id for message in messages if isinstance(message, Request))
+        return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
+
     def __repr__(self) -> str:
         return f"<Connection {self._phase.value} {self._codec.revision.name} open={len(self._open)} asked={len(self._asked)}>"
+
+
+def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:
+    """The message, unless it is a request that no batch can hold."""
+    if not isinstance(message, Request):
+        return message
+    problem = _misplaced(message, ids)
+    if problem is None:
+        return message
+    return Malformed(RemoteProtocolError(problem, code=INVALID_REQUEST, request_id=message.id))
+
+
+def _misplaced(request: Request, ids: Mapping[RequestId, int]) -> str | None:
+    """Why a request cannot be part of this batch, where each id stands `ids` times. The answers carry ids and no order."""
+    if ids[request.id] > 1:
+        return f"the request id {request.id!r} stands more than once in this batch"
+    if request.method == "initialize":
+        return "initialize cannot be part of a batch"
+    meta = decoded(request.params).get("_meta")
+    if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
+        return "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
+    return None

@@ -1,12 +1,14 @@
 """JSON-RPC 2.0 messages, as MCP narrows them: bytes to values and back.
 
 Reading never raises. Bytes that are no message become a `Malformed`, because a peer's mistake is an event to answer and
-not a failure of the reader. Members are known by their exact names only: a name in another case or with a look-alike
-letter is an unknown member, and unknown members beside the known ones are ignored.
+not a failure of the reader. An array is a `Batch`: such bytes too, but for the one revision that has batches. Members are
+known by their exact names only: a name in another case or with a look-alike letter is an unknown member, and unknown members
+beside the known ones are ignored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
@@ -19,6 +21,7 @@ __all__ = [
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
+    "MAX_BATCH",
     "METHOD_NOT_FOUND",
     "MISSING_CAPABILITY",
     "PARSE_ERROR",
@@ -26,6 +29,8 @@ __all__ = [
     "SERVER_BUSY",
     "UNSUPPORTED_VERSION",
     "URL_ELICITATION_REQUIRED",
+    "Answers",
+    "Batch",
     "Encoded",
     "ErrorDetail",
     "ErrorResponse",
@@ -58,6 +63,9 @@ URL_ELICITATION_REQUIRED = -32042
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
+
+MAX_BATCH = 100
+"""Messages in one batch."""
 
 MAX_ID_BYTES = 256
 MAX_METHOD_CHARS = 256
@@ -114,6 +122,12 @@ class ErrorResponse(NamedTuple):
 Message: TypeAlias = Request | Notification | Response | ErrorResponse
 
 
+class Answers(NamedTuple):
+    """What answers a batch, as one array: an answer to each of its requests that gets one."""
+
+    answers: tuple[Response | ErrorResponse, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Malformed:
     """Bytes that were no message.
@@ -126,6 +140,29 @@ class Malformed:
 
     error: RemoteProtocolError
     answers: RequestId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Malformed):
+    """An array: several messages in 2025-03-26, and in every other revision as malformed as its base says.
+
+    Attributes:
+        items: the members of the array, which nobody has looked at yet.
+    """
+
+    items: Sequence[JsonValue] = ()
+
+    def messages(self) -> tuple[Message | Malformed, ...]:
+        """The messages in it, in order.
+
+        Raises:
+            RemoteProtocolError: -32600, it is empty or has more than `MAX_BATCH` members.
+        """
+        if not self.items:
+            raise RemoteProtocolError("A batch must hold at least one message.")
+        if len(self.items) > MAX_BATCH:
+            raise RemoteProtocolError(f"A batch of {len(self.items)} messages: the limit is {MAX_BATCH}.")
+        return tuple([_parse_member(item) for item in self.items])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +183,13 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malform
         case dict():
             return _parse_object(value)
         case list():
-            return Malformed(RemoteProtocolError("JSON-RPC batches are not supported: send one message at a time."))
+            return Batch(RemoteProtocolError(NO_BATCHES), items=value)
         case _:
-            return Malformed(RemoteProtocolError("A message must be a JSON object."))
+            return Malformed(RemoteProtocolError(NO_OBJECT))
 
 
-def dump(message: Message) -> bytes:
-    """The message as one line of JSON, without a line break inside or at the end.
+def dump(message: Message | Answers) -> bytes:
+    """The message, or the array of them, as one line of JSON, without a line break inside or at the end.
 
     Raises:
         ValueError: a value in it cannot be JSON; the text holds its path, see `strict_json.dumps`.
@@ -172,6 +209,8 @@ def dump(message: Message) -> bytes:
             if id is None:  # the MCP schemas know an absent id, not a null one (JSONRPCErrorResponse)
                 return b'{"jsonrpc":"2.0","error":%b}' % _dump_error(error)
             return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (dumps(id, "id"), _dump_error(error))
+        case Answers(answers):
+            return b"[%b]" % b",".join([dump(answer) for answer in answers])
     assert_never(message)
 
 
@@ -210,6 +249,20 @@ def decoded(members: JsonObject | Encoded) -> JsonObject:
 
 
 # Reading
+
+
+NO_BATCHES = "JSON-RPC batches are not supported: send one message at a time."
+NO_OBJECT = "A message must be a JSON object."
+
+
+def _parse_member(item: JsonValue) -> Message | Malformed:
+    match item:
+        case dict():
+            return _parse_object(item)
+        case list():
+            return Malformed(RemoteProtocolError("A batch must not hold another batch."))
+        case _:
+            return Malformed(RemoteProtocolError(NO_OBJECT))
 
 
 def _parse_object(members: JsonObject) -> Message | Malformed:

@@ -136,6 +136,7 @@ class Revision:
         hides_gated: a listing leaves out what this client could not call. Before 2026-07-28 it belongs to a session and may;
             since then it may not vary (M-ST-3s).
         mirrors: HTTP headers repeat what a request says (M-HTTP-3c).
+        batches: several messages may come in one array (2025-03-26 alone).
     """
 
     name: str
@@ -147,6 +148,7 @@ class Revision:
     missing_resource: int = RESOURCE_NOT_FOUND
     hides_gated: bool = True
     mirrors: bool = False
+    batches: bool = False
 
 
 def unsupported_version(requested: str) -> RemoteProtocolError:
@@ -228,12 +230,14 @@ _2025_03_26 = replace(
     _2024_11_05,
     name="2025-03-26",
     requests=_changed(_2024_11_05.requests, [replace(_COMPLETE, gate="completions")]),
+    batches=True,
 )
 
 _2025_06_18 = replace(
     _2025_03_26,
     name="2025-06-18",
     requests=_changed(_2025_03_26.requests, [_ELICIT_FORM]),
+    batches=False,
 )
 
 _2025_11_25 = replace(

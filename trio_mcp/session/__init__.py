@@ -1,6 +1,7 @@
 """The session: where the protocol and the actors meet. The only room that knows both."""
 
 from .backchannel import Backchannel, Question
+from .batch import OpenBatch
 from .call import Call
 from .client import Answerer, ClientSession
 from .envelope import ANONYMOUS, Envelope, Peer
@@ -22,6 +23,7 @@ __all__ = [
     "Guard",
     "Leg",
     "Listener",
+    "OpenBatch",
     "Peer",
     "Plan",
     "Question",

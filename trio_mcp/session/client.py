@@ -16,7 +16,7 @@ import trio
 
 from ..errors import Disconnected, McpError, PeerError, RequestTimeout
 from ..protocol.codec import Codec
-from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
+from ..protocol.connection import BatchIn, CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -30,7 +30,8 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.revisions import Side
 from ..runtime import Mailbox, Outbox
-from ..types import JsonObject, Model, ProgressNotificationParams, RequestParams
+from ..types import EmptyResult, JsonObject, Model, ProgressNotificationParams, RequestParams
+from .batch import OpenBatch
 from .envelope import Envelope
 from .pump import CLEAN_UP, write_all
 
@@ -174,7 +175,7 @@ class ClientSession:
             self._mailbox.close(self._over)
             self._outbox.close()
 
-    def _receive(self, envelope: Envelope, nursery: trio.Nursery) -> None:
+    def _receive(self, envelope: Envelope, nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
         event = self.connection.receive(envelope.message)
         match event:
             case ReplyIn(request_id, result):
@@ -182,29 +183,49 @@ class ClientSession:
             case NotificationIn(method, params):
                 self._notified(method, params)
             case RequestIn():
-                self._admit(event, nursery)
+                self._admit(event, nursery, batch)
             case CancelIn(request_id):
                 if request_id in self._serving:
                     self._serving[request_id].cancel()
             case Refused(error, answer):
                 logger.warning("the server sent something invalid: %s", error)
                 if answer and error.request_id is not None:
-                    self._outbox.post(Envelope(error_response(error)))
+                    self._say(error_response(error), batch)
+            case BatchIn():
+                self._receive_batch(event, nursery)
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
 
-    def _admit(self, request: RequestIn, nursery: trio.Nursery) -> None:
+    def _receive_batch(self, event: BatchIn, nursery: trio.Nursery) -> None:
+        """What several messages ask is answered in one array, as it came (L-RPC-1b)."""
+        batch = OpenBatch(self._outbox)
+        for message in event.messages:
+            self._receive(Envelope(message), nursery, batch)
+        batch.all_read()
+
+    def _say(self, answer: Response | ErrorResponse, batch: OpenBatch | None) -> None:
+        if batch is None:
+            self._outbox.post(Envelope(answer, about=answer.id))
+        else:
+            batch.answer(answer)
+
+    def _admit(self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None) -> None:
         """Serve what the server asks; not of a modern one, which may not ask this way (M-RPC-1c), and not without limit."""
         if self.stamp:
             logger.warning("a modern server sent the request %s; it was ignored", request.method)
             self.connection.answered(request.id)
+        elif request.method == "ping":  # a sign of life has no limit (L-PING-1b)
+            self.connection.answered(request.id)
+            self._say(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
         elif len(self._serving) >= MAX_SERVING:
             self.connection.answered(request.id)
             detail = ErrorDetail(SERVER_BUSY, f"this client already answers {MAX_SERVING} requests, which is its limit")
-            self._outbox.post(Envelope(ErrorResponse(request.id, detail), about=request.id))
+            self._say(ErrorResponse(request.id, detail), batch)
         else:
             scope = self._serving[request.id] = trio.CancelScope()
-            nursery.start_soon(self._serve, request, scope)
+            if batch is not None:
+                batch.expect()
+            nursery.start_soon(self._serve, request, scope, batch)
 
     def _reply(self, request_id: RequestId, result: Model | Exception) -> None:
         if isinstance(result, Exception):
@@ -223,13 +244,17 @@ class ClientSession:
         except Exception:  # the caller's function must not end everybody's connection
             logger.exception("a handler of %s failed", method)
 
-    async def _serve(self, request: RequestIn, scope: trio.CancelScope) -> None:
+    async def _serve(self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None) -> None:
+        answer = None
         with scope:
             try:
                 answer = await self._answer(request)
             finally:
                 del self._serving[request.id]
                 self.connection.answered(request.id)
+        if batch is not None:
+            batch.settle(answer)
+        elif answer is not None:
             self._outbox.post(Envelope(answer, about=request.id))
 
     async def _answer(self, request: RequestIn) -> Response | ErrorResponse:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..protocol.jsonrpc import Malformed, Message, RequestId, Unanswered
+from ..protocol.jsonrpc import Answers, Malformed, Message, RequestId, Unanswered
 
 
 class Peer(NamedTuple):
@@ -28,13 +28,13 @@ class Envelope(NamedTuple):
     """One message on its way to or from a peer.
 
     Attributes:
-        message: the message; `Malformed` and `Unanswered` only ever arrive, they are never sent.
+        message: the message; `Malformed` (a `Batch` too) and `Unanswered` only ever arrive, `Answers` are only ever sent.
         about: the request this message belongs to. HTTP picks the response stream by it; pipes ignore it.
         peer: who sent it; `ANONYMOUS` on the way out.
         size: bytes of the message as it came, for the caps; 0 on the way out.
     """
 
-    message: Message | Malformed | Unanswered
+    message: Message | Answers | Malformed | Unanswered
     about: RequestId | None = None
     peer: Peer = ANONYMOUS
     size: int = 0

@@ -12,7 +12,18 @@ import logging
 import trio
 
 from ..errors import InvalidRequestState, RemoteProtocolError
-from ..protocol.connection import CancelIn, Connection, Ignored, NotificationIn, Phase, Refused, ReplyIn, RequestIn
+from ..protocol.connection import (
+    BatchIn,
+    CancelIn,
+    Connection,
+    Event,
+    Ignored,
+    NotificationIn,
+    Phase,
+    Refused,
+    ReplyIn,
+    RequestIn,
+)
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response, is_request_id
 from ..protocol.request_state import Claims, digest
 from ..protocol.revisions import Side
@@ -28,6 +39,7 @@ from ..types import (
     declares,
 )
 from .backchannel import LiveBackchannel
+from .batch import OpenBatch
 from .call import Call, error_detail
 from .conversation import OWN_METHODS, Conversation
 from .envelope import Envelope
@@ -64,14 +76,15 @@ class ServerSession:
 
     def receive(
         self, envelope: Envelope, outbox: Outbox[Envelope], *, exclusive: bool = False
-    ) -> Listener | Refused | None:
+    ) -> Listener | OpenBatch | Refused | None:
         """Act on one message; what there is to say about it goes to `outbox`.
 
         Args:
             exclusive: the outbox serves nothing but this message; it is closed when the message has had its answer.
 
         Returns:
-            the listener of a request, for `disconnect`; what was wrong with a message that was refused unread; else None.
+            the listener of a request, for `disconnect`, or the batch of several; what was wrong with a message that was
+            refused unread; else None.
         """
         event = self.connection.receive(envelope.message)
         match event:
@@ -79,6 +92,28 @@ class ServerSession:
                 listener = Listener(event.id, outbox, exclusive, self._finished)
                 self._serve(event, listener, envelope)
                 return listener
+            case Refused(error, answer=True):
+                outbox.post(Envelope(error_response(error), about=error.request_id))
+                return event
+            case BatchIn():
+                return self._receive_batch(event, envelope, OpenBatch(outbox, exclusive=exclusive))
+            case _:
+                return self._take(event)
+
+    def _receive_batch(self, event: BatchIn, envelope: Envelope, batch: OpenBatch) -> OpenBatch | None:
+        for message in event.messages:
+            match self.connection.receive(message):
+                case RequestIn() as request:
+                    self._serve(request, batch.listener(request.id, self._finished), envelope)
+                case Refused(error, answer=True):
+                    batch.answer(error_response(error))
+                case other:
+                    self._take(other)
+        return batch if batch.all_read() else None
+
+    def _take(self, event: Event) -> Refused | None:
+        """Act on what needs no answer."""
+        match event:
             case CancelIn(request_id):
                 self._cancel(request_id)
             case ReplyIn(request_id, result):
@@ -86,18 +121,20 @@ class ServerSession:
             case NotificationIn(method):
                 if method == "notifications/initialized":
                     self._conversation.initialized()
-            case Refused(error, answer):
-                if answer:
-                    outbox.post(Envelope(error_response(error), about=error.request_id))
-                else:
-                    logger.warning("a message was dropped: %s", error)
+            case Refused(error):
+                logger.warning("a message was dropped: %s", error)
                 return event
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
         return None
 
-    def disconnect(self, listener: Listener) -> None:
+    def disconnect(self, listener: Listener | OpenBatch) -> None:
         """Whoever waited for this answer is gone. The call is cancelled unless somebody else waits for it too."""
+        if isinstance(listener, OpenBatch):
+            for each in listener.listeners:
+                if not each.finished:
+                    self.disconnect(each)
+            return
         call = self._calls.pop(listener, None)
         self._fetching.discard(listener)
         listener.finished = True

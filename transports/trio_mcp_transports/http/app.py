@@ -21,6 +21,8 @@ from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER, check
 from trio_mcp.protocol.jsonrpc import (
     INVALID_REQUEST,
     SERVER_BUSY,
+    Answers,
+    Batch,
     ErrorDetail,
     ErrorResponse,
     Malformed,
@@ -38,10 +40,10 @@ from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED, Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, ServerSession, Service
 
 from .asgi import Receive, Scope, Send, read_body, respond
-from .exchange import LEGACY_STATUS, MODERN_STATUS, RETRY_LATER, Exchange
+from .exchange import BATCH_STATUS, LEGACY_STATUS, MODERN_STATUS, RETRY_LATER, Exchange
 from .hypercorn_guard import install
 from .legacy_sessions import LegacySession, LegacySessions, TooManySessions
 from .refusals import Access, HttpRefusal, accepts, check_access, check_post, read_headers
@@ -192,7 +194,7 @@ class McpApp:
         limits = self._limits
         body = await read_body(receive, limits.body, limits.body_seconds, headers.get("content-length"))
         message = parse(body, self._json_limits)
-        if isinstance(message, Malformed):
+        if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
             await respond(send, 400, dump(error_response(message.error)))
             return
         envelope = Envelope(message, peer=Peer(None, headers), size=len(body))
@@ -202,7 +204,7 @@ class McpApp:
             await self._legacy(running, message, envelope, receive, send)
 
     async def _modern(
-        self, running: Running, message: Message, envelope: Envelope, receive: Receive, send: Send
+        self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
     ) -> None:
         headers = envelope.peer.headers
         exchange = Exchange(receive, send, MODERN_STATUS, running.service.options.outbox)
@@ -227,7 +229,7 @@ class McpApp:
             session.disconnect(listener)
 
     async def _legacy(
-        self, running: Running, message: Message, envelope: Envelope, receive: Receive, send: Send
+        self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
     ) -> None:
         headers = envelope.peer.headers
         check_version(headers)
@@ -238,11 +240,13 @@ class McpApp:
         entry = found(running, headers)
         envelope = envelope._replace(peer=Peer(entry.principal, headers))
         listener = entry.session.receive(envelope, exchange.outbox, exclusive=True)
-        if isinstance(listener, Listener):
+        if isinstance(listener, Listener) or (isinstance(listener, OpenBatch) and listener.listeners):
             if not await exchange.run():
                 running.nursery.start_soon(self._outlive, entry, listener)
         elif isinstance(message, Request):
             await refused(exchange, LEGACY_STATUS)
+        elif isinstance(message, Batch) and listener is not None:
+            await refused(exchange, BATCH_STATUS)
         else:
             await exchange.accept()
 
@@ -263,7 +267,7 @@ class McpApp:
         exchange.outbox.close()
         await exchange.run()
 
-    async def _outlive(self, entry: LegacySession, listener: Listener) -> None:
+    async def _outlive(self, entry: LegacySession, listener: Listener | OpenBatch) -> None:
         """The connection of a legacy call has gone: let it go on for the grace period, then cancel it."""
         with trio.move_on_after(self._limits.disconnect_grace):
             while await listener.outbox.take():
@@ -307,7 +311,7 @@ VERBS: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send]
 ALLOW = (b"allow", b"POST, GET, DELETE")
 
 
-def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
+def is_modern(message: Message | Batch, headers: Mapping[str, str]) -> bool:
     """Whether the modern rules apply: the body says so, or the version header does."""
     if isinstance(message, Request):
         meta = decoded(message.params).get("_meta")
@@ -347,11 +351,14 @@ def found(running: Running, headers: Mapping[str, str]) -> LegacySession:
 
 
 async def refused(exchange: Exchange, statuses: Mapping[int, int]) -> None:
-    """Send the error of a message that was refused before anything was started."""
+    """Send the error of a message that was refused before anything was started, or the errors of a batch."""
     for envelope in exchange.outbox.take_nowait():
         answer = envelope.message
-        assert isinstance(answer, ErrorResponse)
-        await exchange.refuse(statuses.get(answer.error.code, 400 if statuses is MODERN_STATUS else 200), answer)
+        assert isinstance(answer, ErrorResponse | Answers)
+        each = answer.answers if isinstance(answer, Answers) else (answer,)
+        codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
+        fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
+        await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)
 
 
 def unsuitable_loop() -> str | None:

@@ -8,8 +8,9 @@ answer, or was none, is told to whoever waits for it at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import TypeGuard
 
 import httpx2
 import trio
@@ -17,6 +18,8 @@ import trio
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http_headers import METHOD_HEADER, SESSION_HEADER, VERSION_HEADER, mirrored
 from trio_mcp.protocol.jsonrpc import (
+    Answers,
+    Batch,
     ErrorResponse,
     Malformed,
     Message,
@@ -29,6 +32,7 @@ from trio_mcp.protocol.jsonrpc import (
     dump,
     parse,
 )
+from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.protocol.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope
@@ -156,7 +160,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
 
     # one step each
 
-    async def _withdraw(self, notice: Message, request_id: RequestId | None) -> None:
+    async def _withdraw(self, notice: Notification, request_id: RequestId | None) -> None:
         """Give up a request. Closing its response tells a modern server; a legacy one is told in words, and then has
         a moment to withdraw its own questions on that response, which it need not end (L-CAN-2b)."""
         scope = trio.CancelScope() if request_id is None else self._open.get(request_id, trio.CancelScope())
@@ -189,7 +193,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             else:
                 message = parse(await self._whole(response), self._json_limits)
                 self._learn(request, message, response.headers)
-                await self._pass_on(answering(request, message))
+                answered = any(answers(request, part) for part in self._parts(message))
+                await self._pass_on(message if answered else unanswering(request, message))
 
     async def _events(self, request: Request, response: httpx2.Response) -> None:
         """Pass on each event, and read the stream to its end: then its connection can carry the next request."""
@@ -210,10 +215,22 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """Pass on one message; whether it is the answer."""
         message = parse(event.data.encode(), self._json_limits)
         self._learn(request, message, headers)
-        if isinstance(message, Request):
-            self._asked_by[message.id] = request.id
+        parts = self._parts(message)
+        for part in parts:
+            if isinstance(part, Request):
+                self._asked_by[part.id] = request.id
         await self._pass_on(message)
-        return isinstance(message, Response | ErrorResponse) and message.id == request.id
+        return any(answers(request, part) for part in parts)
+
+    def _parts(self, message: Message | Malformed) -> Sequence[Message | Malformed]:
+        """What the session will make of a message: those of a batch, if the revision agreed on has batches."""
+        if not isinstance(message, Batch):
+            return (message,)
+        revision = REVISIONS.get(self._session.get(VERSION_HEADER, ""))
+        try:
+            return message.messages() if revision is not None and revision.batches else ()
+        except RemoteProtocolError:
+            return ()  # the session says so
 
     async def _whole(self, response: httpx2.Response) -> bytes:
         chunks: list[bytes] = []
@@ -226,7 +243,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 chunks.append(piece)
         return b"".join(chunks)
 
-    async def _tell(self, message: Message) -> None:
+    async def _tell(self, message: Message | Answers) -> None:
         """Post what has no answer; a server may take `tell_timeout` seconds to accept it."""
         what = type(message).__name__
         try:
@@ -238,7 +255,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             return
         if response.status_code >= 300:
             logger.warning("the server answered %s to a %s", response.status_code, what)
-            await self._refused(message, response.status_code)
+            for each in message.answers if isinstance(message, Answers) else (message,):
+                await self._refused(each, response.status_code)
 
     async def _refused(self, message: Message, status: int) -> None:
         """An answer that the server does not take leaves the call that asked waiting for ever: it is told instead."""
@@ -257,7 +275,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         except trio.BrokenResourceError:
             logger.debug("a message came after the channel was closed")
 
-    def _headers(self, message: Message) -> dict[str, str]:
+    def _headers(self, message: Message | Answers) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": ACCEPT}
         if isinstance(message, Request):
             said = mirrored(message.method, decoded(message.params))
@@ -276,16 +294,18 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             self._session[SESSION_HEADER] = session_id
 
 
-def is_cancel(message: Message) -> bool:
+def is_cancel(message: Message | Answers) -> TypeGuard[Notification]:
     return isinstance(message, Notification) and message.method == "notifications/cancelled"
 
 
-def answering(request: Request, message: Message | Malformed) -> Message | Malformed | Unanswered:
+def answers(request: Request, message: Message | Malformed) -> bool:
+    return isinstance(message, Response | ErrorResponse) and message.id == request.id
+
+
+def unanswering(request: Request, message: Message | Malformed) -> Malformed | Unanswered:
     """A whole body is the answer to its request, or the request has none."""
     if isinstance(message, Malformed):
         return Malformed(message.error, request.id)
-    if isinstance(message, Response | ErrorResponse) and message.id == request.id:
-        return message
     return Unanswered(request.id, "the server answered something else than what was asked")
 
 

@@ -19,6 +19,7 @@ from trio_mcp.protocol.jsonrpc import (
     PARSE_ERROR,
     SERVER_BUSY,
     UNSUPPORTED_VERSION,
+    Answers,
     ErrorResponse,
     Malformed,
     Message,
@@ -30,7 +31,7 @@ from trio_mcp.session import Envelope
 
 from .asgi import Headers, Receive, Send, respond
 
-__all__ = ["LEGACY_STATUS", "MODERN_STATUS", "RETRY_LATER", "Exchange"]
+__all__ = ["BATCH_STATUS", "LEGACY_STATUS", "MODERN_STATUS", "RETRY_LATER", "Exchange"]
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -45,6 +46,9 @@ MODERN_STATUS = {
 
 LEGACY_STATUS = {SERVER_BUSY: 503}
 """The handshake era puts its errors into a 200, apart from overload."""
+
+BATCH_STATUS = {INVALID_REQUEST: 400}
+"""For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
 
 RETRY_LATER = (b"retry-after", b"1")
 KEEP_ALIVE = 15.0
@@ -95,7 +99,7 @@ class Exchange:
         await self._stream(envelopes)
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def refuse(self, status: int, answer: ErrorResponse) -> None:
+    async def refuse(self, status: int, answer: ErrorResponse | Answers) -> None:
         """Answer with an error before anything was started."""
         await respond(self._send, status, dump(answer), self._headers)
 
@@ -152,7 +156,7 @@ def event(envelope: Envelope) -> bytes:
     return b"event: message\ndata: %b\n\n" % dump(spoken(envelope))
 
 
-def spoken(envelope: Envelope) -> Message:
+def spoken(envelope: Envelope) -> Message | Answers:
     """What an outbox holds is what somebody said: only a reader meets anything else."""
     message = envelope.message
     assert not isinstance(message, Malformed | Unanswered)

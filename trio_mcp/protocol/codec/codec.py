@@ -44,6 +44,11 @@ class Codec:
         known = self.revision.requests.get(method)
         return None if known is None else known.gate
 
+    @property
+    def batches(self) -> bool:
+        """Several messages may come in one array."""
+        return self.revision.batches
+
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
         known = self.revision.requests.get(method)

@@ -1,0 +1,134 @@
+"""A client that is sent batches (2025-03-26): what it takes from them, and how it answers."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+import pytest
+import trio
+from scripted import Json, Wire, as_legacy, as_modern, conversation, said
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.errors import RequestTimeout
+from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, SERVER_BUSY
+from trio_mcp.session.client import MAX_SERVING
+
+as_batching = partial(as_legacy, version="2025-03-26")
+ROOTS: Json = {"id": "r", "method": "roots/list"}
+PING: Json = {"id": "p", "method": "ping"}
+
+
+def cancel(id: object) -> Json:
+    return {"method": "notifications/cancelled", "params": {"requestId": id}}
+
+
+async def test_answers_that_come_in_a_batch_are_those_of_their_requests() -> None:
+    async with conversation(as_batching) as (client, wire, start):
+        calls = [start(client.call_tool, name) for name in ("a", "b")]
+        requests = [await wire.request("tools/call") for _ in calls]
+        await wire.send_batch(*({"id": each["id"], "result": said(each["params"]["name"])} for each in requests))
+        assert [(await call.result()).text for call in calls] == ["a", "b"]
+
+
+async def test_progress_and_the_answer_may_come_in_one_batch() -> None:
+    reports: list[float] = []
+    async with conversation(as_batching) as (client, wire, start):
+        call = start(client.call_tool, "a", on_progress=lambda report: reports.append(report.progress))
+        request = await wire.request("tools/call")
+        token = request["params"]["_meta"]["progressToken"]
+        progress = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+        await wire.send_batch(progress, {"id": request["id"], "result": said("a")})
+        assert (await call.result()).text == "a"
+        assert reports == [1]
+
+
+async def test_questions_of_a_batch_are_answered_in_one_array_when_the_last_answer_is_there() -> None:
+    answered = trio.Event()
+
+    async def roots() -> list[str]:
+        await answered.wait()
+        return []
+
+    async with conversation(as_batching, on_roots=roots) as (_client, wire, _start):
+        await wire.send_batch(ROOTS, PING, {"id": "x", "method": "no/such"})
+        await wait_all_tasks_blocked()
+        answered.set()
+        answers = {answer["id"]: answer for answer in await wire.answers()}
+        assert set(answers) == {"r", "p", "x"}
+        assert answers["r"]["result"] == {"roots": []}
+        assert "error" in answers["x"]
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_a_ping_is_answered_however_much_is_asked_at_once(version: str) -> None:
+    opening = partial(as_legacy, version=version)
+    async with conversation(opening, on_roots=trio.sleep_forever) as (_client, wire, _start):
+        for number in range(MAX_SERVING):
+            await wire.ask(number, "roots/list", {})
+        await wire.ask("alive?", "ping", {})
+        assert (await wire.answer("alive?"))["result"] == {}
+
+
+async def test_a_batch_without_requests_is_not_answered(autojump_clock: MockClock) -> None:
+    async with conversation(as_batching) as (_client, wire, _start):
+        await wire.send_batch(cancel("nothing"), {"id": 99, "result": {}})
+        await wire.silence()
+
+
+async def test_a_question_that_the_server_cancels_is_missing_from_the_array(autojump_clock: MockClock) -> None:
+    async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
+        await wire.send_batch(ROOTS, PING)
+        await wait_all_tasks_blocked()
+        await wire.send(cancel("r"))
+        assert [answer["id"] for answer in await wire.answers()] == ["p"]
+        await wire.send_batch(ROOTS, cancel("r"))
+        await wire.silence()
+
+
+async def test_questions_over_the_limit_are_refused_within_the_array() -> None:
+    ids = itertools.count()
+    async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
+        await wire.send_batch(*({"id": next(ids), "method": "roots/list"} for _ in range(MAX_SERVING + 2)))
+        await wait_all_tasks_blocked()
+        await wire.send_batch(*map(cancel, range(MAX_SERVING)))
+        answers = await wire.answers()
+        assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [
+            (MAX_SERVING, SERVER_BUSY),
+            (MAX_SERVING + 1, SERVER_BUSY),
+        ]
+
+
+async def test_questions_that_share_an_id_are_refused_within_the_array() -> None:
+    async with conversation(as_batching, on_roots=list) as (_client, wire, _start):
+        await wire.send_batch(ROOTS, PING, ROOTS)
+        answers = await wire.answers()
+        assert [answer["error"]["code"] for answer in answers if answer["id"] == "r"] == [INVALID_REQUEST] * 2
+        assert [answer["result"] for answer in answers if answer["id"] == "p"] == [{}]
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [as_modern, *(partial(as_legacy, version=version) for version in ("2024-11-05", "2025-06-18", "2025-11-25"))],
+    ids=["modern", "2024-11-05", "2025-06-18", "2025-11-25"],
+)
+async def test_a_batch_in_every_other_revision_is_ignored(autojump_clock: MockClock, opening: object) -> None:
+    served: list[str] = []
+
+    def roots() -> list[str]:
+        served.append("roots")
+        return []
+
+    async with conversation(opening, on_roots=roots) as (client, wire, start):  # type: ignore[arg-type]
+        call = start(client.call_tool, "a", timeout=3)
+        request = await wire.request("tools/call")
+        await wire.send_batch(ROOTS, {"id": request["id"], "result": {**said("a"), "resultType": "complete"}})
+        with pytest.raises(RequestTimeout):
+            await call.result()
+        assert served == []
+        await cancelled(wire)
+        await wire.silence()
+
+
+async def cancelled(wire: Wire) -> None:
+    await wire.notification("notifications/cancelled")

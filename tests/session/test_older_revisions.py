@@ -1,0 +1,333 @@
+"""A server that was asked to speak an older revision says what that revision has, and nothing beyond it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+from samples import CLIENT, FORM, PARAMS, RESULTS, SERVER, WHO
+from spec_schemas import closed_validator, request_definitions, validator
+from talk import Json, Talk, accept, talk_to, text_of
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.codec import codec_for
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from trio_mcp.protocol.revisions import REVISIONS, Era, Side
+from trio_mcp.session import RequestFacts, open_service
+from trio_mcp.types import (
+    AudioContent,
+    ElicitRequestFormParams,
+    ImageContent,
+    Model,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    ToolAnnotations,
+)
+
+OLDER = ["2024-11-05", "2025-03-26", "2025-06-18"]
+LEGACY = [*OLDER, "2025-11-25"]
+DECLARED: Json = {"elicitation": {}, "sampling": {}, "roots": {}}
+OWN = {"initialize", "ping", "logging/setLevel"}
+"""Methods that the session answers by itself."""
+
+
+def check(spec_dir: Path, version: str, definition: str, value: Json) -> None:
+    """`value` is valid, and has no member that the revision does not name."""
+    validator(spec_dir, version, definition).validate(value)
+    if definition != "EmptyResult":
+        closed_validator(spec_dir, version, definition).validate(value)
+
+
+def check_sent(spec_dir: Path, version: str, message: Json) -> Json:
+    """A request or a notification of the server; its params. Before 2025-11-25 its definition leaves out the envelope."""
+    envelope = () if version >= "2025-11-25" else ("jsonrpc", "id")
+    part = {name: value for name, value in message.items() if name not in envelope}
+    check(spec_dir, version, request_definitions(spec_dir, version)[message["method"]], part)
+    return message.get("params", {})
+
+
+# what a client asks for
+
+
+def exchanges() -> list[tuple[str, str, Model, Model]]:
+    """Each request that a client may send in each revision, with each of our richest params and results for it."""
+    found = []
+    for version in LEGACY:
+        for method in REVISIONS[version].requests.values():
+            if not method.direction.allows(Side.CLIENT) or method.name in OWN:
+                continue
+            params = next(model for model in PARAMS if type(model) is method.params)
+            found += [(version, method.name, params, result) for result in RESULTS if type(result) is method.result]
+    return found
+
+
+@asynccontextmanager
+async def answering(results: Mapping[str, Model]) -> AsyncIterator[Talk]:
+    """A server that answers with these results, whatever it is asked."""
+
+    def route_of(result: Model) -> Any:
+        def route(_facts: RequestFacts, _params: Model) -> Model:
+            return result
+
+        return route
+
+    routes = {method: route_of(result) for method, result in results.items()}
+    async with open_service(routes, WHO, SERVER, "instructions") as service:
+        yield Talk(service)
+
+
+def kind(value: object) -> str:
+    return type(value).__name__ if isinstance(value, Model) else str(value)
+
+
+@pytest.mark.parametrize(("version", "method", "params", "result"), exchanges(), ids=kind)
+async def test_the_richest_result_is_cut_to_what_the_revision_has(
+    spec_dir: Path, version: str, method: str, params: Model, result: Model
+) -> None:
+    async with answering({method: result}) as talk:
+        await talk.initialize(version)
+        sent = json.loads(codec_for(version).encode_request(method, params).raw)
+        answer = await talk.result(talk.request(method, sent))
+        check(spec_dir, version, type(result).__name__, answer)
+
+
+@pytest.mark.parametrize(("version", "method", "params", "result"), exchanges(), ids=kind)
+async def test_what_a_newer_client_would_add_to_its_params_does_no_harm(
+    version: str, method: str, params: Model, result: Model
+) -> None:
+    async with answering({method: result}) as talk:
+        await talk.initialize(version)
+        await talk.result(talk.request(method, {**params.wire(), "requestState": "s", "of": "tomorrow"}))
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_a_server_says_of_itself_what_the_revision_has(spec_dir: Path, version: str) -> None:
+    async with answering({}) as talk:
+        said = await talk.initialize(version, CLIENT.wire())
+        check(spec_dir, version, "InitializeResult", said)
+        assert said["protocolVersion"] == version
+        assert ("title" in said["serverInfo"]) == (version >= "2025-06-18")
+        assert ("icons" in said["serverInfo"]) == (version >= "2025-11-25")
+        assert ("completions" in said["capabilities"]) == (version >= "2025-03-26")
+        assert "tools" in said["capabilities"]
+
+
+@pytest.mark.parametrize("version", LEGACY)
+@pytest.mark.parametrize(
+    ("method", "params"), [("ping", {}), ("logging/setLevel", {"level": "debug"})], ids=["ping", "setLevel"]
+)
+async def test_what_the_session_answers_itself_is_an_empty_object(version: str, method: str, params: Json) -> None:
+    async with answering({}) as talk:
+        await talk.initialize(version)
+        assert await talk.result(talk.request(method, params)) == {}
+
+
+@pytest.mark.parametrize("version", LEGACY)
+@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "elicitation/create", "roots/list"])
+async def test_a_request_that_a_client_cannot_send_in_the_revision_is_not_found(version: str, method: str) -> None:
+    async with answering({}) as talk:
+        await talk.initialize(version)
+        assert (await talk.error(talk.request(method)))["code"] == METHOD_NOT_FOUND
+
+
+# what tools return
+
+
+toolbox = Server("older", version="1", title="Older", instructions="Call.")
+
+
+class Place(BaseModel):
+    name: str
+
+
+@toolbox.tool(title="A place", annotations=ToolAnnotations(read_only_hint=True), meta={"example.org/a": 1})
+async def place() -> Place:
+    """Somewhere."""
+    return Place(name="Lisbon")
+
+
+@toolbox.tool
+async def many() -> list[TextContent | ImageContent | AudioContent | ResourceLink]:
+    return [
+        TextContent(text="text"),
+        ImageContent(data="aGk=", mime_type="image/png"),
+        AudioContent(data="aGk=", mime_type="audio/wav"),
+        ResourceLink(uri="file:///a", name="a"),
+    ]
+
+
+@toolbox.tool
+async def ask(ctx: Context, several: bool = False) -> str:
+    answer = await ctx.elicit("Which?", list[Literal["a", "b"]] if several else Literal["a", "b"])
+    return str(answer.content) if answer.action == "accept" else answer.action
+
+
+@toolbox.tool
+async def sample(ctx: Context) -> str:
+    audio = AudioContent(data="aGk=", mime_type="audio/wav")
+    two = SamplingMessage(role="user", content=[TextContent(text="listen"), audio])
+    return (await ctx.sample(messages=[two], max_tokens=9)).text
+
+
+@toolbox.tool
+async def roots(ctx: Context) -> str:
+    return " ".join([root.uri for root in await ctx.roots()])
+
+
+@toolbox.tool
+async def tell(ctx: Context) -> str:
+    await ctx.progress(1, 2, "half")
+    await ctx.log("error", {"a": 1}, logger="l")
+    return "told"
+
+
+@asynccontextmanager
+async def speaking(version: str) -> AsyncIterator[Talk]:
+    async with talk_to(toolbox) as talk:
+        await talk.initialize(version, DECLARED)
+        yield talk
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_tools_are_listed_as_the_revision_describes_them(spec_dir: Path, version: str) -> None:
+    async with speaking(version) as talk:
+        listed = await talk.result(talk.request("tools/list"))
+    check(spec_dir, version, "ListToolsResult", listed)
+    place = listed["tools"][0]
+    assert ("annotations" in place) == (version >= "2025-03-26")
+    assert all((name in place) == (version >= "2025-06-18") for name in ("title", "outputSchema", "_meta"))
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_a_structured_result_is_text_where_the_revision_knows_no_structure(spec_dir: Path, version: str) -> None:
+    async with speaking(version) as talk:
+        result = await talk.result(talk.call("place"))
+    check(spec_dir, version, "CallToolResult", result)
+    assert json.loads(text_of(result)) == {"name": "Lisbon"}
+    assert result.get("structuredContent") == ({"name": "Lisbon"} if version >= "2025-06-18" else None)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_content_that_the_revision_does_not_know_is_told_in_words(spec_dir: Path, version: str) -> None:
+    async with speaking(version) as talk:
+        result = await talk.result(talk.call("many"))
+    check(spec_dir, version, "CallToolResult", result)
+    audio = "audio" if version >= "2025-03-26" else "text"
+    link = "resource_link" if version >= "2025-06-18" else "text"
+    assert [block["type"] for block in result["content"]] == ["text", "image", audio, link]
+
+
+# what tools ask and tell
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+async def test_a_question_has_a_mode_only_where_there_is_more_than_one(spec_dir: Path, version: str) -> None:
+    async with speaking(version) as talk:
+        call = talk.call("ask")
+        question = await talk.question()
+        params = check_sent(spec_dir, version, question)
+        assert params.get("mode") == (None if version == "2025-06-18" else "form")
+        talk.answer(question, accept(value="a"))
+        assert await talk.text(call) == "a"
+
+
+async def test_a_choice_of_several_fails_the_call_where_the_revision_cannot_ask_for_it() -> None:
+    async with speaking("2025-06-18") as talk:
+        assert "has no choice of several" in await talk.failure(talk.call("ask", {"several": True}))
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
+async def test_a_question_to_the_user_fails_the_call_where_the_revision_has_none(version: str) -> None:
+    async with speaking(version) as talk:
+        assert "elicitation" in await talk.failure(talk.call("ask"))
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_the_clients_model_is_asked_in_the_blocks_of_the_revision(spec_dir: Path, version: str) -> None:
+    async with speaking(version) as talk:
+        call = talk.call("sample")
+        question = await talk.question("sampling/createMessage")
+        messages = check_sent(spec_dir, version, question)["messages"]
+        blocks = [message["content"] for message in messages]
+        if version >= "2025-11-25":
+            (blocks,) = blocks
+        audio = "audio" if version >= "2025-03-26" else "text"
+        assert [block["type"] for block in blocks] == ["text", audio]
+        talk.answer(question, {"role": "assistant", "content": {"type": "text", "text": "heard"}, "model": "m"})
+        assert await talk.text(call) == "heard"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_the_clients_folders_are_asked_for_in_every_revision(spec_dir: Path, version: str) -> None:
+    async with speaking(version) as talk:
+        call = talk.call("roots")
+        question = await talk.question("roots/list")
+        check_sent(spec_dir, version, question)
+        talk.answer(question, {"roots": [{"uri": "file:///a", "_meta": {"a": 1}}]})
+        assert await talk.text(call) == "file:///a"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_progress_and_logs_are_told_in_every_revision(spec_dir: Path, version: str) -> None:
+    async with speaking(version) as talk:
+        call = talk.call("tell", meta={"progressToken": "t"})
+        progress, log = await talk.receive(), await talk.receive()
+        told = check_sent(spec_dir, version, progress)
+        assert told.get("message") == ("half" if version >= "2025-03-26" else None)
+        assert check_sent(spec_dir, version, log) == {"level": "error", "data": {"a": 1}, "logger": "l"}
+        assert await talk.text(call) == "told"
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_changes_are_told_in_every_revision(spec_dir: Path, version: str) -> None:
+    server = Server("changing", version="1")
+
+    @server.resource("file:///a", name="a")
+    async def a() -> str:
+        return "a"
+
+    async def late() -> str:
+        return "late"
+
+    async with talk_to(server) as talk:
+        await talk.initialize(version, DECLARED)
+        assert await talk.result(talk.request("resources/subscribe", {"uri": "file:///a"})) == {}
+        server.resource_updated("file:///a")
+        assert check_sent(spec_dir, version, await talk.receive()) == {"uri": "file:///a"}
+        server.add_tool(late)
+        server.remove_resource("file:///a")
+        changes = [await talk.receive(), await talk.receive()]
+        for change in changes:
+            check_sent(spec_dir, version, change)
+        assert {change["method"] for change in changes} == {
+            "notifications/tools/list_changed",
+            "notifications/resources/list_changed",
+        }
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_a_missing_resource_has_the_code_of_the_handshake_era(spec_dir: Path, version: str) -> None:
+    server = Server("empty", version="1")
+
+    @server.resource("file:///a", name="a")
+    async def a() -> str:
+        return "a"
+
+    async with talk_to(server) as talk:
+        await talk.initialize(version, DECLARED)
+        assert (await talk.error(talk.request("resources/read", {"uri": "file:///b"})))["code"] == RESOURCE_NOT_FOUND
+
+
+def test_the_samples_ask_for_what_the_oldest_forms_lack() -> None:
+    """Else the rules above would hold for want of anything to leave out."""
+    assert any(isinstance(model, ElicitRequestFormParams) and model.mode for model in PARAMS)
+    assert FORM.schema_dialect
+    assert {version for version, *_ in exchanges()} == {
+        name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY
+    }

@@ -1,0 +1,99 @@
+"""A batch (2025-03-26): requests that came in one array, and whose answers go back in one array.
+
+Only the answers wait for each other. What a request says on its way (progress, logs, questions) goes out at once, as it does
+for any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..protocol.jsonrpc import Answers, Encoded, ErrorResponse, RequestId, Response
+from ..runtime import Outbox
+from .envelope import Envelope
+from .leg import Ending, Listener
+
+__all__ = ["BatchListener", "OpenBatch"]
+
+
+class OpenBatch:
+    """A batch that has not been answered yet.
+
+    Args:
+        outbox: where the answers go.
+        exclusive: the outbox serves nothing but this batch; it is closed when the batch has had its answers.
+    """
+
+    __slots__ = ("_answers", "_exclusive", "_open", "listeners", "outbox")
+
+    def __init__(self, outbox: Outbox[Envelope], *, exclusive: bool = False) -> None:
+        self.outbox = outbox
+        self.listeners: list[BatchListener] = []
+        """Those of its requests that were not refused at once."""
+        self._exclusive = exclusive
+        self._answers: list[Response | ErrorResponse] = []
+        self._open = 1  # whoever reads the batch: no answer goes out before the last message has been read
+
+    @property
+    def finished(self) -> bool:
+        """It has had its answers, or will get none."""
+        return not self._open
+
+    def listener(self, request_id: RequestId, on_finished: Callable[[Listener], None]) -> BatchListener:
+        """Expect an answer to this request of the batch."""
+        listener = BatchListener(request_id, self, on_finished)
+        self.listeners.append(listener)
+        self.expect()
+        return listener
+
+    def expect(self) -> None:
+        """One more request is to be settled."""
+        self._open += 1
+
+    def settle(self, answer: Response | ErrorResponse | None) -> None:
+        """A request has its answer, or will get none; the last one sends what there is."""
+        if answer is not None:
+            self._answers.append(answer)
+        self._open -= 1
+        if not self._open:
+            self._send()
+
+    def answer(self, answer: Response | ErrorResponse) -> None:
+        """Answer a message at once, that nobody was told to expect an answer to."""
+        self._answers.append(answer)
+
+    def all_read(self) -> bool:
+        """Every message has been read; returns whether the batch gets an answer, now or later. It may still end without one."""
+        waits = bool(self._answers) or bool(self.listeners)
+        self.settle(None)
+        return waits
+
+    def _send(self) -> None:
+        """Nothing for a batch whose requests were all cancelled: an array is never empty (JSON-RPC 2.0, 6)."""
+        if self._answers:
+            self.outbox.post(Envelope(Answers(tuple(self._answers))))
+        if self._exclusive:
+            self.outbox.close()
+
+    def __repr__(self) -> str:
+        return f"<OpenBatch open={self._open} answers={len(self._answers)}>"
+
+
+class BatchListener(Listener):
+    """One request of a batch: what it says goes out at once, its answer waits for the others."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, request_id: RequestId, batch: OpenBatch, on_finished: Callable[[Listener], None]) -> None:
+        super().__init__(request_id, batch.outbox, on_finished=on_finished)
+        self._batch = batch
+
+    def finish(self, ending: Ending) -> None:
+        """Hand the outcome to the batch."""
+        self.finished = True
+        if self.on_finished is not None:
+            self.on_finished(self)
+        if isinstance(ending, Encoded):
+            self._batch.settle(Response(self.request_id, ending))
+        else:
+            self._batch.settle(None if ending is None else ErrorResponse(self.request_id, ending))
