@@ -137,6 +137,7 @@ class Revision:
             since then it may not vary (M-ST-3s).
         mirrors: HTTP headers repeat what a request says (M-HTTP-3c).
         batches: several messages may come in one array (2025-03-26 alone).
+        polling: a response stream over HTTP begins with a priming event, and may end before the answer (L-HTTP-7s).
     """
 
     name: str
@@ -149,6 +150,7 @@ class Revision:
     hides_gated: bool = True
     mirrors: bool = False
     batches: bool = False
+    polling: bool = False
 
 
 def unsupported_version(requested: str) -> RemoteProtocolError:
@@ -248,6 +250,7 @@ _2025_11_25 = replace(
         _2025_06_18.notifications,
         [_ELICITED],
     ),
+    polling=True,
 )
 
 _2026_07_28 = replace(
@@ -288,6 +291,7 @@ _2026_07_28 = replace(
     missing_resource=INVALID_PARAMS,
     hides_gated=False,
     mirrors=True,
+    polling=False,
 )
 
 REVISIONS: Mapping[str, Revision] = MappingProxyType(

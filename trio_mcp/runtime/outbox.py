@@ -89,13 +89,17 @@ class Outbox(Generic[T]):
 
     async def take(self) -> list[T]:
         """Wait until something is queued and take it all; an empty list once the outbox is closed and drained."""
+        await self.ready()
+        return self.take_nowait()
+
+    async def ready(self) -> None:
+        """Wait until there is something to take, or nothing ever will be."""
         if not self._items and not self._closed:
             task = trio.lowlevel.current_task()
             self.on_ready = lambda: trio.lowlevel.reschedule(task)
             await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
         else:
             await trio.lowlevel.checkpoint()
-        return self.take_nowait()
 
     def close(self) -> None:
         """No more items: what is queued can still be taken, later ones are dropped."""

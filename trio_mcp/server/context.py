@@ -198,6 +198,21 @@ class Context:
         """Send a log message to the client, if it wants messages of that level. Never put secrets in it (L-LOG-1s)."""
         await self._call.log(level, data, logger)
 
+    async def end_stream(self, retry: float | None = None) -> None:
+        """Let the client hang up; it comes back after `retry` seconds for what was said meanwhile (L-HTTP-7s).
+
+        That is possible over HTTP with 2025-11-25. Everywhere else there is nothing to hang up, and this does nothing. When it
+        returns, the stream has ended; the call goes on, and is cancelled if the client stays away for longer than the server's
+        `disconnect_grace` on top of `retry`. Without `retry` the client decides when to come back. A cancel while waiting may or
+        may not have ended the stream.
+
+        Raises:
+            ValueError: `retry` is negative or not finite.
+        """
+        if retry is not None and not 0 <= retry < math.inf:
+            raise ValueError(f"retry must be a number of seconds from 0 on, not {retry}")
+        await self._call.end_stream(retry)
+
     # doing
 
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:

@@ -128,6 +128,15 @@ class Call:
         params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
         await leg.notify("notifications/message", params)
 
+    async def end_stream(self, retry: float | None) -> None:
+        """End the response stream of the current leg, where its client can come back for the rest."""
+        leg = self.leg
+        pause = leg.listeners[0].pause if leg is not None and leg.listeners else None
+        if pause is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await pause(retry)
+
     def cancel(self, reason: CancelReason) -> None:
         self.actor.cancel(reason)
 

@@ -8,7 +8,7 @@ retry, a load balancer's) are one leg with two listeners: it runs once and both 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -69,6 +69,8 @@ class Listener:
     on_finished: Callable[[Listener], None] | None = None
     finished: bool = field(default=False, init=False)
     """It has had its answer, or will get none."""
+    pause: Callable[[float | None], Awaitable[None]] | None = field(default=None, init=False)
+    """Ends the stream that the answer would go out on, with seconds to wait before asking for the rest; None where it cannot."""
 
     def finish(self, ending: Ending) -> None:
         """Send the outcome to this listener."""
