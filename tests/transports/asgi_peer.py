@@ -37,7 +37,13 @@ class Reply:
 
     @property
     def events(self) -> list[Any]:
-        return [json.loads(line[6:]) for line in self.body.decode().split("\n") if line.startswith("data: ")]
+        """The messages; priming events carry none."""
+        return [json.loads(line[6:]) for line in self.body.decode().split("\n") if line.startswith("data: {")]
+
+    @property
+    def ids(self) -> list[str]:
+        """The event ids, that of a priming event too."""
+        return [line[4:] for line in self.body.decode().split("\n") if line.startswith("id: ")]
 
     @property
     def last(self) -> Any:

@@ -1,6 +1,7 @@
 """The transport `http`: Streamable HTTP for both eras, served by hypercorn behind a guard."""
 
-from .app import HttpLimits, McpApp, asgi_app
+from .app import McpApp, asgi_app
+from .limits import HttpLimits
 from .transport import HttpTransport, serve_http, transport
 
 __all__ = ["HttpLimits", "HttpTransport", "McpApp", "asgi_app", "serve_http", "transport"]

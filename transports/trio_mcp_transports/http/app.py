@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sniffio
 import trio
@@ -20,8 +20,6 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER, check_headers
 from trio_mcp.protocol.jsonrpc import (
     INVALID_REQUEST,
-    SERVER_BUSY,
-    Answers,
     Batch,
     ErrorDetail,
     ErrorResponse,
@@ -29,40 +27,30 @@ from trio_mcp.protocol.jsonrpc import (
     Message,
     Notification,
     Request,
-    RequestId,
     decoded,
     dump,
     error_response,
     parse,
 )
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED, Era
+from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
+from trio_mcp.storage import EventStore
+from trio_mcp.stores import MemoryEventStore
 
 from .asgi import Receive, Scope, Send, read_body, respond
-from .exchange import BATCH_STATUS, LEGACY_STATUS, MODERN_STATUS, RETRY_LATER, Exchange
+from .exchange import MODERN_STATUS, Exchange, refused
 from .hypercorn_guard import install
-from .legacy_sessions import LegacySession, LegacySessions, TooManySessions
-from .refusals import Access, HttpRefusal, accepts, check_access, check_post, read_headers
+from .legacy import LegacyEndpoint
+from .limits import HttpLimits
+from .refusals import ALLOW, Access, HttpRefusal, check_access, check_post, read_headers
 
-__all__ = ["HttpLimits", "McpApp", "asgi_app"]
+__all__ = ["McpApp", "asgi_app"]
 
 logger = logging.getLogger("trio_mcp.http")
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """What a client may cost; sizes in bytes, times in seconds."""
-
-    body: int = 4 * 1024 * 1024
-    body_seconds: float = 30.0
-    sessions: int = 10_000
-    session_idle: float = 1800.0
-    disconnect_grace: float = 30.0
-    """How long a legacy call goes on when its client has dropped the connection; 0 cancels it at once."""
 
 
 @dataclass(slots=True)
@@ -70,9 +58,7 @@ class Running:
     """What exists between the application's startup and its shutdown."""
 
     service: Service
-    sessions: LegacySessions
-    nursery: trio.Nursery
-    draining: bool = field(default=False)
+    legacy: LegacyEndpoint
 
 
 def asgi_app(
@@ -82,6 +68,7 @@ def asgi_app(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     limits: HttpLimits | None = None,
+    event_store: EventStore | None = None,
 ) -> McpApp:
     """An ASGI application that serves `server` under `path`: `hypercorn -k trio module:app`.
 
@@ -89,20 +76,23 @@ def asgi_app(
         allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
         allowed_origins: web pages that may call it (`https://app.example.com`).
         limits: what a client may cost.
+        event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
 
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
     """
-    return McpApp(server, path, Access(tuple(allowed_hosts), tuple(allowed_origins)), limits or HttpLimits())
+    access = Access(tuple(allowed_hosts), tuple(allowed_origins))
+    return McpApp(server, path, access, limits or HttpLimits(), event_store or MemoryEventStore())
 
 
 class McpApp:
     """An ASGI 3 application; made by `asgi_app`."""
 
-    def __init__(self, server: Server, path: str, access: Access, limits: HttpLimits) -> None:
+    def __init__(self, server: Server, path: str, access: Access, limits: HttpLimits, event_store: EventStore) -> None:
         self._server = server
         self._path = path
         self._access = access
         self._limits = limits
+        self._event_store = event_store
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
 
@@ -124,9 +114,9 @@ class McpApp:
         running = self._running
         if running is None:
             return
-        running.draining = True
+        running.legacy.draining = True
         await running.service.drain(seconds, clean_up)
-        running.sessions.close_streams()
+        running.legacy.sessions.close_streams()
 
     @property
     def service(self) -> Service:
@@ -155,14 +145,14 @@ class McpApp:
         async with AsyncExitStack() as stack:
             service = await stack.enter_async_context(self._server.open_service())
             nursery = await stack.enter_async_context(trio.open_nursery())
-            sessions = LegacySessions(self._limits.sessions, self._limits.session_idle)
-            self._running = Running(service, sessions, nursery)
-            nursery.start_soon(sessions.reap)
+            legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
+            self._running = Running(service, legacy)
+            nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 await self.drain(0)
-                sessions.end_all(CancelReason.SHUTDOWN)
+                legacy.sessions.end_all(CancelReason.SHUTDOWN)
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
@@ -201,13 +191,13 @@ class McpApp:
         if is_modern(message, headers):
             await self._modern(running, message, envelope, receive, send)
         else:
-            await self._legacy(running, message, envelope, receive, send)
+            await running.legacy.post(message, envelope, receive, send)
 
     async def _modern(
         self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
     ) -> None:
         headers = envelope.peer.headers
-        exchange = Exchange(receive, send, MODERN_STATUS, running.service.options.outbox)
+        exchange = Exchange(receive, send, MODERN_STATUS, Outbox(running.service.options.outbox))
         if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
             await exchange.accept()
             return
@@ -228,78 +218,11 @@ class McpApp:
         elif not await exchange.run():
             session.disconnect(listener)
 
-    async def _legacy(
-        self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
-    ) -> None:
-        headers = envelope.peer.headers
-        check_version(headers)
-        exchange = Exchange(receive, send, LEGACY_STATUS, running.service.options.outbox)
-        if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
-            await self._open_session(running, message.id, envelope, exchange)
-            return
-        entry = found(running, headers)
-        envelope = envelope._replace(peer=Peer(entry.principal, headers))
-        listener = entry.session.receive(envelope, exchange.outbox, exclusive=True)
-        if isinstance(listener, Listener) or (isinstance(listener, OpenBatch) and listener.listeners):
-            if not await exchange.run():
-                running.nursery.start_soon(self._outlive, entry, listener)
-        elif isinstance(message, Request):
-            await refused(exchange, LEGACY_STATUS)
-        elif isinstance(message, Batch) and listener is not None:
-            await refused(exchange, BATCH_STATUS)
-        else:
-            await exchange.accept()
-
-    async def _open_session(
-        self, running: Running, request_id: RequestId, envelope: Envelope, exchange: Exchange
-    ) -> None:
-        try:
-            running.sessions.check_room()
-        except TooManySessions as error:
-            exchange.add_header(*RETRY_LATER)
-            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
-            return
-        session = ServerSession(running.service, shared=False)
-        session.receive(envelope, exchange.outbox, exclusive=True)
-        if session.initialized:  # a refused one leaves nothing behind
-            entry = running.sessions.add(session, None)
-            exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
-        exchange.outbox.close()
-        await exchange.run()
-
-    async def _outlive(self, entry: LegacySession, listener: Listener | OpenBatch) -> None:
-        """The connection of a legacy call has gone: let it go on for the grace period, then cancel it."""
-        with trio.move_on_after(self._limits.disconnect_grace):
-            while await listener.outbox.take():
-                pass
-        if not listener.finished:
-            entry.session.disconnect(listener)
-
     async def _get(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-        """The stream for what belongs to no request (L-HTTP-10c). A session has one at a time."""
-        check_version(headers)
-        if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
-            raise HttpRefusal(406, "The Accept header must list text/event-stream.")
-        if SESSION_HEADER not in headers:
-            raise HttpRefusal(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
-        entry = found(running, headers)
-        if entry.stream is not None:
-            raise HttpRefusal(409, "This session has an open stream already.")
-        exchange = Exchange(receive, send, LEGACY_STATUS, running.service.options.outbox)
-        entry.stream = exchange.outbox
-        try:
-            await exchange.open_stream()
-            await exchange.run()
-        finally:
-            entry.stream = None
+        await running.legacy.get(headers, receive, send)
 
-    async def _delete(self, running: Running, headers: Mapping[str, str], _receive: Receive, send: Send) -> None:
-        """End a session, and everything that runs in it (L-HTTP-19c)."""
-        check_version(headers)
-        if SESSION_HEADER not in headers:
-            raise HttpRefusal(405, "There is no session to delete.", [ALLOW])
-        running.sessions.end(found(running, headers), CancelReason.CLIENT)
-        await respond(send, 204)
+    async def _delete(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+        await running.legacy.delete(headers, receive, send)
 
 
 VERBS: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send], Awaitable[None]]] = {
@@ -307,8 +230,6 @@ VERBS: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send]
     "GET": McpApp._get,  # noqa: SLF001
     "DELETE": McpApp._delete,  # noqa: SLF001
 }
-
-ALLOW = (b"allow", b"POST, GET, DELETE")
 
 
 def is_modern(message: Message | Batch, headers: Mapping[str, str]) -> bool:
@@ -327,38 +248,6 @@ def require_version(params: Mapping[str, object], headers: Mapping[str, str]) ->
     if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta:
         version = headers.get(VERSION_HEADER, "")
         raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=-32602)
-
-
-def check_version(headers: Mapping[str, str]) -> None:
-    """L-HTTP-21s: an unknown version is refused; without one an older client is assumed."""
-    version = headers.get(VERSION_HEADER)
-    if version is not None and version not in REVISIONS:
-        known = ", ".join(SUPPORTED)
-        raise HttpRefusal(400, f"The protocol version {version[:64]!r} is not spoken here; there are: {known}.")
-
-
-def found(running: Running, headers: Mapping[str, str]) -> LegacySession:
-    """The session that a request names (L-HTTP-18s)."""
-    session_id = headers.get(SESSION_HEADER)
-    if session_id is None:
-        raise HttpRefusal(
-            400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
-        )
-    entry = running.sessions.find(session_id, None)
-    if entry is None:
-        raise HttpRefusal(404, "This session is unknown or has ended: send initialize to open another.")
-    return entry
-
-
-async def refused(exchange: Exchange, statuses: Mapping[int, int]) -> None:
-    """Send the error of a message that was refused before anything was started, or the errors of a batch."""
-    for envelope in exchange.outbox.take_nowait():
-        answer = envelope.message
-        assert isinstance(answer, ErrorResponse | Answers)
-        each = answer.answers if isinstance(answer, Answers) else (answer,)
-        codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
-        fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
-        await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)
 
 
 def unsuitable_loop() -> str | None:

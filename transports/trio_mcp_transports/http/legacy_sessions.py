@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import trio
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, ServerSession
+from trio_mcp.runtime import CancelReason
+from trio_mcp.session import ServerSession
+from trio_mcp.storage import EventStore
+
+from .event_log import EventLog
+from .streams import SessionStreams
 
 __all__ = ["LegacySession", "LegacySessions", "TooManySessions"]
 
 ID_BYTES = 24
+
+Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
+"""Runs something in a task that belongs to the application."""
 
 
 class TooManySessions(Exception):
@@ -24,15 +33,16 @@ class TooManySessions(Exception):
 
 @dataclass(slots=True, eq=False)
 class LegacySession:
-    """One session. `stream` is the outbox of its GET stream while one is open."""
+    """One session, with what it says and to whom."""
 
     id: str
     session: ServerSession
     principal: str | None
     seen: float
-    stream: Outbox[Envelope] | None = field(default=None)
+    streams: SessionStreams
     used: int = 0
     """Requests that named it; `notifications/initialized` is the first."""
+    ended: bool = False
 
     @property
     def unused(self) -> bool:
@@ -42,15 +52,22 @@ class LegacySession:
     @property
     def idle(self) -> bool:
         """No request runs and no stream is open."""
-        return not self.session.busy and self.stream is None
+        return not self.session.busy and self.streams.idle
 
 
 class LegacySessions:
-    """The directory of sessions; ids carry 192 random bits (S-41) and count only together with their owner (S-42)."""
+    """The directory of sessions; ids carry 192 random bits (S-41) and count only together with their owner (S-42).
 
-    def __init__(self, limit: int, idle_timeout: float) -> None:
+    Args:
+        store: where what they say is logged.
+        spawn: for the forgetting of what was logged.
+    """
+
+    def __init__(self, limit: int, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
         self._limit = limit
         self._idle_timeout = idle_timeout
+        self._store = store
+        self._spawn = spawn
         self._sessions: dict[str, LegacySession] = {}
 
     def check_room(self) -> None:
@@ -70,7 +87,9 @@ class LegacySessions:
 
     def add(self, session: ServerSession, principal: str | None) -> LegacySession:
         """Keep a session that has been initialized."""
-        entry = LegacySession(secrets.token_urlsafe(ID_BYTES), session, principal, trio.current_time())
+        session_id = secrets.token_urlsafe(ID_BYTES)
+        streams = SessionStreams(EventLog(self._store, principal, session_id))
+        entry = LegacySession(session_id, session, principal, trio.current_time(), streams)
         self._sessions[entry.id] = entry
         return entry
 
@@ -84,11 +103,15 @@ class LegacySessions:
         return entry
 
     def end(self, entry: LegacySession, reason: CancelReason) -> None:
-        """End a session: its calls are cancelled, its GET stream closes, its id is unknown from now on."""
+        """End a session: its calls are cancelled, its streams end, what they said is forgotten, its id is unknown from now on."""
+        if entry.ended:
+            return
+        entry.ended = True
         self._sessions.pop(entry.id, None)
         entry.session.close(reason)
-        if entry.stream is not None:
-            entry.stream.close()
+        entry.streams.close()
+        if entry.streams.log.opened:
+            self._spawn(entry.streams.log.forget)
 
     def end_all(self, reason: CancelReason) -> None:
         for entry in list(self._sessions.values()):
@@ -97,8 +120,7 @@ class LegacySessions:
     def close_streams(self) -> None:
         """End every GET stream: the server is going away."""
         for entry in self._sessions.values():
-            if entry.stream is not None:
-                entry.stream.close()
+            entry.streams.close_standalone()
 
     async def reap(self) -> None:
         """End idle sessions for ever; run it as a task."""

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Access", "HttpRefusal", "check_access", "check_post", "read_headers"]
+__all__ = ["ALLOW", "Access", "HttpRefusal", "check_access", "check_post", "read_headers"]
+
+ALLOW = (b"allow", b"POST, GET, DELETE")
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 

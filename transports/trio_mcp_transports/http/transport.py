@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import trio
 
 from trio_mcp.server import Server
+from trio_mcp.storage import EventStore
 
-from .app import HttpLimits, asgi_app
+from .app import asgi_app
 from .client import connect
+from .limits import HttpLimits
 from .serve import serve_asgi
 
 __all__ = ["HttpTransport", "serve_http", "transport"]
@@ -30,6 +32,7 @@ async def serve_http(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     limits: HttpLimits | None = None,
+    event_store: EventStore | None = None,
     drain: float = 10.0,
     announce: bool = True,
     signals: bool = True,
@@ -39,6 +42,7 @@ async def serve_http(
 
     Args:
         host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
+        event_store: see `asgi_app`.
         drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
             cancelled and their callers answered.
         announce: say on stderr where the server listens.
@@ -53,7 +57,14 @@ async def serve_http(
         raise ValueError(
             f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts"
         )
-    app = asgi_app(server, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, limits=limits)
+    app = asgi_app(
+        server,
+        path=path,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        limits=limits,
+        event_store=event_store,
+    )
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
