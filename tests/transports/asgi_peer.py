@@ -13,6 +13,7 @@ import trio
 from trio_mcp_transports.http import McpApp
 
 MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
 JSON_HEADERS = {
     "host": "localhost:8000",
     "content-type": "application/json",
@@ -29,6 +30,8 @@ class Reply:
     body: bytes = b""
     ended: trio.Event = field(default_factory=trio.Event)
     gone: trio.Event = field(default_factory=trio.Event)
+    stuck: trio.Event | None = None
+    """While there is one that is not set, every write waits for it, as to a client that reads no more."""
     _said: trio.Condition = field(default_factory=trio.Condition)
 
     @property
@@ -50,6 +53,9 @@ class Reply:
         return self.events[-1] if self.headers.get("content-type") == "text/event-stream" else self.json
 
     async def send(self, message: Mapping[str, Any]) -> None:
+        if self.stuck is not None:
+            with trio.CancelScope(shield=True):  # a real server does not give up a write that it has begun
+                await self.stuck.wait()
         async with self._said:
             if message["type"] == "http.response.start":
                 self.status = message["status"]
@@ -107,7 +113,7 @@ class AsgiPeer:
     async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
         return await self.start(body, headers, **options).end()
 
-    async def open_session(self, capabilities: object = None, version: str = "2025-11-25") -> dict[str, str]:
+    async def open_session(self, capabilities: object = None, version: str = LEGACY) -> dict[str, str]:
         """Make a handshake; returns the headers that later requests carry."""
         reply = await self.post(initialize(capabilities or {"elicitation": {}}, version))
         assert reply.status == 200, reply.body
@@ -121,7 +127,7 @@ class AsgiPeer:
         return headers
 
 
-def initialize(capabilities: object, version: str = "2025-11-25") -> dict[str, Any]:
+def initialize(capabilities: object, version: str = LEGACY) -> dict[str, Any]:
     params = {
         "protocolVersion": version,
         "capabilities": capabilities,

@@ -81,7 +81,8 @@ def asgi_app(
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
     """
     access = Access(tuple(allowed_hosts), tuple(allowed_origins))
-    return McpApp(server, path, access, limits or HttpLimits(), event_store or MemoryEventStore())
+    store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
+    return McpApp(server, path, access, limits or HttpLimits(), store)
 
 
 class McpApp:

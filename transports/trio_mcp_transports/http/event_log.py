@@ -59,7 +59,7 @@ class EventLog:
         self.opened = 0
         """Streams that were ever opened; their numbers are 1 to this."""
         self.sealed = False
-        """The session is over: nothing is kept any more."""
+        """The session is over: nothing is kept any more, except for a moment what was being written then."""
 
     async def append(self, stream: int, first: int, events: Sequence[bytes]) -> None:
         """Keep events. A store that fails costs them their place in the log, not their way to the client."""
@@ -70,6 +70,8 @@ class EventLog:
                 await self._store.append(self._key(stream), first, events)
         except Exception:
             logger.exception("the event store did not keep what was sent; nobody can ask for it again")
+        if self.sealed:  # meanwhile; the forgetting came first
+            await self.forget(stream)
 
     async def read(self, stream: int, after: int) -> Sequence[bytes]:
         """Some of the events after that number, in order; none at the end of what is kept.
