@@ -232,8 +232,11 @@ class StreamReader(Exchange):
                 events = events or await stream.read(after)
             except HttpRefusal:
                 return False
-            await self._send_part(stream.framed(after + 1, events))
-            after += len(events)
+            sent = events[
+                : stream.last - after
+            ]  # the store may hold more: what a write that was cut short will write again
+            await self._send_part(stream.framed(after + 1, sent))
+            after += len(sent)
             events = ()
         return True
 
