@@ -32,6 +32,8 @@ class Reply:
     gone: trio.Event = field(default_factory=trio.Event)
     stuck: trio.Event | None = None
     """While there is one that is not set, every write waits for it, as to a client that reads no more."""
+    lingers: trio.Event | None = None
+    """While there is one that is not set, a cancelled wait for the client takes its time to end."""
     _said: trio.Condition = field(default_factory=trio.Condition)
 
     @property
@@ -103,7 +105,12 @@ class AsgiPeer:
             if unread:
                 chunk = unread.pop(0)
                 return {"type": "http.request", "body": chunk, "more_body": bool(unread)}
-            await reply.gone.wait()
+            try:
+                await reply.gone.wait()
+            finally:
+                if reply.lingers is not None:
+                    with trio.CancelScope(shield=True):
+                        await reply.lingers.wait()
             return {"type": "http.disconnect"}
 
         scope = {"type": "http", "method": method, "path": path, "headers": headers}

@@ -130,7 +130,7 @@ def said(reply: Reply) -> list[Any]:
 
 
 class WatchedStore(MemoryEventStore):
-    """A store whose writes a test may hold up or break, and that tells what it keeps."""
+    """A store that a test may hold up or break, and that counts what is written."""
 
     def __init__(self, **limits: int) -> None:
         super().__init__(**limits)
@@ -145,6 +145,11 @@ class WatchedStore(MemoryEventStore):
             raise RuntimeError("the disk is full")
         await self.go_on.wait()
         await super().append(key, first, events)
+
+    async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
+        events = await super().read(key, after, limit)
+        await self.go_on.wait()
+        return events
 
     def hold(self) -> None:
         self.go_on = trio.Event()

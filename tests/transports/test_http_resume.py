@@ -337,6 +337,35 @@ async def test_a_session_that_ends_while_a_resume_waits_for_the_log_ends_the_res
         assert (len(store), talk.reason) == (0, CancelReason.CLIENT)
 
 
+async def test_a_session_that_ends_while_a_resume_reads_the_log_is_gone(
+    autojump_clock: MockClock, stage: Stage
+) -> None:
+    talk, store = stage.expect(), WatchedStore()
+    async with talking(stage, store=store) as session:
+        await session.call()
+        await talk.say(1)
+        store.hold()
+        resumed = await session.get("1-0")
+        await session.delete()
+        store.go_on.set()
+        assert (await resumed.end()).status == 404
+
+
+async def test_a_reader_before_that_is_slow_to_leave_wakes_and_silences_nobody(
+    autojump_clock: MockClock, stage: Stage
+) -> None:
+    talk = stage.expect()
+    async with talking(stage) as session:
+        first = await session.call()
+        await talk.say(1)
+        first.lingers = trio.Event()
+        second = await session.get("1-1")
+        first.lingers.set()
+        await wait_all_tasks_blocked()
+        await talk.say(2)
+        assert (said(await first.end()), said(second)) == ([1], [2])
+
+
 # a store that fails
 
 
@@ -354,6 +383,17 @@ async def test_what_the_store_does_not_keep_reaches_the_reader_all_the_same(
         assert "did not keep" in caplog.text
         assert (await session.get("1-0")).status == 400
         assert said(await session.get("1-1")) == [2]
+
+
+async def test_a_resume_says_so_when_the_newest_events_were_not_kept(autojump_clock: MockClock, stage: Stage) -> None:
+    talk, store = stage.expect(), WatchedStore()
+    async with talking(stage, store=store) as session:
+        await session.call()
+        await talk.say(1)
+        store.broken = True
+        await talk.say(2)
+        refused = await session.get("1-1")
+        assert (refused.status, "not kept" in refused.json["error"]["message"]) == (400, True)
 
 
 async def test_a_store_that_hangs_holds_up_a_stream_for_seconds_only(autojump_clock: MockClock, stage: Stage) -> None:

@@ -133,8 +133,9 @@ async def test_what_changes_while_nobody_reads_is_told_once_to_the_next_reader(
 ) -> None:
     async with talking(stage) as session:
         await session.drop(await session.get())
-        tell(session, TOOLS, TOOLS, PROMPTS)
-        await wait_all_tasks_blocked()
+        for change in (TOOLS, PROMPTS, TOOLS):
+            tell(session, change)
+            await wait_all_tasks_blocked()
         stream = await session.get()
         assert [event["method"] for event in stream.events] == [TOOLS.method, PROMPTS.method]
 
@@ -184,6 +185,7 @@ async def test_a_session_whose_stream_is_read_is_not_idle(autojump_clock: MockCl
         await trio.sleep(10_000)
         assert not stream.ended.is_set()
         await session.drop(stream)
+        await trio.sleep(1000)
         assert (await session.get()).status == 200
 
 
@@ -254,6 +256,18 @@ async def test_nobody_is_hurried_while_told_to_stay_away(autojump_clock: MockClo
         await trio.sleep(100 + GRACE - 1)
         assert not talk.over.is_set()
         await trio.sleep(2)
+        assert talk.reason is CancelReason.DISCONNECT
+
+
+async def test_an_order_to_stay_away_counts_once(autojump_clock: MockClock, stage: Stage) -> None:
+    talk = stage.expect()
+    async with talking(stage) as session:
+        await session.call()
+        await talk.end_stream(100)
+        resumed = await session.get("1-0")
+        assert (resumed.status, resumed.body) == (200, b"")
+        await session.drop(resumed)
+        await trio.sleep(GRACE + 1)
         assert talk.reason is CancelReason.DISCONNECT
 
 
@@ -336,6 +350,28 @@ async def test_delete_ends_every_stream_and_forgets_what_they_said(autojump_cloc
         assert len(store) == 0
         assert talk.reason is CancelReason.CLIENT
         assert (await session.get("2-0")).status == 404
+
+
+async def test_what_is_said_after_the_end_of_a_session_is_not_logged(autojump_clock: MockClock) -> None:
+    server, store = Server("stage"), WatchedStore()
+
+    @server.tool
+    async def last_words(ctx: Context) -> str:
+        try:
+            await ctx.progress(1)
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await ctx.progress(2)
+                await wait_all_tasks_blocked()
+        return "never"
+
+    async with talking(server, store=store) as session:
+        reply = session.peer.start(legacy_call("last_words", _meta={"progressToken": "t"}), session.headers)
+        await reply.until('"progress":1')
+        await session.delete()
+        assert said(await reply.end()) == [1, 2]
+        assert store.writes == 1
 
 
 async def test_an_application_that_ends_forgets_what_its_sessions_said(autojump_clock: MockClock, stage: Stage) -> None:

@@ -8,7 +8,7 @@ session lives: that would tell the client to open another.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 
 import trio
 
@@ -139,15 +139,25 @@ class LegacyEndpoint:
     async def _resume(self, entry: LegacySession, last: str, receive: Receive, send: Send) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""
         number, after = read_event_id(last)
-        events = await entry.streams.read(number, after)  # an id that cannot be resumed takes nothing from a reader
-        if entry.ended:
-            raise HttpRefusal(404, SESSION_OVER)
+        events = await self._missed(entry, number, after)  # an id that cannot be resumed takes nothing from a reader
         stream = entry.streams.live.get(number)
         if stream is None:
             await Replay(receive, send).replay(entry.streams, number, after, events)
             return
         reader = StreamReader(receive, send, stream)
         await self._carry(entry, stream, reader, reader.resume(after, events))
+
+    async def _missed(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
+        """The first part of what came after an event, or why there is none; the session may end meanwhile."""
+        try:
+            events = await entry.streams.read(number, after)
+        except HttpRefusal:
+            if not entry.ended:
+                raise
+        else:
+            if not entry.ended:
+                return events
+        raise HttpRefusal(404, SESSION_OVER)
 
     async def _carry(
         self, entry: LegacySession, stream: EventStream, reader: StreamReader, run: Awaitable[bool]
