@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -105,6 +106,25 @@ async def test_a_call_that_is_cancelled_while_nobody_reads_ends_without_an_answe
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}}
         await session.peer.post(cancel, session.headers)
         assert said(await (await session.get("1-0")).end()) == [1]
+
+
+async def test_the_answers_of_a_batch_are_resumed_as_they_would_have_come(
+    autojump_clock: MockClock, stage: Stage
+) -> None:
+    talks = [stage.expect("a"), stage.expect("b")]
+    async with talking(stage, version="2025-03-26") as session:
+        batch = [legacy_call("talk", {"name": name}, id=name, _meta={"progressToken": name}) for name in "ab"]
+        reply = session.peer.start(batch, session.headers)
+        await wait_all_tasks_blocked()
+        for talk in talks:
+            await talk.say(1)
+        await session.drop(reply)
+        for talk in talks:
+            await talk.answer()
+        rest = await (await session.get("1-1")).end()
+        assert (rest.ids, said(rest)) == (["1-2", "1-3"], [1])
+        (array,) = (line for line in rest.body.splitlines() if line.startswith(b"data: ["))
+        assert [answer["id"] for answer in json.loads(array[6:])] == ["a", "b"]
 
 
 async def test_a_call_that_was_dropped_before_it_said_anything_leaves_nothing_to_come_back_for(
