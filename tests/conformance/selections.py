@@ -26,7 +26,7 @@ STABLE_PENDING = ("json-schema-2020-12", "server-sse-polling")
 """What the stable build has and leaves out of its suite `active`."""
 
 KNOWN_WARNINGS: Mapping[tuple[str, str], Sequence[str]] = {
-    # This build says that it speaks 2025-03-26, to which no priming event may be sent (L-HTTP-13s).
+    # This build says that it speaks 2025-03-26, to which no priming event may be sent (L-HTTP-7s).
     (STABLE, "server-sse-polling"): ("server-sse-priming-event", "server-sse-retry-field"),
 }
 """By suite and scenario: the checks that may warn, because a server that keeps to the specification cannot please them."""
