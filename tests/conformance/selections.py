@@ -28,6 +28,8 @@ STABLE_PENDING = ("json-schema-2020-12", "server-sse-polling")
 KNOWN_WARNINGS: Mapping[tuple[str, str], Sequence[str]] = {
     # This build says that it speaks 2025-03-26, to which no priming event may be sent (L-HTTP-7s).
     (STABLE, "server-sse-polling"): ("server-sse-priming-event", "server-sse-retry-field"),
+    # It answers a call that has not asked yet, and sends no state. Here an answer reaches only the question that was asked.
+    (ALPHA, "input-required-result-ignore-extra-params"): ("sep-2322-ignore-unexpected-params",),
 }
 """By suite and scenario: the checks that may warn, because a server that keeps to the specification cannot please them."""
 
