@@ -43,10 +43,19 @@ class Elicit(Generic[T_co]):
     @server.tool(elicits=[SEAT])
     async def book(ctx: Context) -> str:
         choice = await ctx.elicit("Which seat?", SEAT)
+
+    A modern client sees the key: it is what the question is called in a round, the first time it is asked outside of branches.
+
+    Raises:
+        ValueError: the key is no identifier.
     """
 
     key: str
     schema: type[T_co]
+
+    def __post_init__(self) -> None:
+        if not self.key.isidentifier():
+            raise ValueError(f"{self.key!r} is no key: it has to be an identifier, such as user_name")
 
     @property
     def requested_schema(self) -> RequestedSchema:
