@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 from counting import Outcome, read_outcomes
-from selections import KNOWN_WARNINGS, Selection
+from selections import EXCUSED, Selection
 from suites import SetupError, Suite
 
 __all__ = ["Driver", "Ran", "served"]
@@ -62,7 +62,7 @@ class Driver:
     async def run(self, selection: Selection, scenarios: Sequence[str], *, whole: bool) -> Ran:
         """Run these scenarios of a selection; `whole` says that they are all it has."""
         began = trio.current_time()
-        known = {name: KNOWN_WARNINGS.get((selection.version, name), ()) for name in scenarios}
+        excused = {name: EXCUSED.get((selection.label, name), ()) for name in scenarios}
         exits: dict[str, int | None] = {}
         if selection.role == "server" and whole:
             folder = await self._server_at_once(selection)
@@ -72,7 +72,7 @@ class Driver:
             folder = self._folder(selection.label)
             for scenario in scenarios:
                 exits[scenario] = await self._client(selection, scenario, folder)
-        outcomes = read_outcomes(folder, selection.role, scenarios, exits=exits, known_warnings=known)
+        outcomes = read_outcomes(folder, selection.role, scenarios, exits=exits, excused=excused)
         return Ran(selection, outcomes, trio.current_time() - began)
 
     async def _server_at_once(self, selection: Selection) -> Path:
