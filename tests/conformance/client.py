@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from trio_mcp import Client, accept, accept_defaults
+from trio_mcp.client import Client, accept, accept_defaults
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue
 
 LIMIT = 25.0

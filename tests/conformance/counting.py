@@ -43,7 +43,7 @@ class Check:
 
     def __str__(self) -> str:
         said = " ".join(self.message.split())[:SHOWN]
-        return f"{self.status} {self.name}: {said}" if said else self.excuse
+        return f"{self.excuse} ({self.id})" + (f": {said}" if said else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,7 @@ LATER = ("pending", "added-after-release")
 STABLE_PENDING = ("json-schema-2020-12", "server-sse-polling")
 """What the stable build has and leaves out of its suite `active`."""
 
-PRIMING = ("WARNING ServerSendsPrimingEvent", "WARNING ServerSendsRetryField")
-
 EXCUSED: Mapping[tuple[str, str], Sequence[str]] = {
-    # This build says that it speaks 2025-03-26, to which no priming event may be sent (L-HTTP-7s).
-    (f"server {STABLE} all", "server-sse-polling"): PRIMING,
     # It answers a call that has not asked yet, and sends no state. Here an answer reaches only the question that was asked.
     (f"server {ALPHA} required @{MODERN}", "input-required-result-ignore-extra-params"): (
         "WARNING IgnoreUnexpectedParams",

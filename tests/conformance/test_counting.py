@@ -47,11 +47,13 @@ def test_a_scenario_whose_checks_succeed_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", ["FAILURE", "SKIPPED", "WARNING"])
 def test_one_check_that_does_not_succeed_fails_its_scenario(tmp_path: Path, status: str) -> None:
     outcome = server(tmp_path, PASSED, row(status, errorMessage="it was  not\nso"))
-    assert outcome.problems == [f"{status} some-rule: it was not so"]
+    assert outcome.problems == [f"{status} some-rule (some-rule): it was not so"]
 
 
 def test_a_status_that_nobody_knows_is_a_failure(tmp_path: Path) -> None:
-    assert server(tmp_path, PASSED, row("PERHAPS")).problems == ["FAILURE some-rule: has the unknown status 'PERHAPS'"]
+    assert server(tmp_path, PASSED, row("PERHAPS")).problems == [
+        "FAILURE some-rule (some-rule): has the unknown status 'PERHAPS'"
+    ]
 
 
 def test_a_scenario_that_the_suite_never_ran_fails(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_results_that_are_cut_off_are_a_failure(tmp_path: Path) -> None:
     (file,) = tmp_path.rglob("checks.json")
     file.write_text(file.read_text()[:-5])
     (outcome,) = read_outcomes(tmp_path, "server", ["ping"])
-    assert [problem[:35] for problem in outcome.problems] == ["FAILURE checks.json: cannot be read"]
+    assert [problem[:48] for problem in outcome.problems] == ["FAILURE checks.json (unreadable): cannot be read"]
 
 
 @pytest.mark.parametrize("rows", [[], [EMPTY], [EMPTY, row("INFO")]])
@@ -82,7 +84,7 @@ def test_a_scenario_that_proves_nothing_fails(tmp_path: Path, rows: list[object]
 def test_a_warning_that_is_excused_is_let_pass_and_another_is_not(tmp_path: Path) -> None:
     rows = [PASSED, row("WARNING", "known"), row("WARNING", "other")]
     outcome = server(tmp_path, *rows, excused={"ping": ["WARNING known"]})
-    assert outcome.problems == ["WARNING other"]
+    assert outcome.problems == ["WARNING other (other)"]
 
 
 def test_an_excuse_that_nobody_needs_has_to_leave_the_list(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_an_excuse_that_nobody_needs_has_to_leave_the_list(tmp_path: Path) -> No
 def test_of_rows_with_one_id_only_the_one_that_is_named_is_excused(tmp_path: Path) -> None:
     rows = [PASSED, row("SKIPPED", name="OfInitialize"), row("SKIPPED", name="OfPing")]
     outcome = server(tmp_path, *rows, excused={"ping": ["SKIPPED OfInitialize"]})
-    assert outcome.problems == ["SKIPPED OfPing"]
+    assert outcome.problems == ["SKIPPED OfPing (some-rule)"]
 
 
 def test_a_failure_cannot_be_excused(tmp_path: Path) -> None:
