@@ -69,10 +69,12 @@ async def add(client: Client) -> None:
 
 
 async def fill_in_a_form(client: Client) -> None:
+    await client.list_tools()
     await call(client, "test_client_elicitation_defaults")
 
 
 async def come_back_for_the_answer(client: Client) -> None:
+    await client.list_tools()
     await call(client, "test_reconnection")
 
 
