@@ -34,12 +34,12 @@ def printed(ran: Ran) -> Iterator[str]:
 
 
 def markdown(results: Sequence[Ran]) -> str:
-    """The table of a whole run. It has what is the same in every run: no times."""
-    rows = ["| side | suite | selection | scenarios | checks passed | failed |", "|---|---|---|---|---|---|"]
+    """The table of a whole run. It has what is the same in every run: no times, no numbers of checks."""
+    rows = ["| side | suite | selection | scenarios passed | rows excused |", "|---|---|---|---|---|"]
     for ran in results:
-        tally, selection = tally_of(ran), ran.selection
+        selection, excused = ran.selection, sum(len(outcome.excused) for outcome in ran.outcomes)
         title = selection.title if selection.gated else f"{selection.title} (not built yet)"
-        cells = (selection.role, selection.version, title, score(ran), tally["SUCCESS"], tally["FAILURE"])
+        cells = (selection.role, selection.version, title, score(ran), excused or "")
         rows.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(rows)
 
