@@ -13,7 +13,7 @@ import sys
 from typing import Annotated, Literal, get_args
 
 import trio
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from trio_mcp import Context, Elicit, Elicited, Mirrored, Server, Titled, ToolError, types
@@ -89,10 +89,8 @@ CONTACT: types.JsonObject = {
     "type": "object",
     "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {"street": TEXT, "city": TEXT}}},
     "properties": {
-        "name": TEXT,
+        **dict.fromkeys(("name", "phone", "email"), TEXT),
         "address": {"$ref": "#/$defs/address"},
-        "phone": TEXT,
-        "email": TEXT,
         "contactMethod": {"type": "string", "enum": ["phone", "email"]},
     },
     "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
@@ -163,20 +161,14 @@ class Profile(BaseModel):
     verified: bool = True
 
 
-class Choices(BaseModel):
-    """Each kind of choice that a form may offer."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
-
+class Choices(BaseModel, alias_generator=to_camel):
     untitled_single: Literal["active", "inactive", "pending"]
     titled_single: Annotated[
         Literal["low", "medium", "high"], Titled("Low Priority", "Medium Priority", "High Priority")
     ]
     untitled_multi: list[Literal["read", "write", "execute"]]
     titled_multi: list[Annotated[Literal["feature", "bug", "docs"], Titled("New Feature", "Bug Fix", "Documentation")]]
-    legacy_enum: Literal["small", "medium", "large"] = Field(
-        json_schema_extra={"enumNames": ["Small Size", "Medium Size", "Large Size"]}
-    )
+    legacy_enum: Literal["s", "m", "l"] = Field(json_schema_extra={"enumNames": ["Small", "Medium", "Large"]})
 
 
 @server.tool
@@ -206,7 +198,7 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
 @server.tool(requires={"sampling"})
 async def test_missing_capability(ctx: Context) -> str:
     """Need a client that has a model."""
-    return (await ctx.sample("Say hello", max_tokens=20)).text
+    return (await ctx.sample("Generate a greeting", max_tokens=50)).text
 
 
 @server.tool
@@ -272,10 +264,7 @@ async def confirmed(ctx: Context) -> str:
 
 
 ask_user, ask_client = test_input_required_result_elicitation, test_input_required_result_list_roots
-
-
-async def ask_model(ctx: Context) -> str:
-    return (await ctx.sample("Generate a greeting", max_tokens=50)).text
+ask_model = test_missing_capability
 
 
 @server.tool(elicits=[USER_NAME])
@@ -367,8 +356,6 @@ def template_data(id: str) -> types.JsonObject:
 
 # prompts
 
-WORDS = ["parachute", "paradise", "parrot", "party", "path"]
-
 
 @server.prompt
 def test_simple_prompt() -> str:
@@ -403,7 +390,7 @@ async def test_input_required_result_prompt(ctx: Context) -> str:
 
 @server.complete(prompt="test_prompt_with_arguments", argument="arg1")
 def words(value: str) -> list[str]:
-    return [word for word in WORDS if word.startswith(value)]
+    return [word for word in ("parachute", "paradise", "parrot", "path", "pear") if word.startswith(value)]
 
 
 if __name__ == "__main__":
