@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Mirrored,
         Sampled,
         Server,
+        Titled,
         ToolResult,
     )
     from .session import ServiceOptions
@@ -61,6 +62,7 @@ __all__ = [
     "Sampled",
     "Server",
     "ServiceOptions",
+    "Titled",
     "ToolError",
     "ToolResult",
     "accept",
@@ -93,6 +95,7 @@ _ROOMS = {
         "Mirrored",
         "Sampled",
         "Server",
+        "Titled",
         "ToolResult",
     ),
     "session": ("ServiceOptions",),

@@ -201,6 +201,13 @@ async def test_keys_and_paths_are_the_same_from_run_to_run() -> None:
     assert run() == run()
 
 
+async def test_a_named_question_has_its_name_for_a_key_where_no_other_can_have_it() -> None:
+    root = new_actor().root
+    branch = Lane(root.actor, root.next_path())
+    assert [root.named_key("seat"), root.named_key("meal"), root.named_key("seat")] == ["seat", "meal", "seat-3"]
+    assert [branch.named_key("seat"), branch.named_key("seat")] == ["seat/1-1", "seat/1-2"]
+
+
 async def test_the_reprs_show_the_state() -> None:
     actor = new_actor()
     assert repr(actor) == "<Actor actor-1 running busy=1 <Mailbox open=[] delivered=0 dropped=0>>"

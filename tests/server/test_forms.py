@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, EmailStr, Field, field_validator
 
-from trio_mcp.server import FormError
+from trio_mcp.server import FormError, Titled
 from trio_mcp.server.forms import form
 from trio_mcp.types import JsonObject
 
@@ -20,6 +20,10 @@ from trio_mcp.types import JsonObject
 class Cabin(Enum):
     ECONOMY = "economy"
     FIRST = "first"
+
+
+Size = Annotated[Literal["s", "m"], Titled("Small", "Medium")]
+TITLES = [{"const": "s", "title": "Small"}, {"const": "m", "title": "Medium"}]
 
 
 class Stars(IntEnum):
@@ -73,6 +77,12 @@ def only(schema: object) -> JsonObject:
         (str | None, {"type": "string"}),
         (date, {"type": "string", "format": "date"}),
         (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+        (Size, {"type": "string", "oneOf": TITLES}),
+        (list[Size], {"type": "array", "items": {"anyOf": TITLES}}),
+        (
+            Annotated[Literal["s", "m"], Field(json_schema_extra={"enumNames": ["Small", "Medium"]})],
+            {"type": "string", "enum": ["s", "m"], "enumNames": ["Small", "Medium"]},
+        ),
     ],
     ids=str,
 )
@@ -156,6 +166,9 @@ class Empty(BaseModel):
         (dict[str, int], "value"),
         (Literal[1, 2], "value"),
         (int | str, "value"),
+        (Annotated[Literal["s", "m"], Titled("Small")], "Titled"),
+        (Annotated[Literal[1], Titled("One")], "Titled"),
+        (Annotated[str, Titled("Any")], "Titled"),
     ],
     ids=str,
 )
@@ -181,6 +194,8 @@ def test_what_is_not_flat_is_refused_and_the_error_names_the_member(schema: obje
         (list[Cabin], ["first"], [Cabin.FIRST]),
         (list[Cabin], [], []),
         (Optional[int], None, None),  # noqa: UP045
+        (Size, "m", "m"),
+        (list[Size], ["m"], ["m"]),
         (date, "2026-07-28", date(2026, 7, 28)),
     ],
     ids=str,

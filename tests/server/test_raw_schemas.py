@@ -197,9 +197,34 @@ async def test_the_questions_of_a_tool_are_published_and_asked_by_key() -> None:
     async with talk_to(server) as talk:
         published = (await only(talk))["_meta"]["trio-mcp/elicits"]
         asked = await talk.round(talk.leg("book"))
-        accepted = {asked.key: {"action": "accept", "content": {"value": "12A"}}}
+        accepted = {"seat": {"action": "accept", "content": {"value": "12A"}}}
         assert await talk.text(talk.leg("book", state=asked.state, answers=accepted)) == "12A"
     assert published["seat"]["properties"]["value"]["type"] == "string"
+
+
+async def test_a_declared_question_that_is_asked_again_or_in_branches_has_a_key_of_its_own_each_time() -> None:
+    seat = Elicit("seat", str)
+    server = Server("asking")
+
+    @server.tool(elicits=[seat])
+    async def book(ctx: Context) -> str:
+        await ctx.elicit("Which seat?", seat)
+        await ctx.branch_all(lambda a: a.elicit("And you?", seat), lambda b: b.elicit("And you?", seat))
+        await ctx.elicit("And back?", seat)
+        return "booked"
+
+    async with talk_to(server) as talk:
+        rounds = [await talk.round(talk.leg("book"))]
+        for _ in range(2):
+            answers = {key: {"action": "decline"} for key in rounds[-1].keys}
+            rounds.append(await talk.round(talk.leg("book", state=rounds[-1].state, answers=answers)))
+    assert [asked.keys for asked in rounds] == [["seat"], ["seat/1-1", "seat/2-1"], ["seat-2"]]
+
+
+@pytest.mark.parametrize("key", ["", "seat-1", "seat/1", "1st", "a seat"])
+def test_a_key_that_is_no_identifier_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="identifier"):
+        Elicit(key, str)
 
 
 async def test_a_question_that_was_not_declared_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:

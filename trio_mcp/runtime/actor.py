@@ -185,7 +185,7 @@ class Lane:
     `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run.
     """
 
-    __slots__ = ("_asked", "_children", "_joining", "_names", "_open", "actor", "path")
+    __slots__ = ("_asked", "_children", "_joining", "_named", "_names", "_open", "actor", "path")
 
     def __init__(self, actor: Actor, path: str) -> None:
         self.actor = actor
@@ -194,12 +194,21 @@ class Lane:
         self._joining = 0
         self._children = 0
         self._asked = 0
+        self._named: tuple[str, ...] = ()
         self._names: tuple[str, ...] = ()
 
     def next_key(self, kind: str) -> str:
         """A key for the next question of this lane, the same in every run of the same body."""
         self._asked += 1
         return f"{kind}{self.path}-{self._asked}"
+
+    def named_key(self, name: str) -> str:
+        """The same for a question that its author named: the name alone, where no other question of the call can have it."""
+        key = self.next_key(name)
+        if self.path or name in self._named:
+            return key
+        self._named = (*self._named, name)
+        return name
 
     def use_name(self, name: str) -> str:
         """The same for a step that has a name of its own.

@@ -1,7 +1,7 @@
 """Writing servers: `Server`, `Context`, and what tools, prompts and resources give and get."""
 
 from .context import Accepted, BranchGroup, Context, Declined, Dismissed, Elicited, Sampled
-from .forms import Elicit, FormError
+from .forms import Elicit, FormError, Titled
 from .results import ToolResult
 from .server import Server
 from .signature import Mirrored
@@ -19,6 +19,7 @@ __all__ = [
     "Mirrored",
     "Sampled",
     "Server",
+    "Titled",
     "Tool",
     "ToolResult",
 ]

@@ -124,9 +124,10 @@ class Context:
         A cancel withdraws the question.
         """
         asked: Form[object] = form(self._declared(schema))
+        name = schema.key if isinstance(schema, Elicit) else None
         question, problem = message, ""
         for _ in range(reask + 1):
-            result = await self._call.ask(self._lane, form_question(question, asked))
+            result = await self._call.ask(self._lane, form_question(question, asked, name))
             if result.action == "decline":
                 return Declined()
             if result.action == "cancel":
@@ -335,6 +336,6 @@ class BranchGroup:
         return self._branches.start(lambda lane: fn(self._ctx._child(lane)))  # noqa: SLF001
 
 
-def form_question(message: str, asked: Form[object]) -> Question[ElicitResult]:
+def form_question(message: str, asked: Form[object], name: str | None) -> Question[ElicitResult]:
     params = ElicitRequestFormParams(mode="form", message=message, requested_schema=asked.requested_schema)
-    return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",))
+    return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), name)

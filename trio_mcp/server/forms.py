@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar, cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
-from pydantic_core import to_json
+from pydantic import BaseModel, GetJsonSchemaHandler, TypeAdapter, ValidationError, create_model
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, to_json
 
 from ..types import JsonObject, JsonValue, RequestedSchema
 
 T = TypeVar("T")
 
-__all__ = ["Elicit", "Form", "FormError", "form"]
+__all__ = ["Elicit", "Form", "FormError", "Titled", "form"]
 
 KEYWORDS = {
-    "string": {"minLength", "maxLength", "format", "enum", "oneOf"},
+    "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
     "integer": {"minimum", "maximum"},
     "number": {"minimum", "maximum"},
     "boolean": set[str](),
@@ -42,15 +43,49 @@ class Elicit(Generic[T_co]):
     @server.tool(elicits=[SEAT])
     async def book(ctx: Context) -> str:
         choice = await ctx.elicit("Which seat?", SEAT)
+
+    A modern client sees the key: it is what the question is called in a round, the first time it is asked outside of branches.
+
+    Raises:
+        ValueError: the key is no identifier.
     """
 
     key: str
     schema: type[T_co]
 
+    def __post_init__(self) -> None:
+        if not self.key.isidentifier():
+            raise ValueError(f"{self.key!r} is no key: it has to be an identifier, such as user_name")
+
     @property
     def requested_schema(self) -> RequestedSchema:
         """What the client is sent."""
         return form(cast("type[BaseModel]", self.schema)).requested_schema
+
+
+class Titled:
+    """Says what to show for each choice of a `Literal`, in its order (SEP-1330).
+
+    size: Annotated[Literal["s", "m"], Titled("Small", "Medium")]
+    """
+
+    __slots__ = ("_titles",)
+
+    def __init__(self, *titles: str) -> None:
+        self._titles = titles
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        choices = [schema.pop("const")] if "const" in schema else schema.pop("enum", [])
+        if len(choices) != len(self._titles) or not all(isinstance(choice, str) for choice in choices):
+            raise FormError(
+                f"{self!r} goes with a Literal of {len(self._titles)} strings, not with {choices or schema}"
+            )
+        options = [{"const": choice, "title": title} for choice, title in zip(choices, self._titles, strict=True)]
+        return {**schema, "oneOf": options}
+
+    def __repr__(self) -> str:
+        return f"Titled({', '.join(map(repr, self._titles))})"
 
 
 class FormError(TypeError):
@@ -157,6 +192,8 @@ def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
 def items(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     """What a multiple choice chooses from."""
     chosen = resolved(f"{path}[]", schema, known)
+    if chosen.get("type") == "string" and "oneOf" in chosen:
+        return {"anyOf": chosen["oneOf"]}
     if chosen.get("type") != "string" or "enum" not in chosen:
         raise FormError(
             f"{path}: a list in a form is a multiple choice: list[Literal[...]] or a list of an Enum of strings"

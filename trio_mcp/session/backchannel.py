@@ -28,6 +28,7 @@ class Question(Generic[T]):
         kind: `elicit`, `sample` or `roots`; the first part of the question's key.
         answer_type: the model that a valid answer decodes to.
         needs: the client capabilities it takes, such as `elicitation.form`.
+        name: what its author calls it, an identifier; the key of the question where a call asks it once, outside of branches.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Question(Generic[T]):
     params: Model
     answer_type: type[T]
     needs: tuple[str, ...]
+    name: str | None = None
 
 
 class Backchannel(Protocol):

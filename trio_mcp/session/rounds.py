@@ -62,7 +62,7 @@ class Rounds:
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
         if call.leg is not None:
             require(call.leg.facts.client_capabilities, question)
-        key = lane.next_key(question.kind)
+        key = lane.next_key(question.kind) if question.name is None else lane.named_key(question.name)
         digest = call.fingerprint(question)
         known = call.recall_answer(key, question, digest)
         if known is not None:
@@ -267,7 +267,7 @@ class Rounds:
 
 def place(key: str) -> list[int]:
     """Where a key stands among the others: by branch, then in the order asked. Trio starts sibling tasks in any order."""
-    return [int(number) for number in re.findall(r"[0-9]+", key)]
+    return [int(number) for number in re.split("[/-]", key)[1:]]
 
 
 def as_object(value: JsonValue) -> JsonObject:

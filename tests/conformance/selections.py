@@ -1,0 +1,177 @@
+"""What is run of the suite: the selections, as data, and the scenarios that each of them holds.
+
+A selection whose `gated` is true has to pass whole. The others are run and reported: what they ask for is not built yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from counting import Role
+from suites import ALPHA, STABLE, SetupError, Suite
+
+__all__ = ["EXCUSED", "SELECTIONS", "Selection", "scenarios_of"]
+
+Names: TypeAlias = Callable[[Suite, Role], list[str]]
+
+HANDSHAKE = "2025-11-25"
+MODERN = "2026-07-28"
+LATER = ("pending", "added-after-release")
+"""Why a scenario is not scored although it checks the specification itself."""
+
+STABLE_PENDING = ("json-schema-2020-12", "server-sse-polling")
+"""What the stable build has and leaves out of its suite `active`."""
+
+EXCUSED: Mapping[tuple[str, str], Sequence[str]] = {
+    # It answers a call that has not asked yet, and sends no state. Here an answer reaches only the question that was asked.
+    (f"server {ALPHA} required @{MODERN}", "input-required-result-ignore-extra-params"): (
+        "WARNING IgnoreUnexpectedParams",
+    ),
+    # It waits for the handshake of the other era as well.
+    (f"client {ALPHA} required @{MODERN}", "http-standard-headers"): (
+        "SKIPPED ClientMcpMethodHeader_initialize",
+        "SKIPPED ClientMcpMethodHeader_notifications_initialized",
+    ),
+}
+"""By selection and scenario: rows that cannot pass, because the suite asks for what the specification does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Scenarios of one build that are run and counted together.
+
+    Attributes:
+        expected: how many scenarios it holds; the suite listing another number is an error.
+        names: how to learn which they are.
+        whole: the flags that run all of them (servers only). Selections with the same flags share a run.
+        single: the flags that, beside `--scenario`, run one of them.
+    """
+
+    role: Role
+    version: str
+    title: str
+    expected: int
+    names: Names
+    single: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    gated: bool = True
+
+    @property
+    def label(self) -> str:
+        return f"{self.role} {self.version} {self.title}"
+
+
+def scenarios_of(selection: Selection, suite: Suite) -> list[str]:
+    """The names of a selection's scenarios.
+
+    Raises:
+        SetupError: they are not as many as expected.
+    """
+    names = selection.names(suite, selection.role)
+    if len(names) != selection.expected:
+        raise SetupError(f"{selection.label} holds {len(names)} scenarios, not {selection.expected}: {' '.join(names)}")
+    return names
+
+
+def listed(*flags: str) -> Names:
+    """Every scenario of a role, filtered by the suite."""
+
+    def names(suite: Suite, role: Role) -> list[str]:
+        return [line.split()[1] for line in suite.listed(f"--{role}", *flags) if line.startswith("  - ")]
+
+    return names
+
+
+def required(revision: str) -> Names:
+    """What a revision requires: the part of the list before what is never scored."""
+
+    def names(suite: Suite, role: Role) -> list[str]:
+        return required_in(suite.listed("--requirements", revision), role)
+
+    return names
+
+
+def unscored(revision: str, *reasons: str) -> Names:
+    """What is run with a revision's requirements and does not count, for these reasons."""
+
+    def names(suite: Suite, role: Role) -> list[str]:
+        return unscored_in(suite.listed("--requirements", revision), role, reasons)
+
+    return names
+
+
+def required_in(lines: Sequence[str], role: Role) -> list[str]:
+    found: list[str] = []
+    inside = False
+    for line in lines:
+        if re.match(r"\S", line):
+            inside = line.lower().startswith(f"{role} scenarios")
+        elif inside and line.startswith("  - "):
+            found.append(line.split()[1])
+    return found
+
+
+def unscored_in(lines: Sequence[str], role: Role, reasons: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    inside = False
+    for line in lines:
+        if heading := re.match(r"  (\S+) \(\d+\):$", line):
+            inside = heading[1] in reasons
+        elif inside and line.endswith(f" [{role}]"):
+            found.append(line.split()[1])
+    return found
+
+
+def active(suite: Suite, role: Role) -> list[str]:
+    return [name for name in listed()(suite, role) if name not in STABLE_PENDING]
+
+
+def but_auth(names: Names) -> Names:
+    """OAuth is not built yet."""
+    return lambda suite, role: [name for name in names(suite, role) if not name.startswith("auth/")]
+
+
+def forced(revision: str) -> tuple[str, ...]:
+    """The flags that run one scenario over the wire of a revision."""
+    return ("--spec-version", revision, "--force")
+
+
+def stable_server(title: str, expected: int, names: Names) -> Selection:
+    return Selection("server", STABLE, title, expected, names, whole=("--suite", title))
+
+
+def older_server(revision: str, expected: int) -> Selection:
+    names = listed("--spec-version", revision)
+    whole = ("--suite", "all", "--spec-version", revision)
+    return Selection("server", ALPHA, f"all @{revision}", expected, names, forced(revision), whole)
+
+
+def modern_server(revision: str, title: str, expected: int, names: Names, *, gated: bool = True) -> Selection:
+    whole = ("--requirements", revision)
+    return Selection("server", ALPHA, f"{title} @{revision}", expected, names, forced(revision), whole, gated)
+
+
+def client(revision: str, title: str, expected: int, names: Names) -> Selection:
+    return Selection("client", ALPHA, f"{title} @{revision}", expected, but_auth(names), forced(revision))
+
+
+SELECTIONS = (
+    stable_server("active", 30, active),
+    stable_server("all", 32, listed()),
+    older_server("2025-03-26", 1),
+    older_server("2025-06-18", 27),
+    modern_server(HANDSHAKE, "required", 30, required(HANDSHAKE)),
+    modern_server(HANDSHAKE, "unscored", 3, unscored(HANDSHAKE, *LATER)),
+    modern_server(MODERN, "required", 37, required(MODERN)),
+    modern_server(MODERN, "unscored", 3, unscored(MODERN, *LATER)),
+    modern_server(MODERN, "extensions", 10, unscored(MODERN, "extension"), gated=False),
+    Selection("client", STABLE, "core", 4, but_auth(listed("--spec-version", HANDSHAKE))),
+    client("2025-06-18", "all", 2, listed("--spec-version", "2025-06-18")),
+    client(HANDSHAKE, "required", 4, required(HANDSHAKE)),
+    client(HANDSHAKE, "unscored", 1, unscored(HANDSHAKE, *LATER)),
+    client(MODERN, "required", 7, required(MODERN)),
+    client(MODERN, "unscored", 1, unscored(MODERN, *LATER)),
+)
