@@ -84,11 +84,12 @@ async def discover(
     session.codec = codec_for(version)
     session.stamp = {
         PROTOCOL_VERSION: version,
-        CLIENT_CAPABILITIES: capabilities.wire(),
+        CLIENT_CAPABILITIES: session.codec.declared(capabilities),
         CLIENT_INFO: info.wire(),
     }
     result = await session.request("server/discover", RequestParams(), timeout=timeout or HANDSHAKE_TIMEOUT)
     assert isinstance(result, DiscoverResult)
+    session.connection.agree(version)
     if version not in result.supported_versions:
         raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
     server = (result.meta or {}).get(SERVER_INFO)
