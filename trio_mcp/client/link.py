@@ -73,7 +73,7 @@ class Link:
         log_level: LoggingLevel | None,
         on_notification: OnNotification,
     ) -> None:
-        self.log_level = log_level
+        self.log_level: LoggingLevel | None = log_level
         """The least severe log messages that are asked for; None: none are."""
         self.standing: Standing | None = None
         self._channel = channel
