@@ -12,7 +12,7 @@ from collections import Counter
 
 import trio
 
-from ..errors import Disconnected, McpError, PeerError, RequestTimeout
+from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout
 from ..session import ClientSession
 from ..types import (
     Model,
@@ -73,7 +73,7 @@ class Stream:
                 await self._open()
                 self._changes.end()
                 return
-            except (Disconnected, RequestTimeout) as error:
+            except (Disconnected, RequestTimeout, RemoteProtocolError) as error:
                 if not self.settled.is_set() or self._link.session.over is not None:
                     raise
                 logger.info("a stream of changes was lost, and is opened again: %s", error)
