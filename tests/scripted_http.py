@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import trio
 from scripted import Pending, Start
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Client, Handlers
 from trio_mcp.types import Implementation
@@ -146,6 +147,7 @@ class HttpWire:
         told = await self.next("POST", "notifications/initialized")
         assert told.headers.get("mcp-session-id") == session
         told.answer(202)
+        await wait_all_tasks_blocked()
         if session is None or not listen:
             return None
         return await self.next("GET")
@@ -162,6 +164,7 @@ class HttpWire:
                 "cacheScope": "private",
             }
         )
+        await wait_all_tasks_blocked()  # the client is open
 
     async def farewell(self) -> None:
         """Answer every request that comes while the client closes."""
