@@ -135,7 +135,13 @@ Start = Callable[..., Pending]
 
 @asynccontextmanager
 async def unopened(
-    *, mode: str = "auto", on_log: Any = None, probe_timeout: float = 5, **handlers: Any
+    *,
+    mode: str = "auto",
+    on_log: Any = None,
+    on_change: Any = None,
+    cache: Any = None,
+    probe_timeout: float = 5,
+    **handlers: Any,
 ) -> AsyncIterator[tuple[Client, Wire, Start]]:
     """A client that is not open yet, the server it will meet, and a way to run its methods in tasks."""
     ours, theirs = memory_pair()
@@ -149,6 +155,8 @@ async def unopened(
         channel(),
         Handlers(**handlers),
         on_log=on_log,
+        on_change=on_change,
+        cache=cache,
         log_level="info",
         mode=mode,
         info=Implementation(name="tester", version="1"),

@@ -16,6 +16,7 @@
     │   └── ElicitationInvalid       the answer still broke its schema after every further attempt
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
+        └── SessionLost              the server no longer knows the session, and did nothing for the request
 
 What a user chooses (accept, decline, dismiss) is a value, not an error, unless the author asks for errors. Cancellation is
 `trio.Cancelled` and never one of these. Channels raise Trio's own resource errors.
@@ -45,6 +46,7 @@ __all__ = [
     "RemoteProtocolError",
     "RequestTimeout",
     "ResourceNotFound",
+    "SessionLost",
     "ToolError",
 ]
 
@@ -160,3 +162,7 @@ class RequestTimeout(McpError):
 
 class Disconnected(McpError):
     """The connection ended before the answer came."""
+
+
+class SessionLost(Disconnected):
+    """The server no longer knows the session (L-HTTP-18s). It did nothing for the request, which may be sent again."""

@@ -12,7 +12,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Client, Handlers
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
+from trio_mcp.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+)
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import Envelope
@@ -95,6 +102,44 @@ async def test_a_refused_version_without_a_modern_one_in_common_means_the_handsh
         await opened.result()
         assert client.protocol_version == NEWEST_LEGACY
         await client.aclose()
+
+
+@pytest.mark.parametrize("mode", ["auto", MODERN])
+async def test_a_refused_version_is_asked_for_again_if_the_server_offers_it(mode: str) -> None:
+    """A server that is being replaced may refuse at first; what counts is what it says it supports (M-VER-2c)."""
+    async with unopened(mode=mode) as (client, wire, start):
+        opened = start(client.open)
+        data = {"supported": ["2030-01-01", MODERN, NEWEST_LEGACY], "requested": MODERN}
+        first = await wire.request("server/discover")
+        await wire.fail(first, UNSUPPORTED_VERSION, data=data)
+        second = await wire.request("server/discover")
+        assert second["params"]["_meta"][PROTOCOL_VERSION] == MODERN
+        assert second["id"] != first["id"]
+        await wire.respond(second, discovered())
+        await opened.result()
+        assert client.protocol_version == MODERN
+        await client.aclose()
+
+
+async def test_a_version_that_is_refused_twice_means_the_handshake_era() -> None:
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        data = {"supported": [MODERN], "requested": MODERN}
+        for _ in range(2):
+            await wire.fail(await wire.request("server/discover"), UNSUPPORTED_VERSION, data=data)
+        await handshake(wire)
+        await opened.result()
+        await client.aclose()
+
+
+@pytest.mark.parametrize("code", [HEADER_MISMATCH, MISSING_CAPABILITY])
+async def test_an_error_of_the_modern_era_is_no_reason_for_a_handshake(code: int) -> None:
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        await wire.fail(await wire.request("server/discover"), code, "not like this")
+        with pytest.raises(PeerError, match="not like this"):
+            await opened.result()
+        await wire.end()
 
 
 async def test_a_server_that_lists_only_legacy_versions_is_spoken_to_in_the_handshake_era() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import trio
 
-from ..client.client import leaf
+from ..client.link import leaf
 
 __all__ = ["run_command"]
 

@@ -1,54 +1,63 @@
-"""`Client`: a connection to one server, in whichever era it speaks."""
+"""`Client`: what a program asks of one server, in whichever era it speaks."""
 
 from __future__ import annotations
 
-import contextvars
-import logging
 import math
-import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import trio
-from sniffio import current_async_library
 
-from ..errors import Disconnected, RequestTimeout
-from ..session import ChannelServer, ClientSession, Envelope, find_transport
+from ..errors import CapabilityError, RequestTimeout
+from ..session import ChannelServer, Envelope, find_transport
 from ..session.client import OnProgress
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
     ClientCapabilities,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    GetPromptRequestParams,
+    GetPromptResult,
     Implementation,
     JsonObject,
     JsonValue,
-    ListToolsResult,
     LoggingLevel,
-    LoggingMessageNotificationParams,
-    Model,
-    PaginatedRequestParams,
+    NotificationParams,
+    Prompt,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Reference,
     RequestParams,
+    Resource,
+    ResourceTemplate,
     ServerCapabilities,
+    SubscriptionFilter,
     Tool,
 )
-from .handlers import Handlers, OnElicit, OnLog, OnRoots, OnSample
-from .opening import ServerFacts, ask_for_logs, open_conversation
-from .rounds import MAX_ROUNDS, request_in_rounds
+from .cache import CacheView, ResponseCache
+from .calls import Calls, Manner
+from .changes import Changes, OnChange
+from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
+from .hearing import Hearing
+from .link import Link, Opening
+from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, Listing, Lists
+from .mirrors import Mirrors
+from .rounds import MAX_ROUNDS
+from .target import transport_name, view_for
 
 __all__ = ["Client"]
 
-logger = logging.getLogger("trio_mcp.client")
+T = TypeVar("T")
 
 PROBE_TIMEOUT = 5.0
 """Seconds that a server may take to say which era it speaks, before it is taken to be an old one."""
-
-CLOSE_TIMEOUT = 15.0
-"""Seconds that closing may take: a child process is asked to end, then told, then killed."""
-
-MAX_PAGES = 1000
-"""Pages of a list that are read before a server is taken to go on for ever."""
 
 
 class Client:
@@ -59,6 +68,9 @@ class Client:
 
     Its tasks run on their own, owned by the client and ended by `aclose`, so it may be opened in one task and closed in
     another, and a failing connection raises `Disconnected` in the calls that wait for it and nowhere else.
+
+    Every call raises `PeerError` when the server answers with an error, `RequestTimeout` when it takes longer than its
+    `timeout` (seconds), and `Disconnected` when the connection ends first. A cancel withdraws the call at the server.
     """
 
     def __init__(
@@ -71,22 +83,18 @@ class Client:
         mode: str,
         info: Implementation,
         probe_timeout: float,
+        on_change: OnChange | None = None,
+        cache: CacheView | None = None,
     ) -> None:
-        self._channel = channel
         self._handlers = handlers
-        self._on_log = on_log
-        self._log_level: LoggingLevel = log_level
-        self._mode = mode
-        self._info = info
-        self._probe_timeout = probe_timeout
-        self._session: ClientSession | None = None
-        self._server: ServerFacts | None = None
-        self._failure: Exception | None = None
-        self._scope = trio.CancelScope()
-        self._started = False
-        self._ready = trio.Event()
-        self._closing = trio.Event()
-        self._done = trio.Event()
+        level = None if on_log is None else log_level
+        cache = cache or CacheView(None, None, None)
+        hearing = Hearing(on_log, on_change, cache)
+        self._link = Link(channel, handlers, Opening(mode, info, probe_timeout), level, hearing.notified)
+        self._listening = hearing.attach(self._link)
+        mirrors = Mirrors()
+        self._lists = Lists(self._link, cache, mirrors)
+        self._calls = Calls(self._link, handlers.answerers, cache, mirrors, self._lists.refresh_tools)
 
     @classmethod
     def connect(
@@ -94,37 +102,50 @@ class Client:
         target: str | Sequence[str] | ChannelServer,
         *,
         on_elicit: OnElicit | None = None,
+        on_elicit_url: OnElicitUrl | None = None,
         on_sample: OnSample | None = None,
         on_roots: OnRoots | None = None,
         on_log: OnLog | None = None,
+        on_change: OnChange | None = None,
         log_level: LoggingLevel = "info",
         mode: str = "auto",
         name: str = "trio_mcp",
         version: str = "0.1.0",
         probe_timeout: float = PROBE_TIMEOUT,
+        cache: ResponseCache | None = None,
+        principal: str | None = None,
         **options: object,
     ) -> Client:
         """A client for a URL, for a command to run (a list of arguments), or for a server object in this process.
 
         Args:
-            on_elicit, on_sample, on_roots: what answers the server's questions; what is missing is not declared to it.
+            on_elicit, on_elicit_url, on_sample, on_roots: what answers the server's questions; what is missing is not
+                declared to it.
             on_log: called with each log message of `log_level` and above; without it none is asked for.
+            on_change: called with each change the server tells of: in the handshake era as they come, in the modern era
+                those that a `listen` of this client asked for.
             mode: "auto" finds out which era the server speaks; "legacy" or a revision such as "2026-07-28" decides it.
             probe_timeout: seconds before a silent server is taken to be of the handshake era.
+            cache: keeps what the server allows to be kept; clients of one URL may share it. None: nothing is kept.
+            principal: as whom this client is known to the server, for what is kept for it alone. None: as the holder of the
+                `headers` it sends, or as nobody else when it sends none.
             options: the transport's own, such as `headers` for HTTP and `env` for a command.
 
         Raises:
             TypeError: the target is none of these.
         """
         transport = find_transport(transport_name(target))
+        handlers = Handlers(on_elicit, on_sample, on_roots, on_elicit_url)
         return cls(
             transport.connect(target, **options),
-            Handlers(on_elicit, on_sample, on_roots),
+            handlers,
             on_log=on_log,
+            on_change=on_change,
             log_level=log_level,
             mode=mode,
             info=Implementation(name=name, version=version),
             probe_timeout=probe_timeout,
+            cache=view_for(cache, target, principal, options.get("headers"), handlers.capabilities),
         )
 
     # life
@@ -134,31 +155,12 @@ class Client:
 
         Raises what the transport raises when it cannot connect, and see `open_conversation`. A cancel closes the client.
         """
-        if (library := current_async_library()) != "trio":
-            raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start your program with trio.run")
-        self._started = True
-        trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
-        try:
-            await self._ready.wait()
-        except trio.Cancelled:
-            self._scope.cancel()
-            raise
-        if self._failure is not None:
-            await self.aclose()
-            raise self._failure
+        await self._link.open()
         return self
 
     async def aclose(self) -> None:
         """Close the connection, from any task, as often as you like; bounded, also when cancelled."""
-        self._closing.set()
-        if self._started:
-            await self._wait_closed()
-        await trio.lowlevel.checkpoint()
-
-    async def _wait_closed(self) -> None:
-        with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
-            await self._done.wait()
-        self._scope.cancel()
+        await self._link.aclose()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -168,20 +170,41 @@ class Client:
     ) -> None:
         await self.aclose()
 
-    # calls
+    # lists
 
-    async def list_tools(self) -> list[Tool]:
+    async def list_tools(self, *, timeout: float = math.inf) -> list[Tool]:
         """Every tool the server offers, through all its pages."""
-        tools: list[Tool] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            page = await self._request("tools/list", PaginatedRequestParams(cursor=cursor))
-            assert isinstance(page, ListToolsResult)
-            tools += page.tools
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        return tools
+        return await self._whole(TOOLS, timeout)
+
+    async def list_prompts(self, *, timeout: float = math.inf) -> list[Prompt]:
+        """Every prompt."""
+        return await self._whole(PROMPTS, timeout)
+
+    async def list_resources(self, *, timeout: float = math.inf) -> list[Resource]:
+        """Every resource that has a fixed URI."""
+        return await self._whole(RESOURCES, timeout)
+
+    async def list_resource_templates(self, *, timeout: float = math.inf) -> list[ResourceTemplate]:
+        """Every template of resources."""
+        return await self._whole(RESOURCE_TEMPLATES, timeout)
+
+    def iter_tools(self, *, timeout: float = math.inf) -> AsyncGenerator[Tool]:
+        """The tools one by one. A page is asked for when those before it are used up; `timeout` is for each page."""
+        return self._lists.items(TOOLS, timeout)
+
+    def iter_prompts(self, *, timeout: float = math.inf) -> AsyncGenerator[Prompt]:
+        """The prompts one by one, as `iter_tools`."""
+        return self._lists.items(PROMPTS, timeout)
+
+    def iter_resources(self, *, timeout: float = math.inf) -> AsyncGenerator[Resource]:
+        """The resources one by one, as `iter_tools`."""
+        return self._lists.items(RESOURCES, timeout)
+
+    def iter_resource_templates(self, *, timeout: float = math.inf) -> AsyncGenerator[ResourceTemplate]:
+        """The templates one by one, as `iter_tools`."""
+        return self._lists.items(RESOURCE_TEMPLATES, timeout)
+
+    # calls
 
     async def call_tool(
         self,
@@ -203,55 +226,147 @@ class Client:
 
         Returns:
             its result; look at `is_error`, and at `text` or `structured_content`.
-
-        Raises:
-            PeerError: the server refused the call, for example because there is no such tool.
-            RequestTimeout: it took longer than `timeout`.
-            Disconnected: the connection ended first.
-
-        A cancel cancels the call at the server.
         """
         params = CallToolRequestParams(name=name, arguments=dict(arguments or {}), meta=meta)
-        session = self._connected()
-        with trio.move_on_after(timeout):
-            result = await request_in_rounds(
-                session,
-                "tools/call",
-                params,
-                self._handlers.answerers,
-                on_progress=on_progress,
-                max_rounds=max_rounds,
-            )
-            assert isinstance(result, CallToolResult)
-            return result
-        raise RequestTimeout(f"{name} did not finish within {timeout:g} seconds; it was cancelled at the server")
+        return await within(timeout, name, partial(self._calls.tool, params, Manner(on_progress, max_rounds)))
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: float = math.inf,
+        on_progress: OnProgress | None = None,
+        meta: JsonObject | None = None,
+        max_rounds: int = MAX_ROUNDS,
+    ) -> GetPromptResult:
+        """Render a prompt, and answer what it asks on the way; the arguments are as for `call_tool`."""
+        params = GetPromptRequestParams(name=name, arguments=None if arguments is None else dict(arguments), meta=meta)
+        return await within(timeout, name, partial(self._calls.prompt, params, Manner(on_progress, max_rounds)))
+
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float = math.inf,
+        on_progress: OnProgress | None = None,
+        meta: JsonObject | None = None,
+        max_rounds: int = MAX_ROUNDS,
+    ) -> ReadResourceResult:
+        """Read a resource, and answer what it asks on the way; the arguments are as for `call_tool`."""
+        params = ReadResourceRequestParams(uri=uri, meta=meta)
+        return await within(timeout, uri, partial(self._calls.resource, params, Manner(on_progress, max_rounds)))
+
+    async def complete(
+        self,
+        ref: Reference,
+        argument: str,
+        value: str,
+        *,
+        context: Mapping[str, str] | None = None,
+        timeout: float = math.inf,
+    ) -> Completion:
+        """Values that an argument may take, given what there is of it.
+
+        Args:
+            ref: whose argument it is: `PromptReference(name=...)` or `ResourceTemplateReference(uri=...)`.
+            context: the arguments that are settled already.
+        """
+        settled = None if context is None else CompletionContext(arguments=dict(context))
+        params = CompleteRequestParams(
+            ref=ref, argument=CompletionArgument(name=argument, value=value), context=settled
+        )
+        result = await self._link.request("completion/complete", params, timeout=timeout)
+        assert isinstance(result, CompleteResult)
+        return result.completion
 
     async def ping(self, *, timeout: float = 30) -> None:
         """Ask for a sign of life, which takes `timeout` seconds at most. In the modern era this asks what the server is."""
-        modern = bool(self._connected().stamp)
-        await self._request("server/discover" if modern else "ping", RequestParams(), timeout=timeout)
+        method = "server/discover" if self._link.session.modern else "ping"
+        await self._link.request(method, RequestParams(), timeout=timeout)
+
+    async def set_log_level(self, level: LoggingLevel, *, timeout: float = math.inf) -> None:
+        """Say which log messages are wanted from now on: those of this level and above.
+
+        A modern server hears it with every request; one of the handshake era is asked now, and may refuse (`PeerError`).
+        """
+        await self._link.set_log_level(level, timeout)
+
+    # changes
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+    ) -> Changes:
+        """Hear of changes: of the list of tools, prompts or resources, and of what the resources at `uris` hold.
+
+            async with client.listen(tools=True) as changes:
+                async for change in changes:
+                    ...
+
+        `changes.honoured` says what the server agreed to. Several may listen at once. See `Changes`.
+
+        Raises:
+            ValueError: nothing was asked for.
+        """
+        if not (tools or prompts or resources or uris):
+            raise ValueError("listen to something: tools, prompts, resources, or the uris of some")
+        wanted = SubscriptionFilter(
+            tools_list_changed=tools or None,
+            prompts_list_changed=prompts or None,
+            resources_list_changed=resources or None,
+            resource_subscriptions=list(uris) or None,
+        )
+        return Changes(self._listening, wanted)
+
+    async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
+        """Ask a server of the handshake era to tell of changes of a resource; `on_change` hears of them.
+
+        Raises:
+            CapabilityError: the server is a modern one, where `listen` does this.
+        """
+        self._needs_session("subscribe")
+        await within(timeout, uri, partial(self._listening.subscribe, uri))
+
+    async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
+        """Take a `subscribe` back. Raises as that does."""
+        self._needs_session("unsubscribe")
+        await within(timeout, uri, partial(self._listening.unsubscribe, uri))
+
+    def roots_changed(self) -> None:
+        """Tell the server that `on_roots` would answer something else now; it may ask again.
+
+        A modern server is told nothing: it asks whenever it needs to know (L-ROOT-1c).
+        """
+        session = self._link.session
+        if not session.modern:
+            session.notify("notifications/roots/list_changed", NotificationParams())
 
     # what is known of the server
 
     @property
     def protocol_version(self) -> str:
         """The revision that is spoken."""
-        return self._facts().protocol_version
+        return self._link.facts.protocol_version
 
     @property
     def server_info(self) -> Implementation | None:
         """Who the server says it is."""
-        return self._facts().info
+        return self._link.facts.info
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
         """What the server offers."""
-        return self._facts().capabilities
+        return self._link.facts.capabilities
 
     @property
     def instructions(self) -> str | None:
         """How a model should use the server."""
-        return self._facts().instructions
+        return self._link.facts.instructions
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -259,92 +374,21 @@ class Client:
         return self._handlers.capabilities
 
     def __repr__(self) -> str:
-        state = "closed" if self._done.is_set() else "open" if self._ready.is_set() else "opening"
-        version = f" {self._server.protocol_version}" if self._server else ""
-        return f"<Client {state}{version}>"
+        return f"<Client {self._link!r}>"
 
     # one step each
 
-    async def _request(self, method: str, params: RequestParams, *, timeout: float | None = None) -> Model:
-        return await self._connected().request(method, params, timeout=timeout)
+    async def _whole(self, listing: Listing[T], timeout: float) -> list[T]:
+        return await within(timeout, listing.method, partial(self._lists.whole, listing))
 
-    def _connected(self) -> ClientSession:
-        if self._session is None or self._closing.is_set():
-            raise Disconnected("the client is not open")
-        return self._session
-
-    def _facts(self) -> ServerFacts:
-        if self._server is None:
-            raise Disconnected("the client is not open")
-        return self._server
-
-    def _notified(self, _method: str, params: Model) -> None:
-        if isinstance(params, LoggingMessageNotificationParams) and self._on_log is not None:
-            self._on_log(params)
-
-    async def _main(self) -> None:
-        """The client's own task: everything it runs is below here, and nothing but a cancel leaves it."""
-        try:
-            with self._scope:
-                await self._serve()
-        except BaseException as error:  # noqa: BLE001, ASYNC103  an exception that leaves a system task ends Trio's loop
-            self._contain(error)
-        finally:
-            if not self._ready.is_set() and self._failure is None:
-                self._failure = Disconnected("the client was closed while it opened")
-            self._ready.set()
-            self._done.set()
-
-    def _contain(self, error: BaseException) -> None:
-        """Keep an error for `open` to raise; send a Ctrl-C that hit one of the client's tasks on to the main task."""
-        cancelled, rest = split(error, trio.Cancelled)
-        interrupted, rest = split(rest, KeyboardInterrupt)
-        if interrupted is not None:
-            signal.raise_signal(signal.SIGINT)  # this task is protected from it, so Trio hands it to the main task
-        if isinstance(rest, Exception):
-            self._failure = leaf(rest)
-        elif rest is not None:
-            logger.error("the client ended", exc_info=rest)
-        if cancelled is not None:
-            raise cancelled
-
-    async def _serve(self) -> None:
-        async with self._channel as channel, trio.open_nursery() as nursery:
-            session = self._session = ClientSession(channel, self._handlers.answerers, self._notified)
-            nursery.start_soon(session.run, nursery)
-            self._server = await open_conversation(
-                session, self._mode, self._handlers.capabilities, self._info, self._probe_timeout
-            )
-            if self._on_log is not None:
-                await ask_for_logs(session, self._server.capabilities, self._log_level)
-            self._ready.set()
-            await self._closing.wait()
-            await session.flush()
-            nursery.cancel_scope.cancel()
+    def _needs_session(self, what: str) -> None:
+        if self._link.session.modern:
+            version = self.protocol_version
+            raise CapabilityError(f"{what} is of the handshake era; {version} has Client.listen for it", {})
 
 
-def transport_name(target: object) -> str:
-    """Which transport reaches a target."""
-    if isinstance(target, str):
-        if target.startswith(("http://", "https://")):
-            return "http"
-        raise TypeError(f"{target!r} is not an http(s) URL; a command is a list of arguments, such as [{target!r}]")
-    if isinstance(target, Sequence):
-        return "stdio"
-    if hasattr(target, "serve_channel"):
-        return "memory"
-    raise TypeError(f"connect to a URL, a list of arguments or a server, not to {type(target).__name__}")
-
-
-def split(error: BaseException | None, kind: type[BaseException]) -> tuple[BaseException | None, BaseException | None]:
-    """The part of an error that is of a kind, and the rest."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(kind)
-    return (error, None) if isinstance(error, kind) else (None, error)
-
-
-def leaf(error: Exception) -> Exception:
-    """The one exception in a group, however deep; the group when there are several."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+async def within(timeout: float, what: str, fn: Callable[[], Awaitable[T]]) -> T:
+    """What a function returns, unless it takes longer than `timeout` seconds."""
+    with trio.move_on_after(timeout):
+        return await fn()
+    raise RequestTimeout(f"{what} did not finish within {timeout:g} seconds; it was cancelled at the server")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
+from ..errors import CapabilityError
 from ..session import Answerer
 from ..types import (
     ClientCapabilities,
@@ -18,7 +19,9 @@ from ..types import (
     CreateMessageResult,
     ElicitationCapability,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
+    ElicitValue,
     JsonValue,
     ListRootsResult,
     LoggingMessageNotificationParams,
@@ -29,11 +32,23 @@ from ..types import (
     TextContent,
 )
 
-__all__ = ["Handlers", "OnElicit", "OnLog", "OnRoots", "OnSample", "accept", "decline", "dismiss"]
+__all__ = [
+    "Handlers",
+    "OnElicit",
+    "OnElicitUrl",
+    "OnLog",
+    "OnRoots",
+    "OnSample",
+    "accept",
+    "accept_defaults",
+    "decline",
+    "dismiss",
+]
 
 T = TypeVar("T")
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
+OnElicitUrl: TypeAlias = Callable[[ElicitRequestURLParams], ElicitResult | Awaitable[ElicitResult]]
 OnSample: TypeAlias = Callable[
     [CreateMessageRequestParams], CreateMessageResult | str | Awaitable[CreateMessageResult | str]
 ]
@@ -44,6 +59,21 @@ OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 def accept(**content: JsonValue) -> ElicitResult:
     """The user filled in the form: `accept(flight="TP1", seat="aisle")`."""
     return ElicitResult.model_validate({"action": "accept", "content": content})
+
+
+def accept_defaults(params: ElicitRequestFormParams, **content: ElicitValue) -> ElicitResult:
+    """The form as it came: every field that has a default has it (SEP-1034), and `content` fills in others or replaces some.
+
+    It can stand in for a user: `on_elicit=accept_defaults`. A form with a required field that has no value is declined.
+    """
+    schema = params.requested_schema
+    defaults: dict[str, ElicitValue] = {name: field.default for name, field in schema.properties.items()}
+    filled: dict[str, ElicitValue] = {
+        name: value for name, value in {**defaults, **content}.items() if value is not None
+    }
+    if not filled.keys() >= set(schema.required or ()):
+        return decline()
+    return ElicitResult(action="accept", content=filled)
 
 
 def decline() -> ElicitResult:
@@ -63,21 +93,28 @@ class Handlers:
     on_elicit: OnElicit | None = None
     on_sample: OnSample | None = None
     on_roots: OnRoots | None = None
+    on_elicit_url: OnElicitUrl | None = None
 
     @property
     def capabilities(self) -> ClientCapabilities:
         """What to declare."""
         return ClientCapabilities(
-            elicitation=ElicitationCapability(form={}) if self.on_elicit else None,
+            elicitation=self._elicitation,
             sampling=SamplingCapability() if self.on_sample else None,
-            roots=RootsCapability() if self.on_roots else None,
+            roots=RootsCapability(list_changed=True) if self.on_roots else None,
         )
+
+    @property
+    def _elicitation(self) -> ElicitationCapability | None:
+        if self.on_elicit is None and self.on_elicit_url is None:
+            return None
+        return ElicitationCapability(form={} if self.on_elicit else None, url={} if self.on_elicit_url else None)
 
     @property
     def answerers(self) -> Mapping[str, Answerer]:
         """What serves each method that the server may ask for."""
         served: dict[str, Answerer] = {}
-        if self.on_elicit is not None:
+        if self._elicitation is not None:
             served["elicitation/create"] = self._elicit
         if self.on_sample is not None:
             served["sampling/createMessage"] = self._sample
@@ -86,14 +123,19 @@ class Handlers:
         return served
 
     async def _elicit(self, params: Model) -> Model:
-        assert self.on_elicit is not None
-        assert isinstance(params, ElicitRequestFormParams)
-        result: ElicitResult = await resolved(self.on_elicit(params))
-        return result
+        match params:
+            case ElicitRequestURLParams() if self.on_elicit_url is not None:
+                return await resolved(self.on_elicit_url(params))
+            case ElicitRequestFormParams() if self.on_elicit is not None:
+                return await resolved(self.on_elicit(params))
+        mode = "url" if isinstance(params, ElicitRequestURLParams) else "form"
+        raise CapabilityError(f"the server asked in {mode} mode, which this client did not declare", {})
 
     async def _sample(self, params: Model) -> Model:
         assert self.on_sample is not None
         assert isinstance(params, CreateMessageRequestParams)
+        if params.tools or params.tool_choice is not None:
+            raise CapabilityError("the server asked for a sample with tools, which this client did not declare", {})
         answer: CreateMessageResult | str = await resolved(self.on_sample(params))
         if isinstance(answer, str):
             content = TextContent(text=answer)

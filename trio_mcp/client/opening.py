@@ -1,7 +1,8 @@
 """Finding out which era a server speaks, and opening the conversation in it.
 
-A server of the modern era needs no handshake and answers `server/discover` (M-DUAL-5c, M-DUAL-6c). One that answers with a
-modern error is modern too. Anything else, an error of any other code or silence, means the handshake era: then `initialize`.
+A server of the modern era needs no handshake and answers `server/discover` (M-DUAL-5c, M-DUAL-6c). One that refuses the version
+says which it speaks: the request is sent again in one of those (M-VER-2c). Another error that only the modern era has is final.
+Anything else, an error of any other code or silence, means the handshake era: then `initialize`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import PeerError, RemoteProtocolError, RequestTimeout
 from ..protocol.codec import codec_for
-from ..protocol.jsonrpc import UNSUPPORTED_VERSION
+from ..protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
 from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, Era
 from ..session import ClientSession
@@ -32,6 +33,8 @@ __all__ = ["ServerFacts", "ask_for_logs", "open_conversation"]
 
 logger = logging.getLogger("trio_mcp.client")
 
+MODERN_ONLY = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})
+"""Errors that only a modern server answers with, and that no other revision would cure."""
 
 HANDSHAKE_TIMEOUT = 30.0
 """Seconds a server may take to answer `initialize`; it may be starting."""
@@ -65,16 +68,29 @@ async def open_conversation(
         return await initialize(session, NEWEST_LEGACY if mode == "legacy" else mode, capabilities, info)
     if mode != "auto":
         codec_for(mode)  # names the revisions there are when this is none of them
-        return await discover(session, mode, capabilities, info, None)
+        return await negotiate(session, mode, capabilities, info, None)
     try:
-        return await discover(session, MODERN, capabilities, info, probe_timeout)
+        return await negotiate(session, MODERN, capabilities, info, probe_timeout)
     except (PeerError, RequestTimeout, RemoteProtocolError) as error:
-        version = modern_version_of(error)
+        if isinstance(error, PeerError) and error.code in MODERN_ONLY:
+            raise
+        logger.debug("the server is of the handshake era: %s", error)
     session.stamp = {}
-    if version is not None:
-        return await discover(session, version, capabilities, info, probe_timeout)
     session.codec = codec_for(NEWEST_LEGACY)
     return await initialize(session, NEWEST_LEGACY, capabilities, info)
+
+
+async def negotiate(
+    session: ClientSession, version: str, capabilities: ClientCapabilities, info: Implementation, timeout: float | None
+) -> ServerFacts:
+    """Speak a modern revision: this one, or the newest of those that the server offers when it refuses this one."""
+    try:
+        return await discover(session, version, capabilities, info, timeout)
+    except PeerError as error:
+        offered = modern_version_of(error)
+        if offered is None:
+            raise
+    return await discover(session, offered, capabilities, info, timeout)
 
 
 async def discover(
@@ -84,11 +100,12 @@ async def discover(
     session.codec = codec_for(version)
     session.stamp = {
         PROTOCOL_VERSION: version,
-        CLIENT_CAPABILITIES: capabilities.wire(),
+        CLIENT_CAPABILITIES: session.codec.declared(capabilities),
         CLIENT_INFO: info.wire(),
     }
     result = await session.request("server/discover", RequestParams(), timeout=timeout or HANDSHAKE_TIMEOUT)
     assert isinstance(result, DiscoverResult)
+    session.connection.agree(version)
     if version not in result.supported_versions:
         raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
     server = (result.meta or {}).get(SERVER_INFO)
@@ -125,12 +142,12 @@ async def ask_for_logs(session: ClientSession, capabilities: ServerCapabilities,
 
 
 def modern_version_of(error: Exception) -> str | None:
-    """A modern revision that the server's refusal offers and that we speak; None when it is of the handshake era."""
+    """The newest modern revision that the server's refusal offers and that we speak, be it the one it refused; else None."""
     if not isinstance(error, PeerError) or error.code != UNSUPPORTED_VERSION or not isinstance(error.data, dict):
         return None
     supported = error.data.get("supported")
     offered = supported if isinstance(supported, list) else []
     for name, revision in REVISIONS.items():
-        if revision.era is Era.MODERN and name in offered and name != MODERN:
+        if revision.era is Era.MODERN and name in offered:
             return name
     return None

@@ -6,16 +6,19 @@ answered side by side. A handler that fails ends the request: nothing is owed to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
 import trio
 
 from ..errors import CapabilityError, LimitExceeded
 from ..session import Answerer, ClientSession
-from ..session.client import OnProgress
 from ..types import InputRequest, InputRequiredResult, InputResponseRequestParams, JsonObject, Model
 
-__all__ = ["MAX_ROUNDS", "request_in_rounds"]
+__all__ = ["MAX_ROUNDS", "Ask", "Complete", "request_in_rounds"]
+
+Ask: TypeAlias = Callable[[InputResponseRequestParams], Awaitable[Model]]
+"""Sends one request of a call and returns what answers it."""
 
 MAX_ROUNDS = 10
 """Rounds after which a client gives up, as its peers do (protocol.md 3.7)."""
@@ -27,16 +30,21 @@ PACE = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before answering a round that asks nothing: such a server is not ready yet."""
 
 
+class Complete(NamedTuple):
+    """A complete result, and after how many rounds it came."""
+
+    result: Model
+    rounds: int
+
+
 async def request_in_rounds(
     session: ClientSession,
-    method: str,
+    ask: Ask,
     params: InputResponseRequestParams,
     answerers: Mapping[str, Answerer],
-    *,
-    on_progress: OnProgress | None = None,
     max_rounds: int = MAX_ROUNDS,
-) -> Model:
-    """Send a request and answer its rounds; returns the complete result.
+) -> Complete:
+    """Send a request through `ask`, and answer its rounds.
 
     Raises:
         LimitExceeded: the server asked in more than `max_rounds` rounds.
@@ -46,9 +54,9 @@ async def request_in_rounds(
     """
     current = params
     for number in range(max_rounds + 1):
-        result = await session.request(method, current, on_progress=on_progress)
+        result = await ask(current)
         if not isinstance(result, InputRequiredResult):
-            return result
+            return Complete(result, number)
         if number == max_rounds:
             break
         answers = await answered(session, result.input_requests or {}, answerers)
@@ -56,7 +64,7 @@ async def request_in_rounds(
             await trio.sleep(PACE[min(number, len(PACE) - 1)])
         update = {"input_responses": answers or None, "request_state": result.request_state}
         current = params.model_copy(update=update)
-    raise LimitExceeded(f"the server asked in more than {max_rounds} rounds for {method}; the limit is max_rounds")
+    raise LimitExceeded(f"the server asked in more than {max_rounds} rounds; the limit is max_rounds")
 
 
 async def answered(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError
+from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .jsonrpc import (
@@ -191,8 +191,8 @@ class Connection:
                     return self._batch(message)
                 case Malformed(error, answers):
                     return Refused(error) if answers is None else self._failed(answers, error)
-                case Unanswered(request_id, why):
-                    return self._failed(request_id, Disconnected(why))
+                case Unanswered():
+                    return self._unanswered(message)
                 case Answers():
                     raise LocalProtocolError("an array is received as a Batch")
         except RemoteProtocolError as error:
@@ -283,6 +283,11 @@ class Connection:
             return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
         except RemoteProtocolError as malformed:
             return ReplyIn(message.id, malformed)
+
+    def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
+        if message.id is None:
+            return Ignored(message.why)
+        return self._failed(message.id, SessionLost(message.why) if message.session_lost else Disconnected(message.why))
 
     def _failed(self, request_id: RequestId, error: Exception) -> ReplyIn | Ignored:
         """Our request gets no usable answer."""

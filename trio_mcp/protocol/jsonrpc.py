@@ -167,10 +167,16 @@ class Batch(Malformed):
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """No message either: the transport has learned that our request `id` will get no answer."""
+    """No message either: the transport has learned that our request `id` will get no answer.
 
-    id: RequestId
+    Attributes:
+        id: None when it is about no request: then all it says is that the session is lost.
+        session_lost: the server no longer knows the session; it did nothing for the request.
+    """
+
+    id: RequestId | None
     why: str
+    session_lost: bool = False
 
 
 def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malformed:

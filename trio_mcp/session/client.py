@@ -10,15 +10,17 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 import trio
 
-from ..errors import Disconnected, McpError, PeerError, RequestTimeout
+from ..errors import CapabilityError, Disconnected, McpError, PeerError, RequestTimeout
 from ..protocol.codec import Codec
 from ..protocol.connection import BatchIn, CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     SERVER_BUSY,
     ErrorDetail,
@@ -26,16 +28,26 @@ from ..protocol.jsonrpc import (
     Notification,
     RequestId,
     Response,
+    Unanswered,
     error_response,
 )
+from ..protocol.meta import SUBSCRIPTION_ID
 from ..protocol.revisions import Side
 from ..runtime import Mailbox, Outbox
-from ..types import EmptyResult, JsonObject, Model, ProgressNotificationParams, RequestParams
+from ..types import (
+    EmptyResult,
+    JsonObject,
+    Model,
+    NotificationParams,
+    ProgressNotificationParams,
+    RequestParams,
+    SubscriptionsListenResult,
+)
 from .batch import OpenBatch
-from .envelope import Envelope
+from .envelope import Envelope, Peer
 from .pump import CLEAN_UP, write_all
 
-__all__ = ["Answerer", "ClientSession", "OnProgress"]
+__all__ = ["Answerer", "ClientSession", "OnNotification", "OnProgress"]
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -45,6 +57,7 @@ Answerer: TypeAlias = Callable[[Model], Awaitable[Model]]
 OnNotification: TypeAlias = Callable[[str, Model], None]
 OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 MAX_SERVING = 64
 """Requests of the server that this client answers at once."""
@@ -56,6 +69,7 @@ class ClientSession:
     Args:
         answerers: what serves the server's requests, by method.
         on_notification: called with each notification that belongs to no request of ours.
+        on_session_lost: called when the transport learns that the server no longer knows the session.
     """
 
     def __init__(
@@ -63,6 +77,7 @@ class ClientSession:
         channel: trio.abc.Channel[Envelope],
         answerers: Mapping[str, Answerer],
         on_notification: OnNotification,
+        on_session_lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.connection = Connection(Side.SERVER)
         self.codec: Codec = self.connection.codec
@@ -72,9 +87,12 @@ class ClientSession:
         self._channel = channel
         self._answerers = answerers
         self._on_notification = on_notification
+        self._on_session_lost = on_session_lost
         self._outbox: Outbox[Envelope] = Outbox()
         self._mailbox = Mailbox(limit=100_000)
         self._progress: dict[RequestId, OnProgress] = {}
+        self._streams: dict[str, OnNotification] = {}
+        """What hears the notifications of a request that is a stream of them, by the request's id."""
         self._tokens = itertools.count(1)
         self._serving: dict[RequestId, trio.CancelScope] = {}
         self._over: Disconnected | None = None
@@ -88,18 +106,22 @@ class ClientSession:
         codec: Codec | None = None,
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
+        on_notification: OnNotification | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> Model:
         """Ask the server and return its decoded result.
 
         Args:
             timeout: seconds to wait for the answer; None waits as long as it takes.
             on_progress: called with each progress notification about this request, in the reader's task.
+            on_notification: called with each notification that names this request as its subscription (M-META-3s).
+            headers: sent with the request where the transport has headers.
 
         Raises:
             PeerError: the server answered with an error.
             RemoteProtocolError: its answer is malformed.
             RequestTimeout: no answer within `timeout`; the server was told that none is wanted any more.
-            Disconnected: the connection ended first.
+            Disconnected: the connection ended first; `SessionLost` if the server did nothing for this request.
 
         A cancel withdraws the request at the server.
         """
@@ -115,12 +137,15 @@ class ClientSession:
         slot = self._mailbox.open(str(request.id), Model)
         if on_progress is not None:
             self._progress[token] = on_progress
-        self._outbox.post(Envelope(request, about=request.id))
+        if on_notification is not None:
+            self._streams[str(request.id)] = on_notification
+        self._outbox.post(Envelope(request, request.id, Peer(headers=headers)))
         try:
             with trio.move_on_after(float("inf") if timeout is None else timeout):
                 return await slot.take()
         finally:
             self._progress.pop(token, None)
+            self._streams.pop(str(request.id), None)
             slot.give_up()
             notice = self.connection.withdraw(request.id, "the caller no longer needs the answer")
             if notice is not None:
@@ -130,6 +155,16 @@ class ClientSession:
     def notify(self, method: str, params: Model) -> None:
         """Tell the server something; it is sent as soon as the connection takes it."""
         self._outbox.post(Envelope(Notification(method, self.codec.encode_notification(method, params))))
+
+    @property
+    def over(self) -> Disconnected | None:
+        """Why the connection has ended, when it has."""
+        return self._over
+
+    @property
+    def modern(self) -> bool:
+        """Whether every request carries its own context, and no session is kept."""
+        return bool(self.stamp)
 
     async def run(self, nursery: trio.Nursery) -> None:
         """Carry messages until the channel ends; then everything that waits for an answer gets `Disconnected`."""
@@ -176,7 +211,10 @@ class ClientSession:
             self._outbox.close()
 
     def _receive(self, envelope: Envelope, nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
-        event = self.connection.receive(envelope.message)
+        message = envelope.message
+        if isinstance(message, Unanswered) and message.session_lost:
+            self._on_session_lost()
+        event = self.connection.receive(message)
         match event:
             case ReplyIn(request_id, result):
                 self._reply(request_id, result)
@@ -185,11 +223,10 @@ class ClientSession:
             case RequestIn():
                 self._admit(event, nursery, batch)
             case CancelIn(request_id):
-                if request_id in self._serving:
-                    self._serving[request_id].cancel()
+                self._cancelled(request_id)
             case Refused(error, answer):
                 logger.warning("the server sent something invalid: %s", error)
-                if answer and error.request_id is not None:
+                if answer and error.request_id is not None and not self.modern:  # M-RPC-1c: it is sent no answers
                     self._say(error_response(error), batch)
             case BatchIn():
                 self._receive_batch(event, nursery)
@@ -211,7 +248,7 @@ class ClientSession:
 
     def _admit(self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None) -> None:
         """Serve what the server asks; not of a modern one, which may not ask this way (M-RPC-1c), and not without limit."""
-        if self.stamp:
+        if self.modern:
             logger.warning("a modern server sent the request %s; it was ignored", request.method)
             self.connection.answered(request.id)
         elif request.method == "ping":  # a sign of life has no limit (L-PING-1b)
@@ -227,6 +264,14 @@ class ClientSession:
                 batch.expect()
             nursery.start_soon(self._serve, request, scope, batch)
 
+    def _cancelled(self, request_id: RequestId) -> None:
+        """The server withdraws its question, or ends a stream of notifications that we asked for (M-CAN-2s)."""
+        if request_id in self._serving:
+            self._serving[request_id].cancel()
+        elif str(request_id) in self._streams:
+            self.connection.withdraw(request_id, "the server ended it")
+            self._mailbox.post(str(request_id), SubscriptionsListenResult())
+
     def _reply(self, request_id: RequestId, result: Model | Exception) -> None:
         if isinstance(result, Exception):
             self._mailbox.fail(str(request_id), result)
@@ -240,9 +285,14 @@ class ClientSession:
                 if on_progress is not None:
                     on_progress(params)
             else:
-                self._on_notification(method, params)
+                self._hearer(params)(method, params)
         except Exception:  # the caller's function must not end everybody's connection
             logger.exception("a handler of %s failed", method)
+
+    def _hearer(self, params: Model) -> OnNotification:
+        meta = params.meta if isinstance(params, NotificationParams) else None
+        stream = None if meta is None else meta.get(SUBSCRIPTION_ID)
+        return self._on_notification if stream is None else self._streams.get(str(stream), unheard)
 
     async def _serve(self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None) -> None:
         answer = None
@@ -267,10 +317,17 @@ class ClientSession:
             return Response(request.id, request.codec.encode_result(request.method, result))
         except PeerError as error:
             return ErrorResponse(request.id, ErrorDetail(error.code, error.message, error.data))
+        except CapabilityError as error:
+            return ErrorResponse(request.id, ErrorDetail(INVALID_PARAMS, str(error)))
         except Exception as error:
             logger.exception("the handler of %s failed", request.method)
             text = str(error) if isinstance(error, McpError) else "the client's handler failed"
             return ErrorResponse(request.id, ErrorDetail(INTERNAL_ERROR, text))
+
+
+def unheard(method: str, _params: Model) -> None:
+    """A notification of a stream that has ended on this side."""
+    logger.debug("%s came for a subscription that has ended", method)
 
 
 def outcome(channel: object) -> str:

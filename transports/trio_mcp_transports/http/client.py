@@ -1,16 +1,17 @@
 """The client's end of Streamable HTTP: a channel in which every message is a POST and its answer comes back with it.
 
 The channel reads the era off the messages: a request with a version in its `_meta` is modern and closing its response is how it
-is cancelled (M-HTTP-10s); any other belongs to the session that `initialize` opened. A response that ends without an
-answer, or was none, is told to whoever waits for it at once.
+is cancelled (M-HTTP-10s); any other belongs to the session that `initialize` opened. In a session, a GET brings what belongs
+to no request, and the rest of a response that ended early. A response that ends without an answer and cannot be gone on with
+is told to whoever waits for it at once; so is a session that the server no longer knows.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import TypeGuard
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 import httpx2
 import trio
@@ -33,11 +34,13 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.protocol.revisions import REVISIONS
-from trio_mcp.protocol.sse import SseDecoder, SseEvent
+from trio_mcp.protocol.sse import SseEvent
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope
 
 from .._background import open_background
+from .client_answers import LOST, answers, is_notice, refusal, unanswering
+from .client_streams import EVENT_STREAM, EventStream, NotContinued, reason
 
 __all__ = ["HttpChannel", "connect"]
 
@@ -52,6 +55,9 @@ TELL_TIMEOUT = 5.0
 INBOX = 256
 END_TIMEOUT = 1.0
 """Seconds that a response may stay open once its request is answered, which ends it (M-HTTP-8s), or given up."""
+
+TRIES = 20
+"""How often in a row the rest of a response may be asked for in vain."""
 
 ACCEPT = "application/json, text/event-stream"
 
@@ -73,6 +79,8 @@ async def connect(
         tell_timeout: seconds that a server may take to accept what it need not answer.
         max_message: bytes that one message of the server may have.
 
+    A session has one more stream, for what belongs to no request. It is opened again whenever it ends, unless the server has
+    none.
     On the way out open requests are abandoned, which cancels modern ones, and a legacy session is deleted (two seconds at most).
     """
     timeout = httpx2.Timeout(connect_timeout, read=None, pool=None)
@@ -104,6 +112,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._asked_by: dict[RequestId, RequestId] = {}
         """The request of ours on whose response the server asked, by the id of its question."""
         self._closed = False
+        self._standing = trio.CancelScope()
+        """Of the stream for what belongs to no request."""
 
     async def send(self, value: Envelope) -> None:
         """Post one message. Only a notification is waited for, since what comes next may depend on it (`initialized`).
@@ -122,12 +132,16 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             raise TypeError("what was received in pieces cannot be sent")
         if isinstance(message, Request):
             scope = self._open[message.id] = trio.CancelScope()
-            self._nursery.start_soon(self._exchange, message, scope)
+            self._nursery.start_soon(self._exchange, message, value.peer.headers, scope)
             await trio.lowlevel.checkpoint()
-        elif is_cancel(message):
+        elif is_notice(message, "notifications/cancelled"):
             self._nursery.start_soon(self._withdraw, message, value.about)
         elif isinstance(message, Notification):
-            await self._tell(message)
+            accepted = await self._tell(message)
+            if accepted and is_notice(message, "notifications/initialized") and SESSION_HEADER in self._session:
+                self._standing.cancel()
+                self._standing = trio.CancelScope()
+                self._nursery.start_soon(self._stand, self._standing)
         else:
             self._nursery.start_soon(self._tell, message)
 
@@ -144,7 +158,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         if self._closed:
             return
         self._closed = True
-        for scope in self._open.values():
+        for scope in (*self._open.values(), self._standing):
             scope.cancel()
         if SESSION_HEADER in self._session:
             with trio.move_on_after(DELETE_TIMEOUT, shield=True):
@@ -171,11 +185,11 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             scope.cancel()
             await trio.lowlevel.checkpoint()
 
-    async def _exchange(self, request: Request, scope: trio.CancelScope) -> None:
+    async def _exchange(self, request: Request, headers: Mapping[str, str], scope: trio.CancelScope) -> None:
         """Post a request and pass on what comes back; its last part is an answer, or that there is none."""
         with scope:
             try:
-                await self._post(request)
+                await self._post(request, {**headers, **self._headers(request)})
             except httpx2.HTTPError as error:
                 await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
             except RemoteProtocolError as error:
@@ -183,33 +197,67 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         del self._open[request.id]
         self._asked_by = {asked: by for asked, by in self._asked_by.items() if by != request.id}
 
-    async def _post(self, request: Request) -> None:
-        body = dump(request)
-        async with self._http.stream("POST", self._url, content=body, headers=self._headers(request)) as response:
+    async def _post(self, request: Request, sent: Mapping[str, str]) -> None:
+        """Post it. Of a stream, what came after the response broke off or ended early is asked for separately."""
+        stream: EventStream | None = None
+        async with self._http.stream("POST", self._url, content=dump(request), headers=sent) as response:
             if response.status_code >= 300:
-                await self._pass_on(refusal(request, response.status_code, await self._whole(response)))
-            elif response.headers.get("content-type", "").startswith("text/event-stream"):
-                await self._events(request, response)
+                await self._pass_on(refusal(request, sent, response.status_code, await self._whole(response)))
+            elif response.headers.get("content-type", "").startswith(EVENT_STREAM):
+                stream = self._stream(request, response.headers)
+                await stream.read_first(response, METHOD_HEADER not in sent)
             else:
                 message = parse(await self._whole(response), self._json_limits)
                 self._learn(request, message, response.headers)
                 answered = any(answers(request, part) for part in self._parts(message))
                 await self._pass_on(message if answered else unanswering(request, message))
+        if stream is not None and not stream.finished:
+            await self._read_on(request, stream, METHOD_HEADER not in sent)
 
-    async def _events(self, request: Request, response: httpx2.Response) -> None:
-        """Pass on each event, and read the stream to its end: then its connection can carry the next request."""
-        decoder = SseDecoder(self._max_message)
-        answered = False
-        with trio.CancelScope() as rest:
-            async with aclosing(response.aiter_bytes()) as chunks:
-                async for chunk in chunks:
-                    for event in decoder.feed(chunk):
-                        if event.data and not answered and await self._event(request, event, response.headers):
-                            answered = True
-                            rest.deadline = trio.current_time() + END_TIMEOUT
-        if not answered:
-            decoder.feed(b"")  # raises the error that waits, if there is one
-            await self._pass_on(Unanswered(request.id, "the server ended the response without an answer"))
+    def _stream(self, request: Request, headers: httpx2.Headers) -> EventStream:
+        """The stream that answers a request."""
+
+        async def on_event(event: SseEvent) -> None:
+            if not stream.finished and await self._event(request, event, headers):
+                stream.finish(END_TIMEOUT)
+
+        stream = EventStream(self._get, on_event, self._max_message)
+        return stream
+
+    async def _read_on(self, request: Request, stream: EventStream, may_go_on: bool) -> None:
+        """The answer has not come: get the rest of the stream if the server keeps it (L-HTTP-8c), else say so."""
+        why = "the server ended the response without an answer"
+        if may_go_on and stream.last_event_id:
+            try:
+                await stream.go_on(TRIES)
+                return
+            except NotContinued as end:
+                why = f"{why}, and did not go on with it: {end}"
+                if end.status == 404:
+                    await self._session_lost()
+        await self._pass_on(Unanswered(request.id, why))
+
+    async def _stand(self, scope: trio.CancelScope) -> None:
+        """Keep the stream open that brings what belongs to no request (L-HTTP-10c), if the server has one."""
+        stream = EventStream(self._get, self._unasked, self._max_message)
+        with scope:
+            try:
+                await stream.go_on(math.inf, at_once=True)
+            except NotContinued as end:
+                logger.debug("there is no stream for what belongs to no request: %s", end)
+                if end.status == 404 and stream.opened:  # at first it may mean that there is no such stream
+                    await self._session_lost()
+            except RemoteProtocolError as error:
+                logger.warning("what belongs to no request is not heard any more: %s", error)
+
+    async def _unasked(self, event: SseEvent) -> None:
+        await self._pass_on(parse(event.data.encode(), self._json_limits))
+
+    async def _session_lost(self) -> None:
+        await self._pass_on(Unanswered(None, LOST, session_lost=True))
+
+    def _get(self, headers: Mapping[str, str]) -> AbstractAsyncContextManager[httpx2.Response]:
+        return self._http.stream("GET", self._url, headers={**self._session, **headers})
 
     async def _event(self, request: Request, event: SseEvent, headers: httpx2.Headers) -> bool:
         """Pass on one message; whether it is the answer."""
@@ -243,8 +291,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 chunks.append(piece)
         return b"".join(chunks)
 
-    async def _tell(self, message: Message | Answers) -> None:
-        """Post what has no answer; a server may take `tell_timeout` seconds to accept it."""
+    async def _tell(self, message: Message | Answers) -> bool:
+        """Post what has no answer; a server may take `tell_timeout` seconds to accept it. Whether it did."""
         what = type(message).__name__
         try:
             response = await self._http.post(
@@ -252,11 +300,13 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             )
         except httpx2.HTTPError as error:
             logger.warning("a %s did not reach %s: %s", what, self._url, reason(error))
-            return
+            return False
         if response.status_code >= 300:
             logger.warning("the server answered %s to a %s", response.status_code, what)
             for each in message.answers if isinstance(message, Answers) else (message,):
                 await self._refused(each, response.status_code)
+            return False
+        return True
 
     async def _refused(self, message: Message, status: int) -> None:
         """An answer that the server does not take leaves the call that asked waiting for ever: it is told instead."""
@@ -281,7 +331,9 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             said = mirrored(message.method, decoded(message.params))
             if VERSION_HEADER in said:
                 return headers | said
-        return headers | {name: value for name, value in self._session.items() if name != METHOD_HEADER}
+            if message.method == "initialize":
+                return headers
+        return headers | self._session
 
     def _learn(self, request: Request, message: Message | Malformed, headers: httpx2.Headers) -> None:
         """The answer to `initialize` names the session and the version that later messages repeat (L-HTTP-17c, -20c)."""
@@ -290,34 +342,6 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         version = decoded(message.result).get("protocolVersion")
         if isinstance(version, str):
             self._session[VERSION_HEADER] = version
+        self._session.pop(SESSION_HEADER, None)
         if session_id := headers.get(SESSION_HEADER):
             self._session[SESSION_HEADER] = session_id
-
-
-def is_cancel(message: Message | Answers) -> TypeGuard[Notification]:
-    return isinstance(message, Notification) and message.method == "notifications/cancelled"
-
-
-def answers(request: Request, message: Message | Malformed) -> bool:
-    return isinstance(message, Response | ErrorResponse) and message.id == request.id
-
-
-def unanswering(request: Request, message: Message | Malformed) -> Malformed | Unanswered:
-    """A whole body is the answer to its request, or the request has none."""
-    if isinstance(message, Malformed):
-        return Malformed(message.error, request.id)
-    return Unanswered(request.id, "the server answered something else than what was asked")
-
-
-def refusal(request: Request, status: int, body: bytes) -> ErrorResponse | Malformed:
-    """What a refused request is told: the server's own error if the body holds one, else the status and the text."""
-    message = parse(body)
-    if isinstance(message, ErrorResponse):
-        return ErrorResponse(request.id, message.error)
-    text = body.decode("utf-8", "replace").strip()[:200]
-    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{': ' if text else ''}{text}"), request.id)
-
-
-def reason(error: Exception) -> str:
-    """What went wrong, in words; httpx leaves some of its errors without any."""
-    return str(error) or type(error).__name__

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from ...errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from ...types import (
     CacheableResult,
+    ClientCapabilities,
     InputRequiredResult,
     InputResponseRequestParams,
     JsonObject,
@@ -143,6 +144,10 @@ class Codec:
     def decode_input_response(self, method: str, value: JsonValue, *, path: str = "params.inputResponses") -> Model:
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
         return validated(_result_type(self._input(method)), value, path)
+
+    def declared(self, capabilities: ClientCapabilities) -> JsonObject:
+        """A client's capabilities as this revision writes them (M-META-1s: every modern request carries them)."""
+        return self._downlevel.wire(capabilities, ClientCapabilities)
 
     def _request(self, method: str) -> Method:
         known = self.revision.requests.get(method)

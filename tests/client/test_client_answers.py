@@ -1,0 +1,140 @@
+"""What a client answers: forms with defaults, pages to open, and what it never said it could answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import eras
+import pytest
+from scripted import Json, conversation, said
+
+from trio_mcp.client import Handlers, accept, accept_defaults, decline
+from trio_mcp.errors import CapabilityError
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
+from trio_mcp.types import ElicitRequestFormParams
+
+FIELDS = {
+    "name": {"type": "string", "default": "John Doe"},
+    "age": {"type": "integer", "default": 30},
+    "score": {"type": "number", "default": 95.5},
+    "status": {"type": "string", "enum": ["active", "inactive"], "default": "active"},
+    "verified": {"type": "boolean", "default": True},
+    "off": {"type": "boolean", "default": False},
+    "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "default": ["a"]},
+    "note": {"type": "string"},
+}
+DEFAULTS = {
+    "name": "John Doe",
+    "age": 30,
+    "score": 95.5,
+    "status": "active",
+    "verified": True,
+    "off": False,
+    "tags": ["a"],
+}
+URL = {"mode": "url", "message": "Log in", "url": "https://example.test/login", "elicitationId": "e1"}
+FORM = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
+SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+
+
+def form(required: list[str] | None = None) -> ElicitRequestFormParams:
+    schema = {"type": "object", "properties": FIELDS, "required": required or []}
+    return ElicitRequestFormParams.model_validate({"message": "?", "requestedSchema": schema})
+
+
+# defaults
+
+
+def test_every_field_with_a_default_has_it() -> None:
+    assert accept_defaults(form()) == accept(**DEFAULTS)
+
+
+def test_what_is_given_beside_the_defaults_fills_in_and_replaces() -> None:
+    assert accept_defaults(form(["note"]), note="hi", age=7) == accept(**{**DEFAULTS, "note": "hi", "age": 7})
+
+
+def test_a_required_field_without_a_value_declines_the_form() -> None:
+    assert accept_defaults(form(["note"])) == decline()
+
+
+async def test_the_defaults_can_stand_in_for_a_user() -> None:
+    async with conversation(eras.legacy, on_elicit=accept_defaults) as (_client, wire, _start):
+        await wire.ask(
+            "q", "elicitation/create", {"message": "?", "requestedSchema": {"type": "object", "properties": FIELDS}}
+        )
+        assert (await wire.answer("q"))["result"] == {"action": "accept", "content": DEFAULTS}
+
+
+# pages to open
+
+
+async def test_a_page_to_open_reaches_its_own_handler() -> None:
+    seen: list[str] = []
+
+    async def opened(params: Any) -> Any:
+        seen.append(params.url)
+        return accept()
+
+    async with conversation(eras.legacy, on_elicit_url=opened, on_elicit=lambda _params: decline()) as (
+        _,
+        wire,
+        _start,
+    ):
+        await wire.ask("q", "elicitation/create", URL)
+        assert (await wire.answer("q"))["result"]["action"] == "accept"
+        await wire.ask("r", "elicitation/create", FORM)
+        assert (await wire.answer("r"))["result"]["action"] == "decline"
+    assert seen == ["https://example.test/login"]
+
+
+@pytest.mark.parametrize(
+    ("handlers", "declared"),
+    [
+        ({}, {}),
+        ({"on_elicit": decline}, {"elicitation": {"form": {}}}),
+        ({"on_elicit_url": decline}, {"elicitation": {"url": {}}}),
+        ({"on_elicit": decline, "on_elicit_url": decline}, {"elicitation": {"form": {}, "url": {}}}),
+    ],
+)
+async def test_only_the_modes_with_a_handler_are_declared(handlers: Json, declared: Json) -> None:
+    assert Handlers(**handlers).capabilities.wire() == declared
+    async with conversation(eras.modern, **handlers) as (client, wire, start):
+        start(client.list_tools)
+        assert (await wire.request("tools/list"))["params"]["_meta"][CLIENT_CAPABILITIES] == declared
+
+
+# what was never declared
+
+
+@pytest.mark.parametrize(
+    ("handlers", "method", "params"),
+    [
+        ({"on_elicit": decline}, "elicitation/create", URL),
+        ({"on_elicit_url": decline}, "elicitation/create", FORM),
+        (
+            {"on_sample": lambda _params: "hi"},
+            "sampling/createMessage",
+            {**SAMPLE, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+        ),
+        ({"on_sample": lambda _params: "hi"}, "sampling/createMessage", {**SAMPLE, "toolChoice": {"mode": "auto"}}),
+    ],
+    ids=["url", "form", "tools", "tool choice"],
+)
+async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_specification_says(
+    handlers: Json, method: str, params: Json
+) -> None:
+    async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
+        await wire.ask("q", method, params)
+        assert (await wire.answer("q"))["error"]["code"] == INVALID_PARAMS
+    async with conversation(eras.modern, **handlers) as (client, wire, start):
+        call = start(client.call_tool, "book")
+        question = {"q": {"method": method, "params": params}}
+        await wire.respond(
+            await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": question}
+        )
+        with pytest.raises(CapabilityError, match="not declare"):
+            await call.result()
+        call = start(client.call_tool, "book")
+        await wire.respond(await wire.request("tools/call"), said("fine"))
+        await call.result()

@@ -1,0 +1,244 @@
+"""A client's typed calls beside those of tools: prompts, resources, completion, lists, log levels, subscriptions, roots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import eras
+import pytest
+import trio
+from scripted import Json, conversation
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.client import lists
+from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError, RequestTimeout
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL
+from trio_mcp.types import PromptReference, ResourceTemplateReference, TextContent, TextResourceContents
+
+MORE = {"ttlMs": 0, "cacheScope": "private"}
+LISTS = {
+    "tools": ("tools/list", "tools", {"name": "a", "inputSchema": {"type": "object"}}),
+    "prompts": ("prompts/list", "prompts", {"name": "a"}),
+    "resources": ("resources/list", "resources", {"name": "a", "uri": "a://"}),
+    "resource_templates": ("resources/templates/list", "resourceTemplates", {"name": "a", "uriTemplate": "a://{b}"}),
+}
+ASKED = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+
+
+@pytest.fixture(params=[eras.legacy, eras.modern], ids=["legacy", "modern"])
+def opening(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def named(item: Json, name: str) -> Json:
+    return {**item, "name": name}
+
+
+# prompts, resources, completion
+
+
+async def test_a_prompt_is_rendered_with_its_arguments(opening: Any) -> None:
+    async with conversation(opening) as (client, wire, start):
+        call = start(client.get_prompt, "review", {"code": "1 + 1"}, meta={"x/y": 1})
+        request = await wire.request("prompts/get")
+        assert (request["params"]["name"], request["params"]["arguments"]) == ("review", {"code": "1 + 1"})
+        assert request["params"]["_meta"]["x/y"] == 1
+        message = {"role": "user", "content": {"type": "text", "text": "Look: 1 + 1"}}
+        await wire.respond(request, {"description": "A review", "messages": [message]})
+        result = await call.result()
+        assert result.description == "A review"
+        assert result.messages[0].content == TextContent(text="Look: 1 + 1")
+
+
+async def test_a_prompt_without_arguments_sends_none(opening: Any) -> None:
+    async with conversation(opening) as (client, wire, start):
+        start(client.get_prompt, "hello")
+        assert "arguments" not in (await wire.request("prompts/get"))["params"]
+
+
+async def test_a_resource_is_read(opening: Any) -> None:
+    async with conversation(opening) as (client, wire, start):
+        call = start(client.read_resource, "config://app")
+        request = await wire.request("resources/read")
+        assert request["params"]["uri"] == "config://app"
+        await wire.respond(request, {"contents": [{"uri": "config://app", "text": "on"}], **MORE})
+        [contents] = (await call.result()).contents
+        assert contents == TextResourceContents(uri="config://app", text="on")
+
+
+@pytest.mark.parametrize(("method", "call"), [("prompts/get", "get_prompt"), ("resources/read", "read_resource")])
+async def test_what_is_no_tool_may_ask_in_rounds_too(method: str, call: str) -> None:
+    from trio_mcp import accept
+
+    async with conversation(eras.modern, on_elicit=lambda _params: accept(name="Ada")) as (client, wire, start):
+        pending = start(getattr(client, call), "a://b")
+        question = {"who": {"method": "elicitation/create", "params": ASKED}}
+        first = await wire.request(method)
+        await wire.respond(first, {"resultType": "input_required", "inputRequests": question, "requestState": "s"})
+        request = await wire.request(method)
+        assert request["params"]["inputResponses"] == {"who": {"action": "accept", "content": {"name": "Ada"}}}
+        assert request["params"]["requestState"] == "s"
+        assert request["id"] != first["id"]
+        await wire.respond(request, {"messages": [], "contents": [], **MORE})
+        await pending.result()
+
+
+async def test_a_completion_says_what_is_typed_and_what_is_settled(opening: Any) -> None:
+    async with conversation(opening) as (client, wire, start):
+        ref = PromptReference(name="review")
+        call = start(client.complete, ref, "language", "py", context={"code": "x"})
+        request = await wire.request("completion/complete")
+        params = {name: value for name, value in request["params"].items() if name != "_meta"}
+        assert params == {
+            "ref": {"type": "ref/prompt", "name": "review"},
+            "argument": {"name": "language", "value": "py"},
+            "context": {"arguments": {"code": "x"}},
+        }
+        await wire.respond(request, {"completion": {"values": ["python"], "total": 1, "hasMore": False}})
+        assert (await call.result()).values == ["python"]
+        start(client.complete, ResourceTemplateReference(uri="a://{b}"), "b", "")
+        request = await wire.request("completion/complete")
+        assert request["params"]["ref"] == {"type": "ref/resource", "uri": "a://{b}"}
+        assert "context" not in request["params"]
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "args"),
+    [
+        ("prompts/get", "get_prompt", ["review"]),
+        ("resources/read", "read_resource", ["a://b"]),
+        ("completion/complete", "complete", [PromptReference(name="p"), "a", ""]),
+        ("tools/list", "list_tools", []),
+    ],
+)
+async def test_each_call_has_a_time_limit_and_is_cancelled_at_the_server_beyond_it(
+    opening: Any, method: str, call: str, args: list[Any], autojump_clock: MockClock
+) -> None:
+    async with conversation(opening) as (client, wire, start):
+        before = trio.current_time()
+        pending = start(getattr(client, call), *args, timeout=3)
+        request = await wire.request(method)
+        assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
+        assert trio.current_time() - before == pytest.approx(3)
+        with pytest.raises(RequestTimeout):
+            await pending.result()
+
+
+# lists
+
+
+@pytest.mark.parametrize("what", list(LISTS))
+async def test_each_list_is_read_through_all_its_pages(opening: Any, what: str) -> None:
+    method, member, item = LISTS[what]
+    async with conversation(opening) as (client, wire, start):
+        listing = start(getattr(client, f"list_{what}"))
+        for cursor, following, name in ((None, "", "one"), ("", "next", "two"), ("next", None, "three")):
+            request = await wire.request(method)
+            assert request.get("params", {}).get("cursor") == cursor  # the empty string is a cursor too (L-PAG-1b)
+            more = {} if following is None else {"nextCursor": following}
+            await wire.respond(request, {member: [named(item, name)], **MORE, **more})
+        assert [item.name for item in await listing.result()] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("what", list(LISTS))
+async def test_an_iterator_asks_for_a_page_when_those_before_are_used_up(opening: Any, what: str) -> None:
+    method, member, item = LISTS[what]
+    async with conversation(opening) as (client, wire, start):
+        items = getattr(client, f"iter_{what}")()
+        first = start(items.__anext__)
+        page = [named(item, "one"), named(item, "two")]
+        await wire.respond(await wire.request(method), {member: page, "nextCursor": "c", **MORE})
+        assert (await first.result()).name == "one"
+        assert (await items.__anext__()).name == "two"
+        await wait_all_tasks_blocked()
+        third = start(items.__anext__)
+        request = await wire.request(method)
+        assert request["params"]["cursor"] == "c"
+        await wire.respond(request, {member: [named(item, "three")], **MORE})
+        assert (await third.result()).name == "three"
+        with pytest.raises(StopAsyncIteration):
+            await items.__anext__()
+
+
+async def test_a_list_that_never_ends_is_given_up_with_the_limit_named(
+    opening: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "MAX_PAGES", 3)
+    async with conversation(opening) as (client, wire, start):
+        listing = start(client.list_tools)
+        for _ in range(3):
+            await wire.respond(await wire.request("tools/list"), {"tools": [], "nextCursor": "again", **MORE})
+        with pytest.raises(LimitExceeded, match="3 pages"):
+            await listing.result()
+
+
+async def test_a_refused_cursor_is_an_error_of_the_list(opening: Any) -> None:
+    async with conversation(opening) as (client, wire, start):
+        listing = start(client.list_tools)
+        await wire.respond(await wire.request("tools/list"), {"tools": [], "nextCursor": "old", **MORE})
+        await wire.fail(await wire.request("tools/list"), -32602, "no such cursor")
+        with pytest.raises(PeerError, match="no such cursor"):
+            await listing.result()
+
+
+# log levels
+
+
+async def test_a_log_level_is_set_by_a_request_or_said_with_each() -> None:
+    async with conversation(eras.legacy) as (client, wire, start):
+        setting = start(client.set_log_level, "error")
+        request = await wire.request("logging/setLevel")
+        assert request["params"]["level"] == "error"
+        await wire.respond(request, {})
+        await setting.result()
+    async with conversation(eras.modern) as (client, wire, start):
+        await client.set_log_level("error")
+        start(client.list_tools)
+        assert (await wire.request("tools/list"))["params"]["_meta"][LOG_LEVEL] == "error"
+
+
+# subscriptions of the handshake era
+
+
+async def test_a_resource_is_subscribed_to_until_the_last_who_did_takes_it_back() -> None:
+    async with conversation(eras.legacy) as (client, wire, start):
+        for _ in range(2):
+            call = start(client.subscribe, "a://b")
+            request = await wire.request("resources/subscribe")
+            assert request["params"]["uri"] == "a://b"
+            await wire.respond(request, {})
+            await call.result()
+        await client.unsubscribe("a://b")
+        call = start(client.unsubscribe, "a://b")
+        await wire.respond(await wire.request("resources/unsubscribe"), {})
+        await call.result()
+        call = start(client.unsubscribe, "a://never")
+        await wire.respond(await wire.request("resources/unsubscribe"), {})
+        await call.result()
+
+
+async def test_a_modern_server_cannot_be_subscribed_to_one_by_one_and_the_error_says_what_can() -> None:
+    async with conversation(eras.modern) as (client, _wire, _start):
+        for call in (client.subscribe, client.unsubscribe):
+            with pytest.raises(CapabilityError, match=r"Client\.listen"):
+                await call("a://b")
+
+
+# roots
+
+
+async def test_other_roots_are_announced_in_the_handshake_era_and_declared_so() -> None:
+    def roots() -> list[Path]:
+        return []
+
+    async with conversation(eras.legacy, on_roots=roots) as (client, wire, _start):
+        client.roots_changed()
+        await wire.notification("notifications/roots/list_changed")
+        assert client.capabilities.roots is not None
+        assert client.capabilities.roots.list_changed
+    async with conversation(eras.modern, on_roots=roots) as (client, wire, start):
+        client.roots_changed()
+        start(client.list_tools)
+        request = await wire.request("tools/list")  # and nothing before it
+        assert request["params"]["_meta"][CLIENT_CAPABILITIES] == {"roots": {}}

@@ -1,0 +1,335 @@
+"""A client over HTTP in the handshake era: streams that end early, the stream for what belongs to no request, lost sessions."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+from scripted import said
+from scripted_http import Exchange, HttpWire, event, http_conversation
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.errors import Disconnected, SessionLost
+
+ENOUGH = {"tools": {}, "logging": {}}
+
+
+def answer_to(exchange: Exchange, text: str = "done") -> dict[str, object]:
+    return {"id": exchange.message["id"], "result": said(text)}
+
+
+# a response that ends before its answer
+
+
+async def test_a_stream_that_ends_early_is_asked_for_by_get_after_the_time_the_server_said(
+    autojump_clock: MockClock,
+) -> None:
+    async with http_conversation() as (client, wire, start):
+        standing = await wire.handshake()
+        standing.answer(405)
+        call = start(client.call_tool, "slow")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0", retry=500))
+        post.end()
+        await post.left.wait()
+        ended = trio.current_time()
+        get = await wire.next("GET")
+        assert get.at - ended == pytest.approx(0.5)
+        assert get.headers["last-event-id"] == "1-0"
+        assert get.headers["mcp-session-id"] == "S1"
+        assert get.headers["mcp-protocol-version"] == "2025-11-25"
+        assert get.headers["accept"] == "text/event-stream"
+        get.stream()
+        get.say(event(answer_to(post), id="1-1"))
+        get.end()
+        assert (await call.result()).text == "done"
+
+
+async def test_a_connection_that_breaks_is_no_different_and_progress_goes_on(autojump_clock: MockClock) -> None:
+    seen: list[float] = []
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "slow", on_progress=lambda report: seen.append(report.progress))
+        post = await wire.next("POST", "tools/call")
+        token = post.message["params"]["_meta"]["progressToken"]
+        post.stream()
+        for number in range(3):
+            report = {"progressToken": token, "progress": number}
+            post.say(event({"method": "notifications/progress", "params": report}, id=f"1-{number}"))
+        post.break_off()
+        get = await wire.next("GET")
+        assert get.headers["last-event-id"] == "1-2"
+        assert get.at == pytest.approx(1)  # which is the default
+        get.stream()
+        get.say(
+            event({"method": "notifications/progress", "params": {"progressToken": token, "progress": 3}}, id="1-3")
+        )
+        get.say(event(answer_to(post), id="1-4"))
+        get.end()
+        assert (await call.result()).text == "done"
+    assert seen == [0, 1, 2, 3]
+
+
+async def test_a_server_may_be_polled_as_long_as_it_brings_something(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "slow")
+        exchange = post = await wire.next("POST", "tools/call")
+        for number in range(50):
+            exchange.stream()
+            exchange.say(event(id=f"1-{number}", retry=100))
+            exchange.end()
+            exchange = await wire.next("GET")
+            assert exchange.headers["last-event-id"] == f"1-{number}"
+        exchange.stream()
+        exchange.say(event(answer_to(post)))
+        exchange.end()
+        assert (await call.result()).text == "done"
+
+
+@pytest.mark.parametrize("id", [None, ""], ids=["no id", "an empty id"])
+async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None, autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "slow")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id=id, retry=10))
+        post.end()
+        with pytest.raises(Disconnected, match="without an answer"):
+            await call.result()
+        wire.nothing()
+
+
+@pytest.mark.parametrize("status", [400, 401, 405, 410])
+async def test_a_server_that_keeps_no_streams_is_asked_once(status: int, autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "slow")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0"))
+        post.end()
+        (await wire.next("GET")).answer(status)
+        with pytest.raises(Disconnected, match=str(status)):
+            await call.result()
+        await wait_all_tasks_blocked()
+        wire.nothing()
+
+
+async def test_a_server_that_is_away_is_asked_less_and_less_often_and_not_for_ever(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "slow")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0", retry=100))
+        post.end()
+        times = []
+        for _ in range(20):
+            get = await wire.next("GET")
+            times.append(get.at)
+            get.answer(503)
+        with pytest.raises(Disconnected, match=r"503, 20 times"):
+            await call.result()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert min(gaps) >= 0.1
+    assert max(gaps) <= 30
+    assert gaps[-1] > 14
+
+
+async def test_a_modern_stream_is_never_gone_on_with(autojump_clock: MockClock) -> None:
+    async with http_conversation(mode="2026-07-28") as (client, wire, start):
+        await wire.modern()
+        call = start(client.call_tool, "slow")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0", retry=10))
+        post.end()
+        with pytest.raises(Disconnected, match="without an answer"):
+            await call.result()
+        await trio.sleep(10)
+        wire.nothing()
+
+
+async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_more(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "slow", timeout=3)
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0", retry=5000))
+        post.end()
+        told = await wire.next("POST", "notifications/cancelled")
+        assert told.at == pytest.approx(3)
+        told.answer(202)
+        await trio.sleep(60)
+        wire.nothing()
+        assert call.over
+
+
+# the stream for what belongs to no request
+
+
+async def test_what_belongs_to_no_request_comes_on_a_stream_of_its_own_that_is_kept_open(
+    autojump_clock: MockClock,
+) -> None:
+    seen: list[object] = []
+    async with http_conversation(on_log=lambda message: seen.append(message.data)) as (_client, wire, _start):
+        get = await wire.handshake(listen=True)
+        assert get.headers["accept"] == "text/event-stream"
+        assert get.headers["mcp-session-id"] == "S1"
+        assert "last-event-id" not in get.headers
+        get.stream()
+        get.say(
+            event({"method": "notifications/message", "params": {"level": "info", "data": 1}}, id="0-1", retry=3000)
+        )
+        get.end()
+        await get.left.wait()
+        ended = trio.current_time()
+        get = await wire.next("GET")
+        assert (get.headers["last-event-id"], get.at - ended) == ("0-1", pytest.approx(3))
+        get.stream()
+        get.say(event({"method": "notifications/message", "params": {"level": "info", "data": 2}}, id="0-2"))
+        get.break_off()
+        get = await wire.next("GET")
+        assert get.headers["last-event-id"] == "0-2"
+        get.stream()
+        await wait_all_tasks_blocked()
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize("status", [400, 404, 405])
+async def test_a_server_without_such_a_stream_is_left_alone(status: int, autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(status)
+        await trio.sleep(100)
+        wire.nothing()
+        call = start(client.call_tool, "fine")
+        (await wire.next("POST", "tools/call")).result(said("fine"))
+        assert (await call.result()).text == "fine"
+
+
+async def test_without_a_session_there_is_no_such_stream(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (_client, wire, _start):
+        await wire.handshake(session=None)
+        await trio.sleep(10)
+        wire.nothing()
+
+
+async def test_the_stream_ends_with_the_client_and_the_session_is_deleted(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        get = await wire.handshake()
+        get.stream()
+        await wait_all_tasks_blocked()
+        closing = start(client.aclose)
+        delete = await wire.next("DELETE")
+        assert delete.headers["mcp-session-id"] == "S1"
+        await get.left.wait()
+        delete.answer(200)
+        await closing.result()
+
+
+# a session that the server no longer knows
+
+
+async def test_a_lost_session_is_opened_again_and_the_request_sent_once_more_under_a_new_id(
+    autojump_clock: MockClock,
+) -> None:
+    async with http_conversation(on_log=lambda _message: None) as (client, wire, start):
+        await opened(wire, "S1")
+        call = start(client.call_tool, "book")
+        first = await wire.next("POST", "tools/call")
+        first.answer(404, {"error": {"code": -32001, "message": "Session not found"}})
+        await opened(wire, "S2")
+        second = await wire.next("POST", "tools/call")
+        assert second.headers["mcp-session-id"] == "S2"
+        assert second.message["id"] != first.message["id"]
+        assert second.message["params"] == first.message["params"]
+        second.result(said("booked"))
+        assert (await call.result()).text == "booked"
+
+
+async def opened(wire: HttpWire, session: str) -> None:
+    """A session of a client that wants logs."""
+    (await wire.handshake(session, capabilities=ENOUGH)).answer(405)
+    level = await wire.next("POST", "logging/setLevel")
+    assert level.headers["mcp-session-id"] == session
+    level.result({})
+
+
+async def test_calls_that_lose_their_session_together_open_one_again(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        calls = [start(client.call_tool, str(number)) for number in range(5)]
+        posts = [await wire.next("POST", "tools/call") for _ in calls]
+        for post in posts[:4]:
+            post.answer(404)
+        (await wire.handshake("S2")).answer(405)
+        posts[4].answer(404)  # late: the session is open again already
+        for _ in calls:
+            post = await wire.next("POST", "tools/call")
+            assert post.headers["mcp-session-id"] == "S2"
+            post.result(said(post.message["params"]["name"]))
+        assert {(await call.result()).text for call in calls} == {"0", "1", "2", "3", "4"}
+        wire.nothing()
+
+
+async def test_a_second_404_is_an_error(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.handshake("S2")).answer(405)
+        (await wire.next("POST", "tools/call")).answer(404)
+        with pytest.raises(SessionLost):
+            await call.result()
+        wire.nothing()
+
+
+async def test_a_404_about_the_method_is_no_lost_session(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.list_prompts)
+        post = await wire.next("POST", "prompts/list")
+        post.answer(404, {"id": post.message["id"], "error": {"code": -32601, "message": "Method not found"}})
+        with pytest.raises(Exception, match="Method not found"):
+            await call.result()
+        wire.nothing()
+
+
+async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_again(
+    autojump_clock: MockClock,
+) -> None:
+    """It may have been carried out; only what was refused is safe to repeat."""
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "pay")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0", retry=10))
+        post.end()
+        (await wire.next("GET")).answer(404)
+        with pytest.raises(Disconnected) as raised:
+            await call.result()
+        assert not isinstance(raised.value, SessionLost)
+        await trio.sleep(10)
+        wire.nothing()
+
+
+async def test_a_server_that_cannot_open_a_session_again_fails_the_calls_that_wait(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        request = await wire.next("POST", "initialize")
+        request.answer(200, {"id": request.message["id"], "error": {"code": -32000, "message": "closed for today"}})
+        with pytest.raises(Exception, match="closed for today"):
+            await call.result()
+        call = start(client.call_tool, "book")  # the next one tries again
+        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.handshake("S3")).answer(405)
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        assert (await call.result()).text == "booked"

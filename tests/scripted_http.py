@@ -1,0 +1,213 @@
+"""An HTTP server for tests that answers exactly what the test tells it to, without sockets and in virtual time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import httpx2
+import trio
+from scripted import Pending, Start
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp.client import Client, Handlers
+from trio_mcp.types import Implementation
+from trio_mcp_transports._background import open_background
+from trio_mcp_transports.http.client import TELL_TIMEOUT, HttpChannel
+
+Json = dict[str, Any]
+
+BOUND = 1000
+"""Virtual seconds that any wait may take."""
+
+URL = "http://scripted.test/mcp"
+EVENTS = {"content-type": "text/event-stream"}
+
+
+def event(message: Json | None = None, *, id: str | None = None, retry: int | None = None) -> bytes:
+    """An event; without a message it is empty."""
+    lines = [] if id is None else [f"id: {id}"]
+    lines += [] if retry is None else [f"retry: {retry}"]
+    lines += ["data: " + ("" if message is None else json.dumps({"jsonrpc": "2.0", **message}))]
+    return ("\n".join(lines) + "\n\n").encode()
+
+
+class Exchange:
+    """One request of the client, to be answered once."""
+
+    def __init__(self, request: httpx2.Request) -> None:
+        self.verb = request.method
+        self.headers = request.headers
+        self.message: Json = json.loads(request.content) if request.content else {}
+        self.at = trio.current_time()
+        self.left = trio.Event()
+        """The client has given this request up, or read its answer to the end."""
+        self._answered = trio.Event()
+        self._response: httpx2.Response | None = None
+        self._sends: trio.MemorySendChannel[bytes | Exception] | None = None
+
+    async def response(self) -> httpx2.Response:
+        try:
+            await self._answered.wait()
+        except trio.Cancelled:
+            self.left.set()
+            raise
+        assert self._response is not None
+        return self._response
+
+    def answer(self, status: int = 200, body: Json | bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+        """Answer in one piece."""
+        raw = body if isinstance(body, bytes) else json.dumps({"jsonrpc": "2.0", **body}).encode()
+        kind = {} if isinstance(body, bytes) else {"content-type": "application/json"}
+        self._response = httpx2.Response(status, headers={**kind, **(headers or {})}, content=raw)
+        self._answered.set()
+
+    def result(self, result: Json, headers: Mapping[str, str] | None = None) -> None:
+        self.answer(200, {"id": self.message["id"], "result": result}, headers)
+
+    def stream(self, headers: Mapping[str, str] | None = None) -> None:
+        """Begin a stream of events."""
+        self._sends, receives = trio.open_memory_channel[bytes | Exception](100)
+
+        async def body() -> AsyncIterator[bytes]:
+            try:
+                async with receives:
+                    async for piece in receives:
+                        if isinstance(piece, Exception):
+                            raise piece
+                        yield piece
+            finally:
+                self.left.set()
+
+        self._response = httpx2.Response(200, headers={**EVENTS, **(headers or {})}, content=body())
+        self._answered.set()
+
+    def say(self, piece: bytes) -> None:
+        assert self._sends is not None
+        self._sends.send_nowait(piece)
+
+    def end(self) -> None:
+        """End the stream as a server does that has no more to say for now."""
+        assert self._sends is not None
+        self._sends.close()
+
+    def break_off(self) -> None:
+        """End the stream as a lost connection does."""
+        assert self._sends is not None
+        self._sends.send_nowait(httpx2.ReadError("connection reset"))
+        self._sends.close()
+
+
+class HttpWire:
+    """The server's end."""
+
+    def __init__(self) -> None:
+        self._arrive, self._arrived = trio.open_memory_channel[Exchange](100)
+        self._others: list[Exchange] = []
+
+    async def handle(self, request: httpx2.Request) -> httpx2.Response:
+        await request.aread()
+        exchange = Exchange(request)
+        self._arrive.send_nowait(exchange)
+        return await exchange.response()
+
+    async def next(self, verb: str, method: str | None = None) -> Exchange:
+        """The next request of this kind: requests travel side by side, so others may have come before it."""
+        for exchange in self._others:
+            if (exchange.verb, exchange.message.get("method")) == (verb, method):
+                self._others.remove(exchange)
+                return exchange
+        with trio.fail_after(BOUND):
+            while True:
+                exchange = await self._arrived.receive()
+                if (exchange.verb, exchange.message.get("method")) == (verb, method):
+                    return exchange
+                self._others.append(exchange)
+
+    def nothing(self) -> None:
+        """No request is unanswered that was not asked for."""
+        with suppress(trio.WouldBlock):
+            self._others.append(self._arrived.receive_nowait())
+        assert [(exchange.verb, exchange.message) for exchange in self._others] == []
+
+    async def handshake(
+        self, session: str | None = "S1", *, capabilities: Json | None = None, listen: bool = True
+    ) -> Exchange | None:
+        """Answer what opens a session; returns the GET for what belongs to no request."""
+        request = await self.next("POST", "initialize")
+        assert "mcp-session-id" not in request.headers
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities or {"tools": {}},
+            "serverInfo": {"name": "scripted", "version": "2"},
+        }
+        request.result(hello, {} if session is None else {"mcp-session-id": session})
+        told = await self.next("POST", "notifications/initialized")
+        assert told.headers.get("mcp-session-id") == session
+        told.answer(202)
+        await wait_all_tasks_blocked()
+        if session is None or not listen:
+            return None
+        return await self.next("GET")
+
+    async def modern(self, capabilities: Json | None = None) -> None:
+        """Answer as a modern server that is asked what it is."""
+        request = await self.next("POST", "server/discover")
+        request.result(
+            {
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": capabilities or {"tools": {}},
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
+        )
+        await wait_all_tasks_blocked()  # the client is open
+
+    async def farewell(self) -> None:
+        """Answer every request that comes while the client closes."""
+        async for exchange in self._arrived:
+            exchange.answer(200)
+
+
+@asynccontextmanager
+async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIterator[tuple[Client, HttpWire, Start]]:
+    """A client that is about to open over HTTP, the server it meets, and a way to run its methods in tasks."""
+    wire = HttpWire()
+
+    @asynccontextmanager
+    async def channel() -> AsyncIterator[HttpChannel]:
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
+            async with open_background() as nursery:
+                channel = HttpChannel(URL, http, nursery, TELL_TIMEOUT, 1_000_000)
+                try:
+                    yield channel
+                finally:
+                    await channel.aclose()
+
+    more = {name: options.pop(name) for name in ("on_log", "on_change", "cache") if name in options}
+    client = Client(
+        channel(),
+        Handlers(**options),
+        mode=mode,
+        info=Implementation(name="tester", version="1"),
+        probe_timeout=5,
+        log_level="info",
+        **{"on_log": None, **more},
+    )
+    async with trio.open_nursery() as nursery:
+
+        def start(fn: Any, *args: Any, **kwargs: Any) -> Pending:
+            pending = Pending()
+            nursery.start_soon(pending.run, fn, args, kwargs)
+            return pending
+
+        opened = start(client.open)
+        yield client, wire, start
+        await opened.result()
+        with trio.CancelScope(shield=True):
+            nursery.start_soon(wire.farewell)
+            await client.aclose()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,57 @@
+"""What the answer to a POST means for the request that it carried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeGuard
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http_headers import SESSION_HEADER
+from trio_mcp.protocol.jsonrpc import (
+    METHOD_NOT_FOUND,
+    Answers,
+    ErrorResponse,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Response,
+    Unanswered,
+    parse,
+)
+
+__all__ = ["LOST", "answers", "is_notice", "refusal", "unanswering"]
+
+LOST = "the server no longer knows the session"
+
+
+def is_notice(message: Message | Answers, method: str) -> TypeGuard[Notification]:
+    return isinstance(message, Notification) and message.method == method
+
+
+def answers(request: Request, message: Message | Malformed) -> bool:
+    return isinstance(message, Response | ErrorResponse) and message.id == request.id
+
+
+def unanswering(request: Request, message: Message | Malformed) -> Malformed | Unanswered:
+    """A whole body is the answer to its request, or the request has none."""
+    if isinstance(message, Malformed):
+        return Malformed(message.error, request.id)
+    return Unanswered(request.id, "the server answered something else than what was asked")
+
+
+def refusal(
+    request: Request, sent: Mapping[str, str], status: int, body: bytes
+) -> ErrorResponse | Malformed | Unanswered:
+    """What a refused request is told: the server's own error if the body holds one, else the status and the text.
+
+    In a session 404 means that it is lost, whatever the body says (L-HTTP-19c), unless that is about this request's method.
+    """
+    message = parse(body)
+    error = message.error if isinstance(message, ErrorResponse) else None
+    if status == 404 and SESSION_HEADER in sent and (error is None or error.code != METHOD_NOT_FOUND):
+        return Unanswered(request.id, LOST, session_lost=True)
+    if error is not None:
+        return ErrorResponse(request.id, error)
+    text = body.decode("utf-8", "replace").strip()[:200]
+    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{': ' if text else ''}{text}"), request.id)
