@@ -43,7 +43,11 @@ class Reply:
     @property
     def events(self) -> list[Any]:
         """The messages; priming events carry none."""
-        return [json.loads(line[6:]) for line in self.body.decode().split("\n") if line.startswith("data: ") and line != "data: "]
+        return [
+            json.loads(line[6:])
+            for line in self.body.decode().split("\n")
+            if line.startswith("data: ") and line != "data: "
+        ]
 
     @property
     def ids(self) -> list[str]:
