@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .client import Client, accept, decline, dismiss
+    from .client import Change, Client, ResponseCache, accept, accept_defaults, decline, dismiss
     from .errors import (
         CapabilityError,
         Disconnected,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ProtocolError,
         RequestTimeout,
         ResourceNotFound,
+        SessionLost,
         ToolError,
     )
     from .runtime import CancelReason
@@ -44,6 +45,7 @@ __all__ = [
     "Accepted",
     "CancelReason",
     "CapabilityError",
+    "Change",
     "Client",
     "Context",
     "Declined",
@@ -59,19 +61,22 @@ __all__ = [
     "ProtocolError",
     "RequestTimeout",
     "ResourceNotFound",
+    "ResponseCache",
     "Sampled",
     "Server",
     "ServiceOptions",
+    "SessionLost",
     "Titled",
     "ToolError",
     "ToolResult",
     "accept",
+    "accept_defaults",
     "decline",
     "dismiss",
 ]
 
 _ROOMS = {
-    "client": ("Client", "accept", "decline", "dismiss"),
+    "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "errors": (
         "CapabilityError",
         "Disconnected",
@@ -82,6 +87,7 @@ _ROOMS = {
         "ProtocolError",
         "RequestTimeout",
         "ResourceNotFound",
+        "SessionLost",
         "ToolError",
     ),
     "runtime": ("CancelReason",),

@@ -1,0 +1,79 @@
+"""The code of docs/clients.md does what the page says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from serving import ROOT
+
+from trio_mcp import Client, Context, Server
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
+BOUND = 10.0
+
+
+def page() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "clients_page"}
+    for block in BLOCKS:
+        exec(block, names)
+    return names
+
+
+def library(read: list[str]) -> Server:
+    server = Server("library")
+
+    @server.resource("library://catalogue", ttl=60)
+    async def catalogue() -> str:
+        read.append("catalogue")
+        return "Emma"
+
+    @server.tool
+    async def donate() -> str:
+        return "thanks"
+
+    @server.prompt
+    async def recommend(taste: str, ctx: Context) -> str:
+        return taste
+
+    @server.complete(prompt="recommend", argument="taste")
+    async def tastes(value: str) -> list[str]:
+        return [taste for taste in ("dark", "funny") if taste.startswith(value)]
+
+    return server
+
+
+@pytest.mark.parametrize("block", range(len(BLOCKS)))
+def test_every_block_is_code(block: int) -> None:
+    compile(BLOCKS[block], "clients.md", "exec")
+
+
+async def test_a_visit_prints_what_it_finds(capsys: pytest.CaptureFixture[str]) -> None:
+    with trio.fail_after(BOUND):
+        await page()["visit"](library([]))
+    assert capsys.readouterr().out == "donate\nlibrary://catalogue user ['dark']\n"
+
+
+async def test_what_is_kept_is_read_once() -> None:
+    read: list[str] = []
+    with trio.fail_after(BOUND):
+        await page()["read_often"](library(read))
+    assert read == ["catalogue"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_watcher_prints_what_changes(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    server = library([])
+    printed = ""
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(page()["watch"], client)
+            while "catalogue" not in printed:
+                server.resource_updated("library://catalogue")
+                await trio.testing.wait_all_tasks_blocked()
+                printed += capsys.readouterr().out
+            nursery.cancel_scope.cancel()
+    assert set(printed.splitlines()) == {"updated library://catalogue"}
