@@ -250,7 +250,7 @@ async def test_a_command_and_a_server_object_are_another_server_for_each_client(
         (Change("updated", "a://b/c"), {"resources/read"}),
         (Change("updated", "a://bc"), set()),
     ],
-    ids=str,
+    ids=["tools", "prompts", "resources", "itself", "a part", "another"],
 )
 async def test_what_changed_is_dropped_and_nothing_else(change: Change, dropped: set[str]) -> None:
     cache = ResponseCache()

@@ -19,6 +19,32 @@ def answer_to(exchange: Exchange, text: str = "done") -> dict[str, object]:
     return {"id": exchange.message["id"], "result": said(text)}
 
 
+# the stream for what belongs to no request comes first
+
+
+async def test_the_first_request_of_a_session_waits_for_that_stream() -> None:
+    """Servers put questions there; those of one whose client calls too early are lost."""
+    async with http_conversation() as (client, wire, start):
+        standing = await wire.handshake()
+        call = start(client.call_tool, "quick")
+        await wait_all_tasks_blocked()
+        wire.nothing()
+        standing.stream()
+        post = await wire.next("POST", "tools/call")
+        post.answer(200, answer_to(post))
+        assert (await call.result()).text == "done"
+
+
+async def test_it_does_not_wait_long_for_a_server_that_does_not_answer(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        await wire.handshake()
+        call = start(client.call_tool, "quick")
+        post = await wire.next("POST", "tools/call")
+        assert trio.current_time() == pytest.approx(1)
+        post.answer(200, answer_to(post))
+        assert (await call.result()).text == "done"
+
+
 # a response that ends before its answer
 
 

@@ -56,6 +56,10 @@ INBOX = 256
 END_TIMEOUT = 1.0
 """Seconds that a response may stay open once its request is answered, which ends it (M-HTTP-8s), or given up."""
 
+STAND_TIMEOUT = 1.0
+"""Seconds that the first request of a session waits for the stream for what belongs to no request: servers exist that put their
+questions there, and lose them while it is not open."""
+
 TRIES = 20
 """How often in a row the rest of a response may be asked for in vain."""
 
@@ -139,9 +143,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         elif isinstance(message, Notification):
             accepted = await self._tell(message)
             if accepted and is_notice(message, "notifications/initialized") and SESSION_HEADER in self._session:
-                self._standing.cancel()
-                self._standing = trio.CancelScope()
-                self._nursery.start_soon(self._stand, self._standing)
+                await self._open_standing()
         else:
             self._nursery.start_soon(self._tell, message)
 
@@ -237,9 +239,17 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                     await self._session_lost()
         await self._pass_on(Unanswered(request.id, why))
 
-    async def _stand(self, scope: trio.CancelScope) -> None:
-        """Keep the stream open that brings what belongs to no request (L-HTTP-10c), if the server has one."""
+    async def _open_standing(self) -> None:
+        """Ask for the stream that brings what belongs to no request; what is sent next is sent when the server has answered."""
+        self._standing.cancel()
+        self._standing = trio.CancelScope()
         stream = EventStream(self._get, self._unasked, self._max_message)
+        self._nursery.start_soon(self._stand, stream, self._standing)
+        with trio.move_on_after(STAND_TIMEOUT):
+            await stream.tried.wait()
+
+    async def _stand(self, stream: EventStream, scope: trio.CancelScope) -> None:
+        """Keep that stream open (L-HTTP-10c), if the server has one."""
         with scope:
             try:
                 await stream.go_on(math.inf, at_once=True)

@@ -62,12 +62,14 @@ class EventStream:
         last_event_id: where to go on; empty: nowhere.
         finished: nothing more is wanted.
         opened: GET connections on which the server sent events.
+        tried: set when the server has answered the first GET, or did not.
     """
 
     def __init__(self, get: Get, on_event: OnEvent, max_event: int) -> None:
         self.last_event_id = ""
         self.finished = False
         self.opened = 0
+        self.tried = trio.Event()
         self._get = get
         self._on_event = on_event
         self._max_event = max_event
@@ -135,9 +137,12 @@ class EventStream:
                 if (flaw := refused(response)) is not None:
                     return flaw
                 self.opened += 1
+                self.tried.set()
                 await self.read(response)
         except httpx2.RequestError as error:
             return reason(error)
+        finally:
+            self.tried.set()
         return "the stream ended"
 
     async def _take(self, decoder: SseDecoder, chunk: bytes) -> None:
