@@ -122,11 +122,12 @@ async def talking(
 
 
 def said(reply: Reply) -> list[Any]:
-    """What a reply brought: progress as numbers, an answer as its text."""
-    return [
-        event["params"]["progress"] if "method" in event else event["result"]["content"][0]["text"]
-        for event in reply.events
-    ]
+    """What a reply brought: progress as numbers, an answer as its text, those of a batch as a list."""
+    return [[told(each) for each in event] if isinstance(event, list) else told(event) for event in reply.events]
+
+
+def told(message: Any) -> Any:
+    return message["params"]["progress"] if "method" in message else message["result"]["content"][0]["text"]
 
 
 class WatchedStore(MemoryEventStore):
