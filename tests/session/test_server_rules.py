@@ -98,13 +98,33 @@ async def test_answers_and_a_state_mean_nothing_where_there_are_no_rounds(server
 # what a server says of itself
 
 
-async def test_a_server_declares_what_it_has(server: Server) -> None:
-    async with talk_to(server) as talk:
-        legacy = (await talk.initialize())["capabilities"]
-        modern = (await modern_request(talk, "server/discover"))["capabilities"]
-    for capabilities in (legacy, modern):
-        assert capabilities["logging"] == {}
-        assert "tools" in capabilities
+def full() -> Server:
+    """A server with something of everything."""
+    made = Server("full")
+    made.add_tool(lambda: "", name="tool")
+    made.add_prompt(lambda language: language, name="prompt")
+    made.add_resource("config://app", lambda: "")
+    made.complete(prompt="prompt", argument="language")(lambda value: [])
+    return made
+
+
+async def test_a_server_declares_what_it_has() -> None:
+    expected = {
+        "logging": {},
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "completions": {},
+    }
+    async with talk_to(full()) as talk:
+        assert (await talk.initialize())["capabilities"] == expected
+        assert (await modern_request(talk, "server/discover"))["capabilities"] == expected
+
+
+async def test_a_server_declares_nothing_that_it_does_not_have() -> None:
+    async with talk_to(Server("bare")) as talk:
+        capabilities = (await talk.initialize())["capabilities"]
+    assert capabilities.keys().isdisjoint({"prompts", "resources", "completions"})
 
 
 async def test_discover_tells_what_a_client_needs_and_no_more(server: Server) -> None:

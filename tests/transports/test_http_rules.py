@@ -28,6 +28,7 @@ def server() -> Server:
     @made.tool
     async def report(ctx: Context) -> str:
         await ctx.progress(1)
+        await ctx.log("info", "half")
         await trio.sleep(1)
         return "done"
 
@@ -153,3 +154,22 @@ async def test_an_answer_carries_the_id_of_its_request_whatever_the_status(
         body, headers = modern_call("echo", id=request_id)
         for call in (served_call, cannot, (body, {**headers, "mcp-name": "other"})):
             assert (await peer.post(*call)).json["id"] == request_id
+
+
+async def test_what_a_call_says_goes_out_on_its_own_stream(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    body, headers = modern_call("report", id="listen")
+    body |= {"method": "subscriptions/listen"}
+    body["params"] = {"notifications": {"toolsListChanged": True}, "_meta": body["params"]["_meta"]}
+    del headers["mcp-name"]
+    stream = peer.start(body, {**headers, "mcp-method": "subscriptions/listen"})
+    await stream.until("acknowledged")
+    meta = {"progressToken": "t", "io.modelcontextprotocol/logLevel": "debug"}
+    reply = await peer.post(*modern_call("report", meta=meta))
+    assert [event.get("method", "result") for event in reply.events] == [
+        "notifications/progress",
+        "notifications/message",
+        "result",
+    ]
+    assert all("subscriptionId" not in str(event) for event in reply.events)
+    assert [event["method"] for event in stream.events] == ["notifications/subscriptions/acknowledged"]
+    stream.gone.set()
