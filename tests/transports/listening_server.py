@@ -13,6 +13,7 @@ import trio
 
 LIMIT = 10.0
 SERVER = {"name": "listening", "version": "1"}
+CACHING = {"ttlMs": 0, "cacheScope": "private"}
 
 Json = dict[str, Any]
 
@@ -94,13 +95,14 @@ class ListeningServer:
     def _usual(self, heard: Heard) -> Said:
         match heard.asks:
             case "server/discover":
-                caching = {"ttlMs": 0, "cacheScope": "private"}
-                result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **caching}
+                result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **CACHING}
                 return answered(heard, {**result, "resultType": "complete"}, self._given)
             case "initialize":
                 version = heard.body["params"]["protocolVersion"]
                 result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": SERVER}
                 return answered(heard, result, self._given)
+            case "tools/list":
+                return answered(heard, {"tools": [], "resultType": "complete", **CACHING}, self._given)
             case "tools/call":
                 result = {"content": [{"type": "text", "text": "fine"}], "resultType": "complete"}
                 return answered(heard, result, self._given)

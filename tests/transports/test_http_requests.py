@@ -172,6 +172,15 @@ async def test_a_refusal_that_is_no_modern_error_means_the_handshake_era(refusal
     assert [heard.asks for heard in posts(server)][:2] == ["server/discover", "initialize"]
 
 
+@pytest.mark.parametrize("code", [-32020, -32021])
+async def test_a_refusal_with_a_modern_error_means_a_modern_server(code: int) -> None:
+    server = ListeningServer(lambda heard: refused(heard, 400, code) if heard.asks == "server/discover" else None)
+    async with listening(server) as url:
+        with pytest.raises(PeerError, match=f"refused with {code}"):
+            await Client.connect(url).open()
+    assert server.asked("initialize") == []
+
+
 @pytest.mark.parametrize(
     ("status", "code"), [(404, -32601), (400, -32020), (400, -32602), (503, -32000), (200, -32603)]
 )
