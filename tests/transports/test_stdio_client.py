@@ -137,6 +137,15 @@ async def test_a_child_that_closes_its_stdout_ends_receive_and_may_still_be_sent
         assert silent.channel.outcome == "is running"
 
 
+async def test_what_a_child_says_on_stderr_is_no_failure() -> None:
+    said = "print('Traceback: all is lost', file=sys.stderr, flush=True); os.write(2, bytes(range(256)) * 100)"
+    async with child(f"{said}\n{ECHO}") as noisy:
+        await noisy.channel.send(Envelope(Request(1, "ping")))
+        assert await noisy.receive() == Request(1, "ping")
+        assert noisy.channel.outcome == "is running"
+    assert noisy.channel.process.returncode == 0
+
+
 # What the child is given
 
 

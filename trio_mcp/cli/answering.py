@@ -24,7 +24,7 @@ __all__ = ["Answering"]
 
 KEYS = "  (Enter takes what stands in [brackets]; !decline says no; Ctrl-D closes the question)"
 REJECTED = -1
-"""The code of a sampling request that the user rejected (L-SAM-2c)."""
+"""The code of a sampling request that the user rejected (L-SMP-3b)."""
 
 
 class Withheld(Exception):

@@ -149,7 +149,16 @@ class Handlers:
 
 
 def as_root(root: Root | Path) -> Root:
-    return Root(uri=root.absolute().as_uri(), name=root.name) if isinstance(root, Path) else root
+    """A root as it is sent (L-ROOT-1c).
+
+    Raises:
+        ValueError: its URI is not that of a file.
+    """
+    if isinstance(root, Path):
+        return Root(uri=root.absolute().as_uri(), name=root.name)
+    if not root.uri.startswith("file://"):
+        raise ValueError(f"a root is a file:// URI, not {root.uri[:128]!r}")
+    return root
 
 
 async def resolved(value: T | Awaitable[T]) -> T:

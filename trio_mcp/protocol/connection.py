@@ -9,7 +9,7 @@ written in: a request that carries a modern `_meta` names its own, everything el
     OPEN         everything but initialize                 close
     CLOSED       nothing
 
-Modern requests are valid in every phase but CLOSED: they carry all their context with them (protocol.md M-ST-1).
+Modern requests are valid in every phase but CLOSED: they carry all their context with them (protocol.md M-ST-1s).
 
 A batch, which only 2025-03-26 has, is taken apart: each of its messages is then received by itself.
 """

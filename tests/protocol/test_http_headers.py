@@ -1,0 +1,75 @@
+"""What a modern request repeats in its headers, and how a header carries any text."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http_headers import check_headers, decode_value, encode_value, mirrored
+from trio_mcp.protocol.meta import PROTOCOL_VERSION
+from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.types import JsonObject
+
+META: JsonObject = {"_meta": {PROTOCOL_VERSION: MODERN}}
+ALWAYS = {"mcp-protocol-version": MODERN}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/list", {}, None),
+        ("tools/list", {"name": "not asked for"}, None),
+        ("tools/call", {"name": "echo"}, "echo"),
+        ("tools/call", {"name": "Žižkov"}, "=?base64?xb1pxb5rb3Y=?="),
+        ("prompts/get", {"name": "review"}, "review"),
+        ("resources/read", {"uri": "file:///a b"}, "file:///a b"),
+    ],
+)
+def test_a_header_names_the_version_the_method_and_what_is_asked_for(
+    method: str, params: JsonObject, name: str | None
+) -> None:
+    expected = {**ALWAYS, "mcp-method": method} | ({} if name is None else {"mcp-name": name})
+    assert expected == mirrored(method, {**META, **params})
+
+
+def test_what_is_mirrored_passes_the_check() -> None:
+    params: JsonObject = {**META, "name": " Žižkov\n"}
+    check_headers(mirrored("tools/call", params), "tools/call", params)
+
+
+@pytest.mark.parametrize("value", ["echo", "a b", "=?base64?", "=?base64?abc", "abc?=", "=?BASE64?YQ==?=", "?=", ""])
+def test_what_a_header_can_carry_is_written_as_it_is(value: str) -> None:
+    assert value == encode_value(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["Žižkov", "a\nb", "a\tb", "\x7f", " a", "a ", "\ta", "=?base64?YQ==?=", "=?base64??=", "☃"]
+)
+def test_what_a_header_cannot_carry_is_written_in_base64_between_marks(value: str) -> None:
+    written = encode_value(value)
+    assert written == f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+@pytest.mark.parametrize("value", ["=?base64?YQ==", "YQ==?=", "=?base64?=", "=?BASE64?YQ==?=", "=?utf-8?YQ==?="])
+def test_half_of_the_marks_is_nothing_special(value: str) -> None:
+    assert value == decode_value("mcp-name", value)
+
+
+@pytest.mark.parametrize("inside", ["!!", "YQ", "YQ=", "Y Q==", "/w==", "7aCA"])
+def test_what_is_no_base64_of_utf_8_is_refused_by_the_headers_name(inside: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="mcp-name") as refused:
+        decode_value("mcp-name", f"=?base64?{inside}?=")
+    assert refused.value.code == -32020
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_comes_back_from_a_header_as_it_was(value: str) -> None:
+    written = encode_value(value)
+    assert written.isascii()
+    assert written.isprintable()
+    assert written == written.strip()
+    assert value == decode_value("mcp-name", written)

@@ -1,0 +1,179 @@
+"""Rules of the checklist that hold for every request, whatever is asked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from talk import EVERYTHING, Json, Talk, modern_meta, talk_to
+
+from trio_mcp.protocol.meta import SERVER_INFO
+from trio_mcp.protocol.revisions import MODERN, SUPPORTED
+from trio_mcp.server import Context, Server
+
+NOTIFICATIONS: list[Json] = [
+    {"method": "notifications/initialized", "params": {}},
+    {"method": "notifications/unheard_of", "params": {"a": 1}},
+    {"method": "notifications/cancelled", "params": {"requestId": {}}},
+    {"method": "notifications/progress", "params": {"progress": "much"}},
+    {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}},
+    {"method": "no/such/method"},
+]
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server("tester", version="1", instructions="Add.")
+
+    @made.tool
+    async def add(a: int) -> int:
+        return a
+
+    @made.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("How many?", int)).action
+
+    return made
+
+
+# notifications
+
+
+@pytest.mark.parametrize("notification", NOTIFICATIONS, ids=lambda each: each["method"])
+@pytest.mark.parametrize("opened", [False, True], ids=["before initialize", "after"])
+async def test_a_notification_is_never_answered_whatever_is_wrong_with_it(
+    server: Server, notification: Json, opened: bool
+) -> None:
+    async with talk_to(server) as talk:
+        if opened:
+            await talk.initialize()
+        talk.send(notification)
+        await talk.silence()
+        assert talk.service.supervisor.statistics().started == 0
+        assert await talk.result(talk.request("ping")) == {}
+
+
+async def test_a_server_says_nothing_by_itself_before_the_session_is_open(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.silence()
+        client = {"name": "tester", "version": "1"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": client}
+        await talk.result(talk.request("initialize", params))
+        await talk.silence()
+
+
+# what a request says of itself
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+async def test_foreign_members_of_meta_reach_the_tool_and_change_nothing(modern: bool) -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def look(ctx: Context) -> dict[str, object]:
+        return dict(ctx.request.meta)
+
+    foreign = {"com.example/trace": {"id": 1}, "io.modelcontextprotocol/unheard-of": True, "traceparent": "00-0-0-00"}
+    async with talk_to(server) as talk:
+        if modern:
+            call = talk.leg("look", meta=foreign)
+        else:
+            await talk.initialize()
+            call = talk.call("look", meta=foreign)
+        seen = json.loads(await talk.text(call))
+    assert foreign.items() <= seen.items()
+
+
+async def modern_request(talk: Talk, method: str, **params: object) -> Json:
+    return await talk.result(talk.request(method, {**params, "_meta": modern_meta()}))
+
+
+async def test_answers_and_a_state_mean_nothing_where_there_are_no_rounds(server: Server) -> None:
+    carried = {"inputResponses": {"elicit-1": {"action": "accept"}}, "requestState": "made up"}
+    async with talk_to(server) as talk:
+        for method in ("tools/list", "server/discover"):
+            assert await modern_request(talk, method, **carried) == await modern_request(talk, method)
+
+
+# what a server says of itself
+
+
+def full() -> Server:
+    """A server with something of everything."""
+    made = Server("full")
+    made.add_tool(lambda: "", name="tool")
+    made.add_prompt(lambda language: language, name="prompt")
+    made.add_resource("config://app", lambda: "")
+    made.complete(prompt="prompt", argument="language")(lambda value: [])
+    return made
+
+
+async def test_a_server_declares_what_it_has() -> None:
+    expected = {
+        "logging": {},
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "completions": {},
+    }
+    async with talk_to(full()) as talk:
+        assert (await talk.initialize())["capabilities"] == expected
+        assert (await modern_request(talk, "server/discover"))["capabilities"] == expected
+
+
+async def test_a_server_declares_nothing_that_it_does_not_have() -> None:
+    async with talk_to(Server("bare")) as talk:
+        capabilities = (await talk.initialize())["capabilities"]
+    assert capabilities.keys().isdisjoint({"prompts", "resources", "completions"})
+
+
+async def test_discover_tells_what_a_client_needs_and_no_more(server: Server) -> None:
+    async with talk_to(server) as talk:
+        result = await modern_request(talk, "server/discover")
+    assert result["supportedVersions"] == list(SUPPORTED)
+    assert result["instructions"] == "Add."
+    assert result["ttlMs"] >= 0
+    assert result["cacheScope"] in ("public", "private")
+    assert "serverInfo" not in result
+
+
+async def test_every_modern_result_says_its_type_and_who_answers(server: Server) -> None:
+    async with talk_to(server) as talk:
+        results = [
+            await modern_request(talk, "server/discover"),
+            await modern_request(talk, "tools/list"),
+            await modern_request(talk, "tools/call", name="add", arguments={"a": 1}),
+            await modern_request(talk, "tools/call", name="add", arguments={"a": "one"}),
+            await modern_request(talk, "tools/call", name="ask"),
+        ]
+    assert [result["resultType"] for result in results] == ["complete"] * 4 + ["input_required"]
+    for result in results:
+        assert result["_meta"][SERVER_INFO] == {"name": "tester", "version": "1"}
+
+
+async def test_a_round_has_no_hints_for_caches(server: Server) -> None:
+    async with talk_to(server) as talk:
+        asked = await modern_request(talk, "tools/call", name="ask")
+    assert asked["resultType"] == "input_required"
+    assert asked.keys().isdisjoint({"ttlMs", "cacheScope"})
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+async def test_the_lists_are_the_same_for_everybody_and_in_the_same_order(server: Server, version: str) -> None:
+    listed: list[list[Json]] = []
+    async with talk_to(server) as first:
+        for talk in (first, Talk(first.service, principal="somebody else")):
+            for _ in range(2):
+                listed.append(await tools(talk, version))
+                if version == MODERN:
+                    await talk.result(talk.leg("add", {"a": 1}))
+    assert [tool["name"] for tool in listed[0]] == ["add", "ask"]
+    assert all(each == listed[0] for each in listed)
+
+
+async def tools(talk: Talk, version: str) -> list[Json]:
+    if version == MODERN:
+        return (await modern_request(talk, "tools/list"))["tools"]
+    if not talk.session.initialized:
+        await talk.initialize(version)
+    return (await talk.result(talk.request("tools/list")))["tools"]

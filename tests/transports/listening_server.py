@@ -1,0 +1,158 @@
+"""An HTTP server that writes down every request it gets, and answers each as the test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import trio
+
+LIMIT = 10.0
+SERVER = {"name": "listening", "version": "1"}
+CACHING = {"ttlMs": 0, "cacheScope": "private"}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One request."""
+
+    method: str
+    headers: Mapping[str, str]
+    body: Json
+
+    @property
+    def asks(self) -> str:
+        """The JSON-RPC method; empty for anything else."""
+        return str(self.body.get("method", ""))
+
+
+@dataclass(frozen=True)
+class Said:
+    """One response. An unfinished one never ends; one that is cut ends without its last chunk."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ending: str = "finished"
+
+
+Answer = Callable[[Heard], Said | None]
+
+
+class ListeningServer:
+    """Answers with what `answer` says, else as any server would; it names a session in every result.
+
+    Attributes:
+        heard: every request, in order.
+        gone: set when a connection with an unfinished response has ended.
+    """
+
+    def __init__(self, answer: Answer = lambda _heard: None, *, session_id: str | None = "session-1") -> None:
+        self.heard: list[Heard] = []
+        self.gone = trio.Event()
+        self._answer = answer
+        self._given = {"mcp-session-id": session_id} if session_id else {}
+        self._news = trio.Condition()
+
+    def asked(self, method: str) -> list[Heard]:
+        return [heard for heard in self.heard if heard.asks == method]
+
+    async def answer_to(self, request_id: str) -> Heard:
+        """Wait for the client's answer to a question."""
+        async with self._news:
+            while True:
+                for heard in self.heard:
+                    if heard.body.get("id") == request_id and not heard.asks:
+                        return heard
+                await self._news.wait()
+
+    async def __call__(self, stream: trio.SocketStream) -> None:
+        received = bytearray()
+        try:
+            while (heard := await read(stream, received)) is not None:
+                await self._note(heard)
+                said = self._answer(heard) or self._usual(heard)
+                await stream.send_all(written(said))
+                if said.ending == "cut":
+                    return
+                if said.ending == "unfinished":
+                    await stream.receive_some()
+                    self.gone.set()
+        except trio.BrokenResourceError:
+            self.gone.set()
+
+    async def _note(self, heard: Heard) -> None:
+        async with self._news:
+            self.heard.append(heard)
+            self._news.notify_all()
+
+    def _usual(self, heard: Heard) -> Said:
+        match heard.asks:
+            case "server/discover":
+                result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **CACHING}
+                return answered(heard, {**result, "resultType": "complete"}, self._given)
+            case "initialize":
+                version = heard.body["params"]["protocolVersion"]
+                result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": SERVER}
+                return answered(heard, result, self._given)
+            case "tools/list":
+                return answered(heard, {"tools": [], "resultType": "complete", **CACHING}, self._given)
+            case "tools/call":
+                result = {"content": [{"type": "text", "text": "fine"}], "resultType": "complete"}
+                return answered(heard, result, self._given)
+        return Said(405 if heard.method in ("GET", "DELETE") else 202)
+
+
+def answered(heard: Heard, result: Json, headers: Mapping[str, str]) -> Said:
+    body = json.dumps({"jsonrpc": "2.0", "id": heard.body["id"], "result": result}).encode()
+    return Said(200, body, {"content-type": "application/json", **headers})
+
+
+def refused(heard: Heard, status: int, code: int) -> Said:
+    error = {"code": code, "message": f"refused with {code}"}
+    body = json.dumps({"jsonrpc": "2.0", "id": heard.body["id"], "error": error}).encode()
+    return Said(status, body, {"content-type": "application/json"})
+
+
+def streamed(*messages: Json, ending: str = "finished") -> Said:
+    body = b"".join(b"data: %b\n\n" % json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages)
+    return Said(200, body, {"content-type": "text/event-stream"}, ending)
+
+
+async def read(stream: trio.SocketStream, received: bytearray) -> Heard | None:
+    """The next request; None at the end of the connection."""
+    while b"\r\n\r\n" not in received:
+        if not (chunk := await stream.receive_some()):
+            return None
+        received += chunk
+    head, _, rest = bytes(received).partition(b"\r\n\r\n")
+    line, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in lines)}
+    length = int(headers.get("content-length", 0))
+    while len(rest) < length:
+        rest += await stream.receive_some()
+    received[:] = rest[length:]
+    return Heard(line.split()[0], headers, json.loads(rest[:length]) if length else {})
+
+
+def written(said: Said) -> bytes:
+    head = f"HTTP/1.1 {said.status} Said\r\ntransfer-encoding: chunked\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in said.headers.items())
+    chunk = b"%x\r\n%b\r\n" % (len(said.body), said.body) if said.body else b""
+    return head.encode() + b"\r\n" + chunk + (b"0\r\n\r\n" if said.ending == "finished" else b"")
+
+
+@asynccontextmanager
+async def listening(server: ListeningServer) -> AsyncIterator[str]:
+    """The URL at which the server listens, for the length of the block."""
+    with trio.fail_after(LIMIT):
+        async with trio.open_nursery() as nursery:
+            [listener] = await nursery.start(partial(trio.serve_tcp, server, 0, host="127.0.0.1"))
+            yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+            nursery.cancel_scope.cancel()

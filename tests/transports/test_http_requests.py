@@ -1,0 +1,193 @@
+"""What our client puts on the wire over HTTP: methods, headers, bodies, and what it makes of refusals."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from listening_server import Heard, ListeningServer, Said, listening, refused, streamed
+
+from trio_mcp import Client, Disconnected, PeerError
+from trio_mcp.types import Root
+
+MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+BOTH_KINDS = {"application/json", "text/event-stream"}
+
+
+@pytest.fixture(params=["legacy", MODERN])
+def mode(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def posts(server: ListeningServer) -> list[Heard]:
+    return [heard for heard in server.heard if heard.method == "POST"]
+
+
+# every message
+
+
+async def test_each_message_is_a_post_of_its_own_that_takes_both_kinds_of_answer(mode: str) -> None:
+    server = ListeningServer()
+    async with listening(server) as url, Client.connect(url, mode=mode) as client:
+        assert (await client.call_tool("book")).text == "fine"
+    expected = ["initialize", "notifications/initialized"] if mode == "legacy" else ["server/discover"]
+    assert [heard.asks for heard in posts(server)] == [*expected, "tools/call"]
+    for heard in posts(server):
+        assert set(heard.headers["accept"].replace(" ", "").split(",")) == BOTH_KINDS
+        assert heard.headers["content-type"] == "application/json"
+        assert heard.body["jsonrpc"] == "2.0"
+
+
+async def test_an_answer_to_the_server_is_a_post_of_its_own() -> None:
+    question = {"id": "q", "method": "roots/list", "params": {}}
+
+    def asking(heard: Heard) -> Said | None:
+        if heard.asks != "tools/call":
+            return None
+        done = {"id": heard.body["id"], "result": {"content": []}}
+        return streamed(question, done)
+
+    server = ListeningServer(asking)
+    async with listening(server) as url:
+        async with Client.connect(url, mode="legacy", on_roots=lambda: [Root(uri="file:///a")]) as client:
+            await client.call_tool("book")
+            answer = await server.answer_to("q")
+            assert answer.method == "POST"
+    assert answer.body == {"jsonrpc": "2.0", "id": "q", "result": {"roots": [{"uri": "file:///a"}]}}
+    assert answer.headers["mcp-session-id"] == "session-1"
+
+
+# sessions (handshake era)
+
+
+async def test_the_session_and_the_version_are_named_in_everything_after_initialize() -> None:
+    server = ListeningServer()
+    async with listening(server) as url, Client.connect(url, mode="legacy") as client:
+        await client.call_tool("book")
+    first, *others = server.heard
+    assert first.asks == "initialize"
+    assert "mcp-session-id" not in first.headers
+    assert {"notifications/initialized", "tools/call"} <= {heard.asks for heard in others}
+    for heard in others:
+        assert (heard.headers["mcp-session-id"], heard.headers["mcp-protocol-version"]) == ("session-1", LEGACY)
+
+
+async def test_no_session_is_named_that_the_server_did_not_give() -> None:
+    server = ListeningServer(session_id=None)
+    async with listening(server) as url, Client.connect(url, mode="legacy") as client:
+        await client.call_tool("book")
+    assert all("mcp-session-id" not in heard.headers for heard in server.heard)
+    assert [heard.method for heard in server.heard].count("DELETE") == 0
+
+
+@pytest.mark.parametrize("status", [200, 204, 405, 404, 500])
+async def test_a_closed_client_deletes_its_session_whatever_the_server_says(status: int) -> None:
+    server = ListeningServer(lambda heard: Said(status) if heard.method == "DELETE" else None)
+    async with listening(server) as url:
+        async with Client.connect(url, mode="legacy"):
+            pass
+    last = server.heard[-1]
+    assert (last.method, last.headers["mcp-session-id"]) == ("DELETE", "session-1")
+
+
+# the modern era
+
+
+async def test_a_modern_request_repeats_itself_in_its_headers() -> None:
+    server = ListeningServer()
+    async with listening(server) as url, Client.connect(url, mode=MODERN) as client:
+        await client.call_tool("book")
+        await client.call_tool("Žižkov")
+    first, plain, encoded = server.heard
+    for heard in server.heard:
+        assert heard.headers["mcp-protocol-version"] == MODERN
+        assert heard.headers["mcp-method"] == heard.asks
+        assert "mcp-session-id" not in heard.headers
+    assert "mcp-name" not in first.headers
+    assert (plain.headers["mcp-name"], encoded.headers["mcp-name"]) == ("book", "=?base64?xb1pxb5rb3Y=?=")
+
+
+async def test_a_modern_client_takes_no_session() -> None:
+    server = ListeningServer()
+    async with listening(server) as url, Client.connect(url, mode=MODERN) as client:
+        await client.call_tool("book")
+    assert all("mcp-session-id" not in heard.headers for heard in server.heard)
+    assert {heard.method for heard in server.heard} == {"POST"}
+
+
+async def test_a_cancelled_modern_request_is_closed_and_nothing_is_posted() -> None:
+    def silent(heard: Heard) -> Said | None:
+        token = heard.body.get("params", {}).get("_meta", {}).get("progressToken")
+        report = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+        return streamed(report, ending="unfinished") if heard.asks == "tools/call" else None
+
+    server = ListeningServer(silent)
+    async with listening(server) as url, Client.connect(url, mode=MODERN) as client:
+        with trio.CancelScope() as scope:
+            await client.call_tool("book", on_progress=lambda _report: scope.cancel())
+        await server.gone.wait()
+        assert scope.cancelled_caught
+    assert [heard.asks for heard in server.heard] == ["server/discover", "tools/call"]
+
+
+@pytest.mark.parametrize("ending", ["cut", "finished"])
+async def test_a_lost_stream_is_a_lost_request_and_nothing_is_sent_again(ending: str) -> None:
+    def losing(heard: Heard) -> Said | None:
+        message = {"method": "notifications/message", "params": {"level": "info", "data": 1}}
+        return streamed(message, ending=ending) if heard.body.get("params", {}).get("name") == "lost" else None
+
+    server = ListeningServer(losing)
+    async with listening(server) as url, Client.connect(url, mode=MODERN) as client:
+        with pytest.raises(Disconnected):
+            await client.call_tool("lost")
+        assert (await client.call_tool("book")).text == "fine"
+    lost, again = server.asked("tools/call")
+    assert lost.body["id"] != again.body["id"]
+    assert {heard.method for heard in server.heard} == {"POST"}
+
+
+# what a refusal says of a server
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        lambda _heard: Said(400),
+        lambda _heard: Said(404),
+        lambda _heard: Said(405),
+        lambda _heard: Said(400, b"Bad Request: no session", {"content-type": "text/plain"}),
+        lambda _heard: Said(400, b"<html>", {"content-type": "text/html"}),
+        lambda heard: refused(heard, 400, -32000),
+        lambda heard: refused(heard, 400, -32600),
+        lambda heard: refused(heard, 200, -32601),
+        lambda heard: refused(heard, 200, -32602),
+    ],
+    ids=["400", "404", "405", "text", "html", "-32000", "-32600", "-32601", "-32602"],
+)
+async def test_a_refusal_that_is_no_modern_error_means_the_handshake_era(refusal: object) -> None:
+    server = ListeningServer(lambda heard: refusal(heard) if heard.asks == "server/discover" else None)  # type: ignore[operator]
+    async with listening(server) as url, Client.connect(url) as client:
+        assert client.protocol_version == LEGACY
+        assert (await client.call_tool("book")).text == "fine"
+    assert [heard.asks for heard in posts(server)][:2] == ["server/discover", "initialize"]
+
+
+@pytest.mark.parametrize("code", [-32020, -32021])
+async def test_a_refusal_with_a_modern_error_means_a_modern_server(code: int) -> None:
+    server = ListeningServer(lambda heard: refused(heard, 400, code) if heard.asks == "server/discover" else None)
+    async with listening(server) as url:
+        with pytest.raises(PeerError, match=f"refused with {code}"):
+            await Client.connect(url).open()
+    assert server.asked("initialize") == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(404, -32601), (400, -32020), (400, -32602), (503, -32000), (200, -32603)]
+)
+async def test_a_404_with_an_error_in_its_body_is_that_error(status: int, code: int) -> None:
+    server = ListeningServer(lambda heard: refused(heard, status, code) if heard.asks == "tools/call" else None)
+    async with listening(server) as url, Client.connect(url, mode=MODERN) as client:
+        with pytest.raises(PeerError, match=f"refused with {code}") as raised:
+            await client.call_tool("book")
+        assert raised.value.code == code
+    assert server.asked("initialize") == []
