@@ -241,11 +241,3 @@ async def test_a_modern_client_cannot_subscribe_the_old_way_nor_an_old_one_liste
         await talk.initialize()
         error = await talk.error(talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
     assert error["code"] == -32601
-
-
-async def test_progress_and_logs_of_a_call_do_not_ride_a_stream(server: Server) -> None:
-    async with talk_to(server) as talk:
-        request = listen(talk, toolsListChanged=True)
-        await acknowledged(talk, request)
-        call = talk.leg("first")
-        assert (await talk.result(call))["_meta"].get(ID) is None
