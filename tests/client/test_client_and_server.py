@@ -86,9 +86,6 @@ async def test_everything_that_is_offered_is_found_and_works(transport: str, mod
         assert (await client.complete(PromptReference(name="review"), "code", "x")).values == ["x!"]
 
 
-@pytest.mark.parametrize(
-    ("transport", "mode"), [("memory", "legacy"), ("memory", "2026-07-28"), ("http", "2026-07-28")]
-)
 async def test_a_listener_hears_of_what_changes(transport: str, mode: str) -> None:
     server = library()
     async with connected(server, transport, mode) as client:
@@ -97,6 +94,22 @@ async def test_a_listener_hears_of_what_changes(transport: str, mode: str) -> No
             assert await changes.__anext__() == Change("tools")
             server.resource_updated("config://app")
             assert await changes.__anext__() == Change("updated", "config://app")
+
+
+async def test_a_tool_may_end_its_response_early_and_the_client_comes_back_for_the_rest() -> None:
+    server = library()
+    seen: list[float] = []
+
+    @server.tool
+    async def slow(ctx: Context) -> str:
+        await ctx.progress(1)
+        await ctx.end_stream(retry=0.1)
+        await ctx.progress(2)
+        return "done"
+
+    async with connected(server, "http", "legacy") as client:
+        result = await client.call_tool("slow", on_progress=lambda report: seen.append(report.progress))
+    assert (result.text, seen) == ("done", [1, 2])
 
 
 async def test_what_is_kept_is_read_once_until_the_server_says_that_it_changed() -> None:
