@@ -152,6 +152,17 @@ async def test_a_refusal_is_raised_where_listening_begins(autojump_clock: MockCl
             await entered.result()
 
 
+async def test_a_stream_may_be_silent_for_as_long_as_nothing_changes(autojump_clock: MockClock) -> None:
+    async with conversation(eras.modern) as (client, wire, start):
+        listener = client.listen(tools=True)
+        entered = start(listener.__aenter__)
+        request = await acknowledged(wire)
+        await entered.result()
+        await trio.sleep(24 * 3600)
+        await told(wire, request, CHANGED["tools"])
+        assert await next_of(listener) == Change("tools")
+
+
 async def test_a_stream_that_is_never_acknowledged_is_withdrawn(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
         entered = start(client.listen(tools=True).__aenter__)
@@ -397,3 +408,19 @@ async def test_a_lost_session_is_opened_again_for_those_who_listen_and_they_subs
         assert await waiting(listener) == [Change("prompts"), Change("updated", "a://b")]
         again.say(event({"method": "notifications/prompts/list_changed"}))
         assert await next_of(listener) == Change("prompts")
+
+
+async def test_who_left_is_not_subscribed_again_though_the_server_never_answered(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
+        listener = client.listen(uris=["a://b", "a://c"])
+        entered = start(listener.__aenter__)
+        for _ in range(2):
+            (await wire.next("POST", "resources/subscribe")).result({})
+        await entered.result()
+        await listener.__aexit__(None, None, None)  # the server is silent
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
+        (await wire.next("POST", "tools/call")).result({"content": []})
+        await call.result()

@@ -115,6 +115,23 @@ async def test_a_server_may_be_polled_as_long_as_it_brings_something(autojump_cl
         assert (await call.result()).text == "done"
 
 
+async def test_an_event_without_an_id_does_not_change_where_to_go_on(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "slow")
+        exchange = post = await wire.next("POST", "tools/call")
+        for id in ("1-0", None):
+            exchange.stream()
+            exchange.say(event(id=id))
+            exchange.end()
+            exchange = await wire.next("GET")
+            assert exchange.headers["last-event-id"] == "1-0"
+        exchange.stream()
+        exchange.say(event(answer_to(post)))
+        exchange.end()
+        assert (await call.result()).text == "done"
+
+
 @pytest.mark.parametrize("id", [None, ""], ids=["no id", "an empty id"])
 async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None, autojump_clock: MockClock) -> None:
     async with http_conversation() as (client, wire, start):

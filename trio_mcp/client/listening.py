@@ -197,9 +197,12 @@ class Listening:
 
     async def unsubscribe(self, uri: str) -> None:
         """Ask no longer, unless somebody else here still listens for it."""
+        self._count_down(uri)
+        await self._take_off(uri)
+
+    async def _take_off(self, uri: str) -> None:
         async with self._turn:
-            self._count_down(uri)
-            if uri not in self._uris:
+            if uri not in self._uris:  # looked up in turn: somebody may have come meanwhile
                 await self._link.request("resources/unsubscribe", UnsubscribeRequestParams(uri=uri))
 
     def _count_down(self, uri: str) -> None:
@@ -208,9 +211,12 @@ class Listening:
             del self._uris[uri]
 
     async def _forget_all(self, uris: list[str]) -> None:
+        """Count them down at once, so that none is subscribed to again, and then tell the server of each."""
+        for uri in uris:
+            self._count_down(uri)
         for uri in uris:
             try:
-                await self.unsubscribe(uri)
+                await self._take_off(uri)
             except McpError as error:
                 logger.debug("%s was not unsubscribed from: %s", uri, error)
 
