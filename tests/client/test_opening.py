@@ -92,16 +92,39 @@ async def test_an_answer_that_makes_no_sense_means_the_handshake_era(answer: Jso
         await client.aclose()
 
 
-@pytest.mark.parametrize("supported", [[NEWEST_LEGACY], ["2025-06-18"], ["2030-01-01"], [], "all", None], ids=str)
-async def test_a_refused_version_without_a_modern_one_in_common_means_the_handshake_era(supported: object) -> None:
+@pytest.mark.parametrize(
+    ("supported", "proposed"),
+    [
+        ([NEWEST_LEGACY], NEWEST_LEGACY),
+        (["2025-06-18", "2025-03-26"], "2025-06-18"),
+        ([], NEWEST_LEGACY),
+        ("all", NEWEST_LEGACY),
+        (None, NEWEST_LEGACY),
+    ],
+    ids=str,
+)
+async def test_a_refused_version_without_a_modern_one_in_common_means_the_handshake_era(
+    supported: object, proposed: str
+) -> None:
     async with unopened() as (client, wire, start):
         opened = start(client.open)
         data = {"supported": supported, "requested": MODERN}
         await wire.fail(await wire.request("server/discover"), UNSUPPORTED_VERSION, data=data)
-        await handshake(wire)
+        params = await handshake(wire)
         await opened.result()
+        assert params["protocolVersion"] == proposed
         assert client.protocol_version == NEWEST_LEGACY
         await client.aclose()
+
+
+async def test_a_server_that_speaks_nothing_we_do_is_named_with_what_it_speaks() -> None:
+    """It is modern, so a handshake would be no answer (M-VER-2c, M-DUAL-5c)."""
+    async with unopened() as (client, wire, start):
+        opened = start(client.open)
+        data = {"supported": ["2030-01-01"], "requested": MODERN}
+        await wire.fail(await wire.request("server/discover"), UNSUPPORTED_VERSION, data=data)
+        with pytest.raises(RemoteProtocolError, match=f"speaks 2030-01-01; this client speaks {MODERN}"):
+            await opened.result()
 
 
 @pytest.mark.parametrize("mode", ["auto", MODERN])

@@ -22,6 +22,7 @@ from ..types import (
     Implementation,
     InitializeRequestParams,
     InitializeResult,
+    JsonValue,
     LoggingLevel,
     NotificationParams,
     RequestParams,
@@ -75,9 +76,9 @@ async def open_conversation(
         if isinstance(error, PeerError) and error.code in MODERN_ONLY:
             raise
         logger.debug("the server is of the handshake era: %s", error)
+        version = handshake_version_of(error)
     session.stamp = {}
-    session.codec = codec_for(NEWEST_LEGACY)
-    return await initialize(session, NEWEST_LEGACY, capabilities, info)
+    return await initialize(session, version, capabilities, info)
 
 
 async def negotiate(
@@ -143,11 +144,29 @@ async def ask_for_logs(session: ClientSession, capabilities: ServerCapabilities,
 
 def modern_version_of(error: Exception) -> str | None:
     """The newest modern revision that the server's refusal offers and that we speak, be it the one it refused; else None."""
+    return newest(Era.MODERN, offered_by(error))
+
+
+def handshake_version_of(error: Exception) -> str:
+    """The revision to propose in a handshake: the newest that the refusal offers, or our newest where it offers none at all.
+
+    Raises:
+        RemoteProtocolError: what it offers is nothing that we speak (M-VER-2c).
+    """
+    offered = offered_by(error)
+    if offered and newest(Era.MODERN, offered) is None and newest(Era.LEGACY, offered) is None:
+        theirs = ", ".join(str(version)[:32] for version in offered[:10])
+        raise RemoteProtocolError(f"the server speaks {theirs}; this client speaks {', '.join(REVISIONS)}") from error
+    return newest(Era.LEGACY, offered) or NEWEST_LEGACY
+
+
+def offered_by(error: Exception) -> list[JsonValue]:
+    """What a refused version's error says is spoken instead; nothing for any other error."""
     if not isinstance(error, PeerError) or error.code != UNSUPPORTED_VERSION or not isinstance(error.data, dict):
-        return None
+        return []
     supported = error.data.get("supported")
-    offered = supported if isinstance(supported, list) else []
-    for name, revision in REVISIONS.items():
-        if revision.era is Era.MODERN and name in offered:
-            return name
-    return None
+    return supported if isinstance(supported, list) else []
+
+
+def newest(era: Era, offered: list[JsonValue]) -> str | None:
+    return next((name for name, revision in REVISIONS.items() if revision.era is era and name in offered), None)
