@@ -23,6 +23,7 @@ from ..types import (
 from .cache import CacheView
 from .link import Link
 from .mirrors import Mirrors
+from .promises import Promises
 from .rounds import MAX_ROUNDS, Ask, Complete, request_in_rounds
 
 __all__ = ["Calls", "Manner"]
@@ -47,17 +48,21 @@ class Calls:
         answerers: Mapping[str, Answerer],
         cache: CacheView,
         mirrors: Mirrors,
+        promises: Promises,
         refresh_tools: Callable[[], Awaitable[None]],
     ) -> None:
         self._link = link
         self._answerers = answerers
         self._cache = cache
         self._mirrors = mirrors
+        self._promises = promises
         self._refresh_tools = refresh_tools
 
     async def tool(self, params: CallToolRequestParams, manner: Manner) -> CallToolResult:
         complete = await self._in_rounds(self._with_headers(params, manner), params, manner)
-        return narrowed(complete.result, CallToolResult)
+        result = narrowed(complete.result, CallToolResult)
+        self._promises.check(params.name, result)
+        return result
 
     async def prompt(self, params: GetPromptRequestParams, manner: Manner) -> GetPromptResult:
         complete = await self._in_rounds(self._plainly("prompts/get", manner), params, manner)

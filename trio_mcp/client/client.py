@@ -49,6 +49,7 @@ from .hearing import Hearing
 from .link import Link, Opening
 from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, Listing, Lists
 from .mirrors import Mirrors
+from .promises import Promises
 from .rounds import MAX_ROUNDS
 from .target import transport_name, view_for
 
@@ -92,9 +93,9 @@ class Client:
         hearing = Hearing(on_log, on_change, cache)
         self._link = Link(channel, handlers, Opening(mode, info, probe_timeout), level, hearing.notified)
         self._listening = hearing.attach(self._link)
-        mirrors = Mirrors()
-        self._lists = Lists(self._link, cache, mirrors)
-        self._calls = Calls(self._link, handlers.answerers, cache, mirrors, self._lists.refresh_tools)
+        mirrors, promises = Mirrors(), Promises()
+        self._lists = Lists(self._link, cache, mirrors, promises)
+        self._calls = Calls(self._link, handlers.answerers, cache, mirrors, promises, self._lists.refresh_tools)
 
     @classmethod
     def connect(
@@ -225,7 +226,8 @@ class Client:
             max_rounds: how often a modern server may ask.
 
         Returns:
-            its result; look at `is_error`, and at `text` or `structured_content`.
+            its result; look at `is_error`, and at `text` or `structured_content`. Of a tool that was listed, the structured
+            content is what its output schema says.
         """
         params = CallToolRequestParams(name=name, arguments=dict(arguments or {}), meta=meta)
         return await within(timeout, name, partial(self._calls.tool, params, Manner(on_progress, max_rounds)))

@@ -25,6 +25,7 @@ from ..types import (
 from .cache import CacheView
 from .link import Link
 from .mirrors import Mirrors
+from .promises import Promises
 
 __all__ = ["PROMPTS", "RESOURCES", "RESOURCE_TEMPLATES", "TOOLS", "Listing", "Lists"]
 
@@ -79,10 +80,11 @@ class RejectedCursor(Exception):
 class Lists:
     """The lists of one server, as a client reads them; pages that may be kept come from the cache."""
 
-    def __init__(self, link: Link, cache: CacheView, mirrors: Mirrors) -> None:
+    def __init__(self, link: Link, cache: CacheView, mirrors: Mirrors, promises: Promises) -> None:
         self._link = link
         self._cache = cache
         self._mirrors = mirrors
+        self._promises = promises
 
     async def whole(self, listing: Listing[T]) -> list[T]:
         """Everything through all pages, and once more from the start when a kept page led nowhere."""
@@ -127,9 +129,12 @@ class Lists:
 
     def usable(self, page: PaginatedResult) -> PaginatedResult:
         """The page without the tools that a modern client must not offer (S-57)."""
-        if isinstance(page, ListToolsResult) and self._link.session.modern:
-            return page.model_copy(update={"tools": self._mirrors.learn(page.tools)})
-        return page
+        if not isinstance(page, ListToolsResult):
+            return page
+        self._promises.learn(page.tools)
+        if not self._link.session.modern:
+            return page
+        return page.model_copy(update={"tools": self._mirrors.learn(page.tools)})
 
     async def _collect(self, listing: Listing[T]) -> list[T]:
         reading = Reading(self, listing, math.inf)
