@@ -8,7 +8,6 @@ import eras
 import pytest
 import trio
 from scripted import BOUND, Json, Wire, conversation
-from scripted_http import Exchange, HttpWire, event, http_conversation
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Change, Changes, changes
@@ -345,82 +344,3 @@ async def test_leaving_is_bounded_though_the_server_does_not_answer(autojump_clo
         await entered.result()
         with trio.fail_after(5):
             await listener.__aexit__(None, None, None)
-
-
-# interruptions
-
-
-async def stream_of(wire: HttpWire) -> Exchange:
-    """The next stream, acknowledged."""
-    post = await wire.next("POST", "subscriptions/listen")
-    post.stream()
-    params = {"notifications": post.message["params"]["notifications"], "_meta": {SUBSCRIPTION_ID: post.message["id"]}}
-    post.say(event({"method": "notifications/subscriptions/acknowledged", "params": params}))
-    return post
-
-
-async def test_a_lost_stream_is_opened_again_after_a_while_and_what_may_have_changed_is_reported(
-    autojump_clock: MockClock,
-) -> None:
-    async with http_conversation(mode="2026-07-28") as (client, wire, start):
-        await wire.modern()
-        listener = client.listen(tools=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
-        post = await stream_of(wire)
-        await entered.result()
-        assert await waiting(listener) == []
-        post.break_off()
-        await post.left.wait()
-        lost = trio.current_time()
-        again = await wire.next("POST", "subscriptions/listen")
-        assert 0.25 <= again.at - lost <= 0.5
-        assert again.message["id"] != post.message["id"]
-        again.answer(503)  # not yet
-        third = await stream_of(wire)
-        assert 0.5 <= third.at - again.at <= 1
-        assert await waiting(listener) == [Change("tools"), Change("updated", "a://b")]
-        params = {"uri": "a://b", "_meta": {SUBSCRIPTION_ID: third.message["id"]}}
-        third.say(event({"method": "notifications/resources/updated", "params": params}))
-        assert await next_of(listener) == Change("updated", "a://b")
-        third.say(event({"id": third.message["id"], "result": {"resultType": "complete"}}))
-        third.end()
-        with pytest.raises(StopAsyncIteration):
-            await next_of(listener)
-
-
-async def test_a_lost_session_is_opened_again_for_those_who_listen_and_they_subscribe_again(
-    autojump_clock: MockClock,
-) -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.handshake(capabilities=eras.OFFERS)
-        get.stream()
-        listener = client.listen(prompts=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
-        (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
-        get.end()
-        (await wire.next("GET")).answer(404)
-        again = await wire.handshake("S2", capabilities=eras.OFFERS)
-        again.stream()
-        subscribe = await wire.next("POST", "resources/subscribe")
-        assert subscribe.headers["mcp-session-id"] == "S2"
-        subscribe.result({})
-        assert await waiting(listener) == [Change("prompts"), Change("updated", "a://b")]
-        again.say(event({"method": "notifications/prompts/list_changed"}))
-        assert await next_of(listener) == Change("prompts")
-
-
-async def test_who_left_is_not_subscribed_again_though_the_server_never_answered(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
-        listener = client.listen(uris=["a://b", "a://c"])
-        entered = start(listener.__aenter__)
-        for _ in range(2):
-            (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
-        await listener.__aexit__(None, None, None)  # the server is silent
-        call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
-        (await wire.next("POST", "tools/call")).result({"content": []})
-        await call.result()

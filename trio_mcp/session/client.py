@@ -128,12 +128,8 @@ class ClientSession:
         if self._over is not None:
             raise Disconnected(str(self._over))
         token = next(self._tokens)
-        meta: JsonObject = {**self.stamp, **(params.meta or {})}
-        if on_progress is not None:
-            meta["progressToken"] = token
-        if meta:
-            params = params.model_copy(update={"meta": meta})
-        request = self.connection.ask(method, params, codec or self.codec)
+        stamped = self._stamped(params, None if on_progress is None else token)
+        request = self.connection.ask(method, stamped, codec or self.codec)
         slot = self._mailbox.open(str(request.id), Model)
         if on_progress is not None:
             self._progress[token] = on_progress
@@ -202,6 +198,13 @@ class ClientSession:
             self._end(f"the connection broke: {error}")
         finally:
             self._written.set()
+
+    def _stamped(self, params: RequestParams, token: int | None) -> RequestParams:
+        """With what every request says in its `_meta`, and the token under which its progress is told."""
+        meta: JsonObject = {**self.stamp, **(params.meta or {})}
+        if token is not None:
+            meta["progressToken"] = token
+        return params.model_copy(update={"meta": meta}) if meta else params
 
     def _end(self, why: str) -> None:
         if self._over is None:

@@ -1,0 +1,75 @@
+"""Arguments that a client repeats in headers, and tools that it leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import eras
+import pytest
+from scripted import Json, conversation
+from scripted_http import http_conversation
+
+from trio_mcp.errors import PeerError
+
+
+async def asked(client: Any, wire: Any, start: Any, answer: Json) -> list[str]:
+    """The names of the tools that are listed when the server answers this."""
+    listing = start(client.list_tools)
+    await wire.respond(await wire.request("tools/list"), answer)
+    return [tool.name for tool in await listing.result()]
+
+
+REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+ILLEGAL = {"type": "object", "properties": {"weight": {"type": "number", "x-mcp-header": "Weight"}}}
+
+
+def with_schema(**schemas: Json) -> Json:
+    return {
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "tools": [{"name": name, "inputSchema": schema} for name, schema in schemas.items()],
+    }
+
+
+async def test_an_argument_that_the_schema_names_is_repeated_in_a_header() -> None:
+    async with http_conversation(mode="2026-07-28") as (client, wire, start):
+        await wire.modern()
+        listing = start(client.list_tools)
+        (await wire.next("POST", "tools/list")).result({**with_schema(book=REGION), "resultType": "complete"})
+        await listing.result()
+        start(client.call_tool, "book", {"region": "Zürich", "other": "x"})
+        post = await wire.next("POST", "tools/call")
+        assert post.headers["mcp-param-region"] == "=?base64?WsO8cmljaA==?="
+        assert [name for name in post.headers if name.startswith("mcp-param")] == ["mcp-param-region"]
+        start(client.call_tool, "book", {"region": None})
+        assert "mcp-param-region" not in (await wire.next("POST", "tools/call")).headers
+
+
+async def test_a_tool_with_an_illegal_annotation_is_left_out_and_only_that(caplog: pytest.LogCaptureFixture) -> None:
+    async with conversation(eras.modern) as (client, wire, start):
+        assert await asked(client, wire, start, with_schema(good=REGION, bad=ILLEGAL, plain={"type": "object"})) == [
+            "good",
+            "plain",
+        ]
+    assert "bad" in caplog.text
+    assert "weight" in caplog.text
+    async with conversation(eras.legacy) as (client, wire, start):
+        assert await asked(client, wire, start, with_schema(bad=ILLEGAL)) == ["bad"]  # it means nothing there
+
+
+async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tools_as_they_are() -> None:
+    async with http_conversation(mode="2026-07-28") as (client, wire, start):
+        await wire.modern()
+        call = start(client.call_tool, "book", {"region": "Lisbon"})
+        first = await wire.next("POST", "tools/call")
+        assert "mcp-param-region" not in first.headers  # nothing was listed yet
+        first.answer(
+            400, {"id": first.message["id"], "error": {"code": -32020, "message": "mcp-param-region is missing"}}
+        )
+        (await wire.next("POST", "tools/list")).result({**with_schema(book=REGION), "resultType": "complete"})
+        second = await wire.next("POST", "tools/call")
+        assert second.headers["mcp-param-region"] == "Lisbon"
+        assert second.message["id"] != first.message["id"]
+        second.answer(400, {"id": second.message["id"], "error": {"code": -32020, "message": "still wrong"}})
+        with pytest.raises(PeerError, match="still wrong"):
+            await call.result()
