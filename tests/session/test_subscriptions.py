@@ -103,6 +103,37 @@ async def test_there_is_a_limit_to_what_a_session_watches(server: Server) -> Non
     assert "3 resources" in error["message"]
 
 
+async def test_long_uris_count_by_their_length(server: Server) -> None:
+    wide = server.with_options(ServiceOptions(watched=1000))
+    async with talk_to(wide) as talk:
+        await talk.initialize()
+        await subscribe(talk, *[f"a:{number}{'x' * 60_000}" for number in range(4)])
+        error = await talk.error(talk.request("resources/subscribe", {"uri": f"a:4{'x' * 60_000}"}))
+        assert await talk.result(talk.request("resources/unsubscribe", {"uri": f"a:0{'x' * 60_000}"})) == {}
+        await subscribe(talk, f"a:4{'x' * 60_000}")
+    assert error["code"] == -32000
+    assert "262144 characters" in error["message"]
+
+
+async def test_what_is_watched_no_more_leaves_nothing_behind(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "a:1", "a:2")
+        assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
+        assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=1 watched=1>"
+        talk.session.close(CancelReason.DISCONNECT)
+        assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=0 watched=0>"
+
+
+async def test_an_update_deep_below_is_told_within_bounds(server: Server) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "file:///")
+        server.resource_updated("file:///" + "a/" * 30_000)
+        server.resource_updated("/" * 60_000)
+        assert len(await came(talk)) == 1
+
+
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
 async def test_what_is_no_uri_cannot_be_watched(server: Server, method: str) -> None:
     async with talk_to(server) as talk:

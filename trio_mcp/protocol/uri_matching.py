@@ -15,11 +15,9 @@ from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
 from .uri_expressions import Expression, Operator, Part, Variable
+from .uris import MAX_URI
 
 __all__ = ["MAX_URI", "Field", "fields", "match"]
-
-MAX_URI: Final = 64 * 1024
-"""The longest URI that is matched, in characters."""
 
 
 @dataclass(frozen=True, slots=True)

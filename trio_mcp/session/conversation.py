@@ -135,14 +135,14 @@ class Conversation:
         assert isinstance(params, SubscribeRequestParams)
         self.initialized()
         assert self._subscriber is not None
-        self._subscriber.watch(params.uri)
+        self._service.subscriptions.watch(self._subscriber, params.uri)
         return EmptyResult()
 
     def unsubscribe(self, params: Model) -> Model:
         assert isinstance(params, UnsubscribeRequestParams)
         check_uri(params.uri)
         if self._subscriber is not None:
-            self._subscriber.forget(params.uri)
+            self._service.subscriptions.forget(self._subscriber, params.uri)
         return EmptyResult()
 
     def listen(self, params: Model) -> Plan:

@@ -11,7 +11,7 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import trio
@@ -47,6 +47,13 @@ def updated(uri: str) -> Change:
     return Change(UPDATED, uri)
 
 
+MAX_WATCHED = 256 * 1024
+"""Characters of all URIs that one subscriber watches."""
+
+MAX_LEVELS = 256
+"""Slashes of an updated URI that are looked at for what it is a part of."""
+
+
 class Subscriber:
     """Someone who wants to hear of some changes.
 
@@ -56,7 +63,7 @@ class Subscriber:
         on_change: called when there is something to take.
     """
 
-    __slots__ = ("_limit", "_pending", "held", "lists", "on_change", "uris")
+    __slots__ = ("_limit", "_pending", "_watched", "held", "lists", "on_change", "uris")
 
     def __init__(self, lists: Iterable[Change], limit: int, on_change: Callable[[], None]) -> None:
         self.lists = frozenset(lists)
@@ -65,31 +72,38 @@ class Subscriber:
         self.held = False
         """Somebody waits for the reader to be ready, and will take what there is then."""
         self._limit = limit
+        self._watched = 0
         self._pending: dict[Change, None] = {}
 
     def watch(self, uri: str) -> None:
-        """Hear of a resource from now on.
+        """Hear of a resource; what is added already is added through `Subscriptions.watch`.
 
         Raises:
             RemoteProtocolError: -32602, that is no URI.
-            LimitExceeded: too many are watched already.
+            LimitExceeded: too many are watched already, or too long ones.
         """
         check_uri(uri)
-        if uri not in self.uris and len(self.uris) >= self._limit:
+        if uri in self.uris:
+            return
+        if len(self.uris) >= self._limit:
             raise LimitExceeded(f"{self._limit} resources are watched here already, which is the limit")
+        if self._watched + len(uri) > MAX_WATCHED:
+            raise LimitExceeded(f"the URIs that are watched here have at most {MAX_WATCHED} characters in all")
+        self._watched += len(uri)
         self.uris[uri] = None
 
     def forget(self, uri: str) -> None:
         """Hear no more of a resource, nor of what is still to tell of it."""
-        self.uris.pop(uri, None)
-        for change in [change for change in self._pending if not self.wants(change)]:
-            del self._pending[change]
+        if uri in self.uris:
+            del self.uris[uri]
+            self._watched -= len(uri)
+            self._pending = {change: None for change in self._pending if self.wants(change)}
 
     def wants(self, change: Change) -> bool:
         """Whether the change is one to be told of: an update also counts for what it is a part of (L-RES-1s)."""
         if change.uri is None:
             return change in self.lists
-        return change.uri in self.uris or any(is_part(change.uri, whole) for whole in self.uris)
+        return any(whole in self.uris for whole in wholes(change.uri))
 
     def tell(self, change: Change) -> None:
         self._pending[change] = None
@@ -101,9 +115,16 @@ class Subscriber:
         return list(pending)
 
 
-def is_part(uri: str, whole: str) -> bool:
-    """Whether the one URI is below the other: `file:///a/b` is a part of `file:///a/` and of `file:///a`."""
-    return uri.startswith(whole) and (whole.endswith("/") or uri.startswith("/", len(whole)))
+def wholes(uri: str) -> Iterator[str]:
+    """The URI, and those it is a part of: `file:///a/b` is a part of `file:///a/` and of `file:///a`."""
+    yield uri
+    end = -1
+    for _ in range(MAX_LEVELS):
+        end = uri.find("/", end + 1)
+        if end < 0:
+            return
+        yield uri[:end]
+        yield uri[: end + 1]
 
 
 class Subscriptions:
@@ -113,6 +134,8 @@ class Subscriptions:
         self._token = trio.lowlevel.current_trio_token()
         self._announced: deque[Change] = deque()
         self._subscribers: dict[Subscriber, None] = {}
+        self._watchers: dict[str, dict[Subscriber, None]] = {}
+        """Who watches each URI, so that an update costs nothing for those who do not."""
         self._closed = False
 
     def announce(self, change: Change) -> None:
@@ -124,10 +147,27 @@ class Subscriptions:
             self._announced.clear()
 
     def add(self, subscriber: Subscriber) -> None:
+        """Tell him of changes from now on."""
         self._subscribers[subscriber] = None
+        for uri in subscriber.uris:
+            self._watchers.setdefault(uri, {})[subscriber] = None
+
+    def watch(self, subscriber: Subscriber, uri: str) -> None:
+        """One more resource for someone who was added. Raises as `Subscriber.watch` does."""
+        subscriber.watch(uri)
+        self._watchers.setdefault(uri, {})[subscriber] = None
+
+    def forget(self, subscriber: Subscriber, uri: str) -> None:
+        """One resource less for someone who was added."""
+        subscriber.forget(uri)
+        self._unindex(subscriber, uri)
 
     def discard(self, subscriber: Subscriber) -> None:
-        self._subscribers.pop(subscriber, None)
+        """Tell him nothing more."""
+        if subscriber in self._subscribers:
+            del self._subscribers[subscriber]
+            for uri in subscriber.uris:
+                self._unindex(subscriber, uri)
 
     def close(self) -> None:
         """The server is going away: streams end in order, with their results (M-SUB-3s)."""
@@ -142,11 +182,27 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._subscribers)
 
+    def __repr__(self) -> str:
+        return f"<Subscriptions subscribers={len(self)} watched={len(self._watchers)}>"
+
+    def _unindex(self, subscriber: Subscriber, uri: str) -> None:
+        watchers = self._watchers.get(uri, {})
+        watchers.pop(subscriber, None)
+        if not watchers:
+            self._watchers.pop(uri, None)
+
     def _deliver(self) -> None:
         changes: dict[Change, None] = {}
         while self._announced:
             changes[self._announced.popleft()] = None
         for change in changes:
-            for subscriber in list(self._subscribers):
-                if subscriber.wants(change):
-                    subscriber.tell(change)
+            for subscriber in self._interested(change):
+                subscriber.tell(change)
+
+    def _interested(self, change: Change) -> list[Subscriber]:
+        if change.uri is None:
+            return [subscriber for subscriber in self._subscribers if change in subscriber.lists]
+        found: dict[Subscriber, None] = {}
+        for whole in wholes(change.uri):
+            found |= self._watchers.get(whole, {})
+        return list(found)
