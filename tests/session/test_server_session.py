@@ -607,6 +607,21 @@ async def test_an_unknown_log_level_is_refused() -> None:
         assert error["code"] == INVALID_PARAMS
 
 
+async def test_a_bad_value_is_named_with_its_place(server: Server) -> None:
+    """In either era, and cut to what an error can show."""
+    async with talk_to(server) as talk:
+        modern = await talk.error(talk.leg("hello", meta=log_level("loud")))
+        await talk.initialize()
+        legacy = await talk.error(talk.request("logging/setLevel", {"level": "loud" * 1000}))
+        number = await talk.error(talk.request("tools/call", {"name": 7}))
+    assert (modern["code"], legacy["code"], number["code"]) == (-32602, -32602, -32602)
+    assert "logLevel" in modern["message"]
+    assert modern["message"].endswith(", not 'loud'")
+    assert legacy["message"].startswith("params.level: ")
+    assert legacy["message"].endswith(f", not {'loud' * 16!r}")
+    assert number["message"].endswith(", not 7")
+
+
 async def test_modern_log_messages_follow_the_level_of_their_own_request() -> None:
     async with talk_to(log_server()) as talk:
         assert await talk.text(talk.leg("logs")) == "done"  # no level: none at all

@@ -99,7 +99,7 @@ def _log_level(value: object) -> LoggingLevel | None:
     for level in LOGGING_LEVELS:
         if value == level:
             return level
-    raise _invalid(LOG_LEVEL, f"must be one of {', '.join(LOGGING_LEVELS)}")
+    raise _invalid(LOG_LEVEL, f"must be one of {', '.join(LOGGING_LEVELS)}, not {str(value)[:64]!r}")
 
 
 def _progress_token(meta: JsonObject) -> ProgressToken | None:

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from ..errors import RemoteProtocolError
 from ..types import JsonValue, Model
 from .jsonrpc import INVALID_PARAMS
+from .strict_json import dumps
 
 __all__ = ["validated"]
 
 M = TypeVar("M", bound=Model)
+
+SHOWN = 64
+"""Characters of a wrong value that its error shows."""
 
 
 def validated(model: type[M], value: JsonValue, path: str) -> M:
@@ -25,9 +30,17 @@ def validated(model: type[M], value: JsonValue, path: str) -> M:
     try:
         return model.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_context=False)[0]
         where = path + _located(first["loc"], value)
-        raise RemoteProtocolError(f"{where}: {first['msg'][:200]}", code=INVALID_PARAMS) from None
+        raise RemoteProtocolError(f"{where}: {first['msg'][:200]}{_instead(first)}", code=INVALID_PARAMS) from None
+
+
+def _instead(problem: ErrorDetails) -> str:
+    """The value at fault, where it is short enough to be shown and not just missing."""
+    given = problem["input"]
+    if problem["type"] == "missing" or not isinstance(given, str | int | float | None):
+        return ""
+    return f", not {given[:SHOWN]!r}" if isinstance(given, str) else f", not {dumps(given).decode()[:SHOWN]}"
 
 
 def _located(steps: Sequence[str | int], value: JsonValue) -> str:
