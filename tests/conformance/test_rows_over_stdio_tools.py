@@ -46,6 +46,7 @@ async def test_a_schema_is_listed_with_every_keyword_it_has(server: DrivenServer
     assert sent["$schema"] == DIALECT
     address = sent["$defs"]["address"]
     assert (address["$anchor"], address["type"]) == ("addressDef", "object")
+    assert sent["properties"].keys() == {"name", "phone", "email", "address", "contactMethod"}
     assert sent["properties"]["address"] == {"$ref": "#/$defs/address"}
     assert sent["allOf"] == [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}]
     assert sent["if"] == {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]}
