@@ -40,6 +40,16 @@ async def test_a_request_that_does_not_say_what_its_client_can_do_is_refused(ser
 
 
 @row("server-stateless", MODERN)
+async def test_a_request_that_only_this_era_has_is_refused_for_what_its_meta_lacks(server: DrivenServer) -> None:
+    """Without a version in it a request may be one of the handshake era; not one that this era alone knows (M-META-1s)."""
+    peer = await server.peer()
+    for params in (None, {}, {"_meta": {CLIENT_CAPABILITIES: {}}}):
+        error = (await peer.request("server/discover", params))["error"]
+        assert error["code"] == -32602, error
+        assert PROTOCOL_VERSION in error["message"]
+
+
+@row("server-stateless", MODERN)
 async def test_a_request_need_not_say_who_its_client_is(server: DrivenServer) -> None:
     peer = await server.peer()
     meta = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
