@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 from talk import Json, Talk, talk_to
 
-from trio_mcp import Context, Server, ToolError
+from trio_mcp import Context, Elicit, Server, ToolError
 from trio_mcp.types import (
     EmbeddedResource,
     GetPromptResult,
@@ -140,6 +140,23 @@ async def test_a_prompt_may_ask_in_the_middle() -> None:
         talk.answer(await talk.question("sampling/createMessage"), answer)
         legacy = await talk.result(request)
     assert modern["messages"] == legacy["messages"] == [{"role": "user", "content": {"type": "text", "text": "O!"}}]
+
+
+async def test_a_prompt_publishes_the_questions_that_it_asks_by_key() -> None:
+    whom = Elicit("whom", str)
+    server = Server("writer")
+
+    @server.prompt(elicits=[whom], meta={"x/y": 1})
+    async def greet(ctx: Context) -> str:
+        answer = await ctx.elicit("Whom?", whom)
+        return answer.content if answer.action == "accept" else ""
+
+    async with talk_to(server) as talk:
+        (listed,) = (await talk.result(talk.ask("prompts/list")))["prompts"]
+        asked = await talk.round(talk.ask("prompts/get", name="greet"))
+    assert listed["_meta"]["x/y"] == 1
+    assert listed["_meta"]["trio-mcp/elicits"]["whom"]["properties"]["value"]["type"] == "string"
+    assert asked.key == "whom"
 
 
 async def test_a_tool_error_in_a_prompt_is_told_in_its_own_words() -> None:

@@ -227,6 +227,11 @@ def test_a_key_that_is_no_identifier_is_refused(key: str) -> None:
         Elicit(key, str)
 
 
+def test_two_questions_of_a_tool_have_two_keys() -> None:
+    with pytest.raises(ValueError, match="twice among seat, seat"):
+        Server("wrong").add_tool(lambda: "", name="x", elicits=[Elicit("seat", str), Elicit("seat", int)])
+
+
 async def test_a_question_that_was_not_declared_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("asking")
 

@@ -34,7 +34,7 @@ __all__ = ["ServerFacts", "ask_for_logs", "open_conversation"]
 
 logger = logging.getLogger("trio_mcp.client")
 
-MODERN_ONLY = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})
+MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})
 """Errors that only a modern server answers with, and that no other revision would cure."""
 
 HANDSHAKE_TIMEOUT = 30.0
@@ -73,7 +73,7 @@ async def open_conversation(
     try:
         return await negotiate(session, MODERN, capabilities, info, probe_timeout)
     except (PeerError, RequestTimeout, RemoteProtocolError) as error:
-        if isinstance(error, PeerError) and error.code in MODERN_ONLY:
+        if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
             raise
         logger.debug("the server is of the handshake era: %s", error)
         version = handshake_version_of(error)

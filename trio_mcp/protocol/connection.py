@@ -26,6 +26,7 @@ from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocol
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .jsonrpc import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     Answers,
     Batch,
@@ -41,7 +42,7 @@ from .jsonrpc import (
     decoded,
 )
 from .meta import PROTOCOL_VERSION, RequestMeta, read_meta
-from .revisions import NEWEST_LEGACY, Side
+from .revisions import MODERN_ONLY, NEWEST_LEGACY, Side
 
 __all__ = [
     "BatchIn",
@@ -253,7 +254,7 @@ class Connection:
             raise RemoteProtocolError(
                 f"{method} came before initialize: open the session first, or put "
                 '"io.modelcontextprotocol/protocolVersion" into params._meta',
-                code=INVALID_REQUEST,
+                code=INVALID_PARAMS if method in MODERN_ONLY else INVALID_REQUEST,  # M-META-1s
             )
         if self._phase is Phase.OPEN and method == "initialize":
             raise RemoteProtocolError("this session is initialized already", code=INVALID_REQUEST)

@@ -63,6 +63,7 @@ from .jsonrpc import (
 
 __all__ = [
     "MODERN",
+    "MODERN_ONLY",
     "NEWEST_LEGACY",
     "REVISIONS",
     "SUPPORTED",
@@ -298,5 +299,8 @@ REVISIONS: Mapping[str, Revision] = MappingProxyType(
     {revision.name: revision for revision in (_2026_07_28, _2025_11_25, _2025_06_18, _2025_03_26, _2024_11_05)}
 )
 """Every revision, newest first."""
+
+MODERN_ONLY: frozenset[str] = frozenset(_2026_07_28.requests) - frozenset(_2025_11_25.requests)
+"""The request methods that no handshake leads to."""
 
 SUPPORTED: tuple[str, ...] = tuple(REVISIONS)

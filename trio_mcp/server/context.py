@@ -303,7 +303,9 @@ class Context:
         if not isinstance(schema, Elicit):
             return schema
         if schema.key not in self._keys:
-            raise LookupError(f"the question {schema.key!r} was not declared: add it to the tool's elicits")
+            raise LookupError(
+                f"the question {schema.key!r} was not declared: add it to the elicits of the tool, prompt or resource"
+            )
         return schema.schema
 
     def _child(self, lane: Lane) -> Context:

@@ -6,6 +6,7 @@ A form is one object whose members are strings, numbers, booleans, single choice
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar, cast
@@ -18,7 +19,7 @@ from ..types import JsonObject, JsonValue, RequestedSchema
 
 T = TypeVar("T")
 
-__all__ = ["Elicit", "Form", "FormError", "Titled", "form"]
+__all__ = ["Elicit", "Form", "FormError", "Titled", "form", "with_questions"]
 
 KEYWORDS = {
     "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
@@ -61,6 +62,22 @@ class Elicit(Generic[T_co]):
     def requested_schema(self) -> RequestedSchema:
         """What the client is sent."""
         return form(cast("type[BaseModel]", self.schema)).requested_schema
+
+
+ELICITS = "trio-mcp/elicits"
+"""The member of `_meta` in which a tool, prompt or resource says what it may ask."""
+
+
+def with_questions(meta: JsonObject | None, elicits: Sequence[Elicit[object]]) -> JsonObject | None:
+    """An author's `_meta` and the questions that were declared beside it, by key.
+
+    Raises:
+        ValueError: two of them have the same key.
+    """
+    if len({asked.key for asked in elicits}) < len(elicits):
+        raise ValueError(f"elicits: a key comes twice among {', '.join(asked.key for asked in elicits)}")
+    asks: JsonObject = {ELICITS: {asked.key: asked.requested_schema.wire() for asked in elicits}} if elicits else {}
+    return {**(meta or {}), **asks} or None
 
 
 class Titled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -12,6 +12,7 @@ import trio
 from ..errors import McpError
 from ..session import Call, RequestFacts
 from .context import Context
+from .forms import Elicit
 
 __all__ = ["Function", "Handler", "function_doc", "make_handler"]
 
@@ -54,7 +55,7 @@ class Handler:
 
 
 def make_handler(
-    function: Function, context: str | None, threads: trio.CapacityLimiter, keys: frozenset[str] = frozenset()
+    function: Function, context: str | None, threads: trio.CapacityLimiter, elicits: Sequence[Elicit[object]] = ()
 ) -> Handler:
     """A handler of a function.
 
@@ -63,6 +64,7 @@ def make_handler(
     """
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__}: offer a function or an async function, not a generator")
+    keys = frozenset(asked.key for asked in elicits)
     return Handler(function, context, threads, inspect.iscoroutinefunction(function), keys)
 
 

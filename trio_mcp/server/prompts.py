@@ -30,6 +30,7 @@ from ..types import (
     TextContent,
 )
 from ..types import Prompt as PromptModel
+from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
 from .signature import Arguments, read_arguments
 from .tool import ResumePolicy, resumed
@@ -47,6 +48,7 @@ class PromptKeywords(TypedDict, total=False):
     icons: images to show beside its name.
     timeout: seconds after which rendering is cancelled and the caller told.
     meta: more members for its `_meta`.
+    elicits: as for tools.
     resume: as for tools; "auto" replays, since rendering changes nothing.
     """
 
@@ -56,6 +58,7 @@ class PromptKeywords(TypedDict, total=False):
     icons: Sequence[Icon]
     timeout: float
     meta: JsonObject
+    elicits: Sequence[Elicit[object]]
     resume: ResumePolicy
 
 
@@ -69,6 +72,7 @@ class PromptOptions:
     icons: Sequence[Icon] = ()
     timeout: float = math.inf
     meta: JsonObject | None = None
+    elicits: Sequence[Elicit[object]] = ()
     resume: ResumePolicy = "auto"
 
 
@@ -128,10 +132,12 @@ def make_prompt(function: Function, options: PromptOptions, threads: trio.Capaci
         description=description,
         arguments=prompt_arguments(arguments.schema) or None,
         icons=list(options.icons) or None,
-        meta=options.meta,
+        meta=with_questions(options.meta, options.elicits),
     )
     resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
-    return Prompt(model, options.timeout, arguments, make_handler(function, arguments.context, threads), resume)
+    return Prompt(
+        model, options.timeout, arguments, make_handler(function, arguments.context, threads, options.elicits), resume
+    )
 
 
 def prompt_arguments(schema: JsonObject) -> list[PromptArgument]:

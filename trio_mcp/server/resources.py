@@ -30,6 +30,7 @@ from ..types import (
     TextResourceContents,
 )
 from ..types import Resource as ResourceModel
+from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
 from .signature import Arguments, read_arguments
 from .tool import ResumePolicy, resumed
@@ -51,6 +52,7 @@ class ResourceKeywords(TypedDict, total=False):
     cache_scope: "public" when what is read does not depend on who reads.
     timeout: seconds after which reading is cancelled and the caller told.
     meta: more members for its `_meta`.
+    elicits: as for tools.
     resume: as for tools; "auto" replays, since reading changes nothing.
     """
 
@@ -65,6 +67,7 @@ class ResourceKeywords(TypedDict, total=False):
     cache_scope: CacheScope
     timeout: float
     meta: JsonObject
+    elicits: Sequence[Elicit[object]]
     resume: ResumePolicy
 
 
@@ -83,6 +86,7 @@ class ResourceOptions:
     cache_scope: CacheScope = "private"
     timeout: float = math.inf
     meta: JsonObject | None = None
+    elicits: Sequence[Elicit[object]] = ()
     resume: ResumePolicy = "auto"
 
 
@@ -175,7 +179,7 @@ def make_resource(uri: str, function: Function, options: ResourceOptions, thread
         size=options.size,
         icons=list(options.icons) or None,
         annotations=options.annotations,
-        meta=options.meta,
+        meta=with_questions(options.meta, options.elicits),
     )
     return Resource(model, reader)
 
@@ -207,7 +211,7 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
         mime_type=options.mime_type,
         icons=list(options.icons) or None,
         annotations=options.annotations,
-        meta=options.meta,
+        meta=with_questions(options.meta, options.elicits),
     )
     return Template(model, pattern, reader)
 
@@ -215,7 +219,7 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
 def make_reader(function: Function, options: ResourceOptions, threads: trio.CapacityLimiter) -> Reader:
     arguments = read_arguments(function)
     resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
-    return Reader(arguments, make_handler(function, arguments.context, threads), options, resume)
+    return Reader(arguments, make_handler(function, arguments.context, threads, options.elicits), options, resume)
 
 
 def argument_names(arguments: Arguments) -> set[str]:

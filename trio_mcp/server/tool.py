@@ -20,7 +20,7 @@ from ..runtime import CancelReason
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
-from .forms import Elicit
+from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
 from .results import Converter, ReturnError, error_result, read_return, read_schema
 from .signature import Arguments, raw_arguments, read_arguments
@@ -32,8 +32,8 @@ logger = logging.getLogger("trio_mcp.tool")
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
 GATES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
-REQUIRES, ELICITS = "trio-mcp/requires", "trio-mcp/elicits"
-"""The members of a tool's `_meta` in which it says what its calls need and may ask."""
+REQUIRES = "trio-mcp/requires"
+"""The member of a tool's `_meta` in which it says what its calls need."""
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -162,7 +162,6 @@ def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLi
     )
     returned = read_return(arguments.returns) if options.output_schema is None else read_schema(options.output_schema)
     requires = required(name, options.requires)
-    keys = frozenset(asked.key for asked in options.elicits)
     model = ToolModel(
         name=name,
         title=options.title,
@@ -180,7 +179,7 @@ def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLi
         requires,
         ParameterHeaders.of(arguments.schema),
         arguments,
-        make_handler(function, arguments.context, threads, keys),
+        make_handler(function, arguments.context, threads, options.elicits),
         returned.converted,
         resumed(options.resume, options.annotations),
     )
@@ -195,12 +194,8 @@ def required(name: str, gates: Collection[str]) -> tuple[str, ...]:
 
 def published(options: ToolOptions, requires: Sequence[str]) -> JsonObject | None:
     """The tool's `_meta`: the author's, and what its calls need and may ask."""
-    meta: JsonObject = dict(options.meta or {})
-    if requires:
-        meta[REQUIRES] = list(requires)
-    if options.elicits:
-        meta[ELICITS] = {asked.key: asked.requested_schema.wire() for asked in options.elicits}
-    return meta or None
+    needs: JsonObject = {REQUIRES: list(requires)} if requires else {}
+    return with_questions({**(options.meta or {}), **needs}, options.elicits)
 
 
 def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> Resume:
