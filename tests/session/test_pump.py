@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from scripted import Json, Wire
+from talk import modern_meta
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import Request
@@ -103,6 +104,19 @@ async def test_the_end_of_the_channel_cancels_every_call_and_waits_for_its_clean
         await served.wire.close()
         await served.ended()
     assert reasons == [CancelReason.DISCONNECT] * 3
+
+
+@pytest.mark.parametrize("method", ["tools/call", "subscriptions/listen"])
+async def test_a_client_that_leaves_work_behind_is_logged_and_one_that_only_listened_is_not(
+    server: Server, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    params = {"name": "wait", "notifications": {"toolsListChanged": True}, "_meta": modern_meta()}
+    async with serving(server) as served:
+        await served.wire.ask(1, method, params)
+        await wait_all_tasks_blocked()
+        await served.wire.close()
+        await served.ended()
+    assert ("what still runs for it is cancelled" in caplog.text) is (method == "tools/call")
 
 
 class Watched(trio.abc.Channel[Envelope]):

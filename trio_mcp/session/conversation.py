@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..protocol.connection import Connection
@@ -30,9 +31,11 @@ from .listening import listening
 from .service import Plan, Service
 from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
 
-__all__ = ["OWN_METHODS", "Conversation"]
+__all__ = ["LISTEN", "OWN_METHODS", "Conversation"]
 
 logger = logging.getLogger("trio_mcp.session")
+
+LISTEN: Final = "subscriptions/listen"
 
 MAX_INITIALIZE = 64 * 1024
 """Bytes of what a client says of itself: a session keeps it for as long as it lives."""
@@ -157,7 +160,7 @@ OWN_METHODS: Mapping[str, Callable[[Conversation, Model], Model | Plan]] = {
     "logging/setLevel": Conversation.set_level,
     "resources/subscribe": Conversation.subscribe,
     "resources/unsubscribe": Conversation.unsubscribe,
-    "subscriptions/listen": Conversation.listen,
+    LISTEN: Conversation.listen,
 }
 
 

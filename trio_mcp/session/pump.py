@@ -67,7 +67,7 @@ async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -
         try:
             await _read_all(channel, session, outbox)
         finally:
-            if session.busy:
+            if session.working:
                 logger.warning("the client is gone: what still runs for it is cancelled")
             session.close(CancelReason.DISCONNECT)
             with trio.move_on_after(CLEAN_UP, shield=True):

@@ -41,7 +41,7 @@ from ..types import (
 from .backchannel import LiveBackchannel
 from .batch import OpenBatch
 from .call import Call, error_detail
-from .conversation import OWN_METHODS, Conversation
+from .conversation import LISTEN, OWN_METHODS, Conversation
 from .envelope import Envelope
 from .leg import Leg, Listener, RequestFacts, Threshold
 from .replay import Recollection
@@ -166,6 +166,12 @@ class ServerSession:
     def busy(self) -> bool:
         """Some request of the client has no answer yet."""
         return bool(self._calls or self._fetching)
+
+    @property
+    def working(self) -> bool:
+        """Some request of the client that is more than listening has no answer yet."""
+        heard = (call.leg for call in self._calls.values())
+        return bool(self._fetching) or any(leg is None or leg.facts.method != LISTEN for leg in heard)
 
     async def idle(self) -> None:
         """Wait until every request of the client has been answered or given up."""
