@@ -250,3 +250,15 @@ def test_a_longer_uri_than_the_limit_matches_nothing() -> None:
     template = UriTemplate("t://{+a}")
     assert template.match("t://" + "x" * (MAX_URI - 4)) is not None
     assert template.match("t://" + "x" * (MAX_URI - 3)) is None
+
+
+def test_what_is_not_ascii_counts_against_the_limit_as_it_is_encoded() -> None:
+    template = UriTemplate("t://{a}")
+    assert template.match("t://" + "é" * ((MAX_URI - 4) // 6)) is not None
+    assert template.match("t://" + "é" * ((MAX_URI - 4) // 6 + 1)) is None
+    assert steps(template, "t://" + "\U0001f600" * (MAX_URI - 4)) < 100
+
+
+def test_a_uri_that_begins_otherwise_costs_nothing_whatever_it_holds() -> None:
+    assert steps(UriTemplate("t://{a}"), "u://" + "é" * 1000) < 20
+    assert UriTemplate("t://é/{a}").match("t://é/x") == UriTemplate("t://é/{a}").match("t://%C3%A9/x") == {"a": "x"}

@@ -160,14 +160,20 @@ def match(stretches: Sequence[Stretch], uri: str) -> dict[str, str] | None:
     return None if texts is None else _values(stretches, texts)
 
 
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+
+
 def _ascii(uri: str) -> str | None:
-    """With characters beyond ASCII encoded, as an expansion would have it."""
+    """With characters beyond ASCII encoded, as an expansion would have it; None when it is too long then."""
     if uri.isascii():
         return uri
     try:
-        return "".join(character if character.isascii() else quote(character) for character in uri)
+        ascii_bytes, all_bytes = len(uri.encode("ascii", "ignore")), len(uri.encode())
     except UnicodeEncodeError:  # half a surrogate pair
         return None
+    if ascii_bytes + 3 * (all_bytes - ascii_bytes) > MAX_URI:
+        return None
+    return _BEYOND_ASCII.sub(lambda found: quote(found[0]), uri)
 
 
 def _texts(stretches: Sequence[Stretch], uri: str) -> list[str] | None:

@@ -63,11 +63,11 @@ class UriTemplate:
 
         A value is decoded once. One that could lead astray is no match: it never holds `\\` or a control character,
         none of its segments is `.` or `..`, however often encoded, and `/` only in `{+var}`, `{#var}`, `{/var*}`,
-        `{?var}` and `{&var}`. `{+var}` after the `/` of a path and `{/var*}` are never absolute. A URI longer than `MAX_URI`
-        matches nothing.
+        `{?var}` and `{&var}`. `{+var}` after the `/` of a path and `{/var*}` are never absolute. A URI longer than `MAX_URI`,
+        with what is not ASCII encoded, matches nothing.
         """
         first, *_ = self._parts or ("",)
-        if isinstance(first, str) and uri.isascii() and not uri.startswith(first):
+        if isinstance(first, str) and (uri.isascii() or "%" not in first) and not uri.startswith(first):
             return None
         return match(self._stretches, uri)
 
