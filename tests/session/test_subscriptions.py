@@ -156,6 +156,24 @@ async def test_without_a_way_to_the_client_each_change_is_kept_once(server: Serv
         assert await came(talk) == [(UPDATED, "file:///a/b"), (TOOLS, None)]
 
 
+async def test_of_countless_parts_only_what_they_are_parts_of_is_kept(server: Server) -> None:
+    """Three may be watched here, so nine is the most that is kept: six of resources and three of lists."""
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        await subscribe(talk, "file:///a", "file:///b/", "file:///c")
+        talk.session.attach(None)
+        server.remove_tool("first")
+        for number in range(500):
+            server.resource_updated(f"file:///a/{number}")
+            server.resource_updated(f"file:///b/{number}")
+        await wait_all_tasks_blocked()
+        talk.session.attach(talk.outbox)
+        told = await came(talk)
+    assert len(told) <= 9
+    assert {(TOOLS, None), (UPDATED, "file:///a"), (UPDATED, "file:///b/")} <= {*told}
+    assert (UPDATED, "file:///c") not in told
+
+
 async def test_a_slow_reader_holds_nothing_back_but_his_own(server: Server) -> None:
     async with talk_to(server) as talk:
         narrow: Outbox = Outbox(1)

@@ -2,7 +2,7 @@
 
 A change is announced once, from any thread, and delivered in Trio's own time; what is announced several times before that is
 delivered once. Every subscriber has a set of changes he has not been sent yet, never a queue of them: a slow one costs no more
-than what he asked for, and misses nothing, since each of these messages only says "look again".
+than twice what he may ask for, and misses nothing, since each of these messages only says "look again".
 
 In the handshake era the subscriber is the session, which asks by `resources/subscribe` and hears of all lists. In the modern era
 each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SUB-4s).
@@ -106,8 +106,18 @@ class Subscriber:
         return any(whole in self.uris for whole in wholes(change.uri))
 
     def tell(self, change: Change) -> None:
-        self._pending[change] = None
+        """Keep it until it is taken. Where there are too many parts to keep, what they are parts of is kept instead."""
+        if len(self._pending) >= 2 * self._limit + len(self.lists) and change not in self._pending:
+            self._pending = dict.fromkeys(each for known in (*self._pending, change) for each in self._asked_for(known))
+        else:
+            self._pending[change] = None
         self.on_change()
+
+    def _asked_for(self, change: Change) -> list[Change]:
+        """The change, as changes of nothing but what is watched."""
+        if change.uri is None:
+            return [change]
+        return [updated(uri) for uri in wholes(change.uri) if uri in self.uris]
 
     def take(self) -> list[Change]:
         """What there is to tell, in order."""
