@@ -127,3 +127,25 @@ def test_what_is_completed_has_to_be_offered_first(server: Server) -> None:
         server.complete(prompt="review", argument="framework")(lambda text: [])
     with pytest.raises(TypeError, match="either"):
         server.complete(argument="x")
+
+
+async def test_a_completion_that_is_added_while_serving_is_declared_and_asked() -> None:
+    server = Server("grows")
+    server.add_prompt(lambda language: language, name="review")
+    async with talk_to(server) as talk:
+        assert (await refusal(talk, PROMPT, "language"))["code"] == -32601
+        server.complete(prompt="review", argument="language")(lambda value: [value + "thon"])
+        assert (await talk.result(talk.ask("server/discover")))["capabilities"]["completions"] == {}
+        assert (await complete(talk, PROMPT, "language", "py"))["values"] == ["python"]
+
+
+async def test_what_is_removed_takes_its_completions_along(server: Server) -> None:
+    server.remove_prompt("review")
+    server.add_prompt(lambda language: language, name="review")
+    server.remove_resource(TEMPLATE["uri"])
+    server.add_resource(TEMPLATE["uri"], lambda language, page: page)
+    async with talk_to(server) as talk:
+        assert (await complete(talk, PROMPT, "language", "p"))["values"] == []
+        assert (await complete(talk, TEMPLATE, "page", "x"))["values"] == []
+        server.complete(prompt="review", argument="language")(lambda value: ["another"])
+        assert (await complete(talk, PROMPT, "language", "p"))["values"] == ["another"]

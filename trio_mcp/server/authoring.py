@@ -36,6 +36,9 @@ class Authoring:
     def _announce(self, change: Change) -> None:
         """Something has changed; whoever serves tells the clients."""
 
+    def _declare(self) -> None:
+        """Something of a new kind may be offered; whoever serves declares it from now on."""
+
     # tools
 
     @overload
@@ -103,8 +106,9 @@ class Authoring:
         return prompt
 
     def remove_prompt(self, name: str) -> None:
-        """Offer a prompt no more. Raises `LookupError` when there is none of that name."""
+        """Offer a prompt no more, nor its completions. Raises `LookupError` when there is none of that name."""
         self._registry.prompts.remove(name)
+        self._registry.forget_completions(name)
 
     # resources
 
@@ -138,9 +142,12 @@ class Authoring:
         return resource
 
     def remove_resource(self, uri: str) -> None:
-        """Offer a resource, or a resource template, no more. Raises `LookupError` when there is none."""
-        listing = self._registry.templates if "{" in uri else self._registry.resources
-        listing.remove(uri)
+        """Offer a resource, or a template with its completions, no more. Raises `LookupError` when there is none."""
+        if "{" in uri:
+            self._registry.templates.remove(uri)
+            self._registry.forget_completions(uri)
+        else:
+            self._registry.resources.remove(uri)
 
     # completion
 
@@ -166,9 +173,8 @@ class Authoring:
             target, known = self._completed(prompt, resource)
             if argument not in known:
                 raise LookupError(f"{target} has no argument {argument!r}")
-            if (target, argument) in self._registry.completers:
-                raise ValueError(f"the argument {argument!r} of {target} has a completion already")
-            self._registry.completers[target, argument] = make_completer(function, self._threads)
+            self._registry.add_completion(target, argument, make_completer(function, self._threads))
+            self._declare()
             return function
 
         return add

@@ -29,6 +29,8 @@ class Registry:
         self.templates: Listing[Template] = Listing("resource template", lambda: on_change(RESOURCES))
         self.completers: dict[tuple[str, str], Completer] = {}
         """By prompt name or template, and argument."""
+        self.completes = False
+        """There was a completion once; as for `Listing.ever`."""
 
     @property
     def capabilities(self) -> ServerCapabilities:
@@ -39,8 +41,20 @@ class Registry:
             tools=ToolsCapability(list_changed=True),
             prompts=PromptsCapability(list_changed=True) if self.prompts.ever else None,
             resources=ResourcesCapability(subscribe=True, list_changed=True) if resources else None,
-            completions={} if self.completers else None,
+            completions={} if self.completes else None,
         )
+
+    def add_completion(self, target: str, argument: str, completer: Completer) -> None:
+        """Raises ValueError when the argument has one."""
+        if (target, argument) in self.completers:
+            raise ValueError(f"the argument {argument!r} of {target} has a completion already")
+        self.completers[target, argument] = completer
+        self.completes = True
+
+    def forget_completions(self, target: str) -> None:
+        """Those of a prompt or a template that is offered no more: another one may get its name."""
+        for key in [key for key in tuple(self.completers) if key[0] == target]:
+            self.completers.pop(key, None)
 
     def __repr__(self) -> str:
         kinds = (self.tools, self.prompts, self.resources, self.templates)

@@ -111,7 +111,7 @@ class Router:
 
     def _complete(self, facts: RequestFacts, params: Model) -> Model | Plan:
         assert isinstance(params, CompleteRequestParams)
-        if not self._registry.completers:
+        if not self._registry.completes:
             raise RemoteProtocolError("this server completes nothing", code=METHOD_NOT_FOUND)
         target, known = self._referred(params)
         name = params.argument.name

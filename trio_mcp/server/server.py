@@ -132,9 +132,13 @@ class Server(Authoring):
                 del self._services[service]
 
     def _announce(self, change: Change) -> None:
+        self._declare()
+        for service in list(self._services):
+            service.subscriptions.announce(change)
+
+    def _declare(self) -> None:
         for service in list(self._services):
             service.capabilities = self._registry.capabilities
-            service.subscriptions.announce(change)
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"
