@@ -66,6 +66,13 @@ def test_what_is_no_base64_of_utf_8_is_refused_by_the_headers_name(inside: str) 
     assert refused.value.code == -32020
 
 
+@pytest.mark.parametrize("sent", ["\u00e9", "\u00c3\u00a9", "a\tb", "\x7f", "=?base64?\u00e9?="])
+def test_bytes_that_intermediaries_may_read_otherwise_are_refused_though_we_could_read_them(sent: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="mcp-name") as refused:
+        decode_value("mcp-name", sent)
+    assert refused.value.code == -32020
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_comes_back_from_a_header_as_it_was(value: str) -> None:
     written = encode_value(value)

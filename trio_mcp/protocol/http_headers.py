@@ -78,9 +78,12 @@ def decode_value(name: str, value: str) -> str:
     """What a header value stands for. Half of the marks is nothing special.
 
     Raises:
-        RemoteProtocolError: -32020, the value between the marks is not base64 of UTF-8.
+        RemoteProtocolError: -32020, the value between the marks is not base64 of UTF-8; or there are no marks, and it holds
+            what only base64 can carry: an intermediary might read these bytes as another text than we do.
     """
     value = value.strip(" \t")
+    if not (value.isascii() and value.isprintable()):
+        raise mismatch(f"the header {name} holds more than printable ASCII: put base64 between {MARK} and {END}")
     if not (value.startswith(MARK) and value.endswith(END) and len(value) >= len(MARK) + len(END)):
         return value
     try:
