@@ -9,6 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.session import subscriptions
 
 UPDATED = "notifications/resources/updated"
 TOOLS = "notifications/tools/list_changed"
@@ -132,6 +133,24 @@ async def test_an_update_deep_below_is_told_within_bounds(server: Server) -> Non
         server.resource_updated("file:///" + "a/" * 30_000)
         server.resource_updated("/" * 60_000)
         assert len(await came(talk)) == 1
+
+
+async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_IN_ALL", 3)
+    async with talk_to(server) as talk:
+        other = Talk(talk.service)
+        await talk.initialize()
+        await other.initialize()
+        await subscribe(talk, "a:1", "a:2", "a:2")
+        await subscribe(other, "a:1")
+        error = await other.error(other.request("resources/subscribe", {"uri": "a:3"}))
+        refused = await other.error(listen(other, resourceSubscriptions=["a:3"]))
+        assert error["code"] == refused["code"] == -32000
+        assert "as this server can hold" in error["message"]
+        assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
+        await subscribe(other, "a:3")
+        other.session.close(CancelReason.DISCONNECT)
+        await subscribe(talk, "a:4", "a:5")
 
 
 @pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])

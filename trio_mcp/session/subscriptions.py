@@ -11,7 +11,7 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import trio
@@ -49,6 +49,12 @@ def updated(uri: str) -> Change:
 
 MAX_WATCHED = 256 * 1024
 """Characters of all URIs that one subscriber watches."""
+
+MAX_IN_ALL = 100_000
+"""Resources that all subscribers of a service watch together; one costs about half a kilobyte."""
+
+MAX_CHARACTERS_IN_ALL = 64 * 1024 * 1024
+"""Characters of the URIs of them."""
 
 MAX_LEVELS = 256
 """Slashes of an updated URI that are looked at for what it is a part of."""
@@ -146,6 +152,8 @@ class Subscriptions:
         self._subscribers: dict[Subscriber, None] = {}
         self._watchers: dict[str, dict[Subscriber, None]] = {}
         """Who watches each URI, so that an update costs nothing for those who do not."""
+        self._count = 0
+        self._characters = 0
         self._closed = False
 
     def announce(self, change: Change) -> None:
@@ -157,15 +165,22 @@ class Subscriptions:
             self._announced.clear()
 
     def add(self, subscriber: Subscriber) -> None:
-        """Tell him of changes from now on."""
+        """Tell him of changes from now on.
+
+        Raises:
+            LimitExceeded: all together would watch too many resources.
+        """
+        self._check_room(subscriber.uris)
         self._subscribers[subscriber] = None
         for uri in subscriber.uris:
-            self._watchers.setdefault(uri, {})[subscriber] = None
+            self._index(subscriber, uri)
 
     def watch(self, subscriber: Subscriber, uri: str) -> None:
-        """One more resource for someone who was added. Raises as `Subscriber.watch` does."""
-        subscriber.watch(uri)
-        self._watchers.setdefault(uri, {})[subscriber] = None
+        """One more resource for someone who was added. Raises as `Subscriber.watch` and `add` do."""
+        if uri not in subscriber.uris:
+            self._check_room([uri])
+            subscriber.watch(uri)
+            self._index(subscriber, uri)
 
     def forget(self, subscriber: Subscriber, uri: str) -> None:
         """One resource less for someone who was added."""
@@ -195,11 +210,26 @@ class Subscriptions:
     def __repr__(self) -> str:
         return f"<Subscriptions subscribers={len(self)} watched={len(self._watchers)}>"
 
+    def _check_room(self, uris: Collection[str]) -> None:
+        if self._count + len(uris) > MAX_IN_ALL or self._characters + sum(map(len, uris)) > MAX_CHARACTERS_IN_ALL:
+            raise LimitExceeded(
+                f"as many resources are watched as this server can hold ({MAX_IN_ALL}, with {MAX_CHARACTERS_IN_ALL} characters)"
+            )
+
+    def _index(self, subscriber: Subscriber, uri: str) -> None:
+        self._watchers.setdefault(uri, {})[subscriber] = None
+        self._count += 1
+        self._characters += len(uri)
+
     def _unindex(self, subscriber: Subscriber, uri: str) -> None:
         watchers = self._watchers.get(uri, {})
-        watchers.pop(subscriber, None)
+        if subscriber not in watchers:
+            return
+        del watchers[subscriber]
+        self._count -= 1
+        self._characters -= len(uri)
         if not watchers:
-            self._watchers.pop(uri, None)
+            del self._watchers[uri]
 
     def _deliver(self) -> None:
         changes: dict[Change, None] = {}
