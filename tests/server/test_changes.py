@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import trio
 from talk import Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server
+from trio_mcp.server.registry import Registry
 
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
@@ -116,6 +119,32 @@ async def test_what_is_offered_for_the_first_time_is_declared_from_then_on() -> 
     assert "prompts" not in before["capabilities"]
     assert after["capabilities"]["prompts"] == {"listChanged": True}
     assert later["prompts"] == []
+
+
+async def test_two_threads_that_change_different_things_leave_both_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, go = threading.Event(), threading.Event()
+    capabilities = Registry.capabilities.fget
+
+    def slow(registry: Registry) -> object:
+        found = capabilities(registry)
+        if threading.current_thread() is late:
+            read.set()
+            go.wait(5)
+        return found
+
+    server = Server("grows")
+    late = threading.Thread(target=lambda: server.add_tool(lambda: "", name="new"))
+    early = threading.Thread(target=lambda: server.add_prompt(lambda: "", name="new"))
+    async with talk_to(server) as talk:
+        monkeypatch.setattr(Registry, "capabilities", property(slow))
+        late.start()
+        read.wait(5)
+        early.start()
+        early.join(0.1)  # it ends where nothing holds it back
+        go.set()
+        early.join(5)
+        late.join(5)
+        assert talk.service.capabilities.prompts is not None
 
 
 def test_a_change_outside_of_any_service_tells_nobody(server: Server) -> None:

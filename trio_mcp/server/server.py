@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -76,6 +77,7 @@ class Server(Authoring):
         self._lists = ListOptions(page_size, list_ttl, list_scope)
         self._services: dict[Service, None] = {}
         """Where it is served now; shared with its copies under other options."""
+        self._declaring = threading.Lock()
 
     def with_options(self, options: ServiceOptions) -> Server:
         """The same server, tools included, under other limits and times."""
@@ -126,6 +128,7 @@ class Server(Authoring):
         )
         async with opened as service:
             self._services[service] = None
+            self._declare()  # a thread may have changed something since it was read
             try:
                 yield service
             finally:
@@ -137,8 +140,9 @@ class Server(Authoring):
             service.subscriptions.announce(change)
 
     def _declare(self) -> None:
-        for service in list(self._services):
-            service.capabilities = self._registry.capabilities
+        with self._declaring:  # else what one thread read before another's change might be written after it
+            for service in list(self._services):
+                service.capabilities = self._registry.capabilities
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"
