@@ -48,6 +48,15 @@ async def test_a_reply_is_posted_above_the_limit_without_waiting() -> None:
     assert outbox.statistics().queued == 3
 
 
+async def test_a_sender_that_is_cancelled_sends_nothing_though_there_is_room() -> None:
+    outbox: Outbox[int] = Outbox()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await outbox.send(1)
+    assert scope.cancelled_caught
+    assert len(outbox) == 0
+
+
 async def test_a_sender_waits_while_the_outbox_is_full_and_goes_on_when_it_is_read(autojump_clock: MockClock) -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     outbox.post(1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from talk import EVERYTHING, Json, Talk, modern_meta, talk_to
+import trio
+from talk import EVERYTHING, Json, Talk, log_level, modern_meta, talk_to
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.meta import SERVER_INFO
 from trio_mcp.protocol.revisions import MODERN, SUPPORTED
@@ -177,3 +179,54 @@ async def tools(talk: Talk, version: str) -> list[Json]:
     if not talk.session.initialized:
         await talk.initialize(version)
     return (await talk.result(talk.request("tools/list")))["tools"]
+
+
+# calls that talk
+
+
+async def test_a_call_that_does_nothing_but_talk_ends_when_nobody_listens_and_holds_up_nobody() -> None:
+    """Talking is a checkpoint, also where it says nothing: else such a call would stop the whole server."""
+    server = Server("chatty")
+    said = 0
+
+    @server.tool
+    async def chatter(ctx: Context) -> None:
+        nonlocal said
+        for said in range(100_000):
+            await ctx.log("info", said)
+
+    async with talk_to(server) as talk:
+        request = talk.leg("chatter", meta=log_level("info"))
+        while said < 5:  # it talks, and there is room for more
+            await trio.lowlevel.checkpoint()
+        talk.session.disconnect(talk.listeners[request])
+        await wait_all_tasks_blocked()
+        talk.outbox.take_nowait()
+        assert await talk.result(talk.ask("tools/list"))
+        assert talk.service.supervisor.actors == ()
+    assert said < 1000
+
+
+@pytest.mark.parametrize("started", [False, True])
+async def test_after_a_cancel_nothing_more_is_said_about_a_call(started: bool) -> None:
+    """Neither by a body that had not begun, nor by a clean-up."""
+    server = Server("chatty")
+
+    @server.tool
+    async def wait(ctx: Context) -> None:
+        if not started:
+            await ctx.log("info", "begun")
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await ctx.log("info", "cleaning up")
+                await ctx.progress(1)
+
+    async with talk_to(server) as talk:
+        request = talk.leg("wait", meta={**log_level("info"), "progressToken": "p"})
+        if started:
+            await wait_all_tasks_blocked()
+        talk.cancel(request)
+        await talk.silence()
+        assert talk.service.supervisor.actors == ()

@@ -56,7 +56,8 @@ class Outbox(Generic[T]):
         self._ready()
 
     async def send(self, item: T) -> None:
-        """Queue an item, waiting while the outbox is full. A cancel while waiting leaves the item unsent."""
+        """Queue an item, waiting while the outbox is full. A cancel leaves the item unsent."""
+        await trio.lowlevel.checkpoint_if_cancelled()
         await self.room()
         self.post(item)
         await trio.lowlevel.cancel_shielded_checkpoint()

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import trio
+
 from ..protocol.codec import Codec
 from ..protocol.jsonrpc import Encoded, ErrorDetail, ErrorResponse, Notification, RequestId, Response
 from ..runtime import CancelReason, Outbox
@@ -96,6 +98,8 @@ class Leg:
     progress: float = -math.inf
     """The last progress value sent: it must rise (L-PRG-1b)."""
     ended: bool = field(default=False, init=False)
+    unwanted: bool = field(default=False, init=False)
+    """Its client has cancelled it: nothing more is said about it, also while the call cleans up (M-CAN-2s)."""
     dropped: int = field(default=0, init=False)
 
     @property
@@ -122,9 +126,13 @@ class Leg:
             first.outbox.post(Envelope(message, about=first.request_id))
 
     async def notify(self, method: str, params: Model) -> None:
-        """Send a notification about this request; waits while its reader is slow. Silent once the leg is over."""
-        if self.ended or not self.listeners:
+        """Send a notification about this request; waits while its reader is slow. Silent once nobody wants to hear of it.
+
+        Always a checkpoint, also when silent: it may be the only one that a tool has.
+        """
+        if self.ended or self.unwanted or not self.listeners:
             self.dropped += 1
+            await trio.lowlevel.checkpoint()
             return
         first = self.listeners[0]
         encoded = self.codec.encode_notification(method, params)

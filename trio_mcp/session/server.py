@@ -321,6 +321,8 @@ class ServerSession:
             if listener.request_id == request_id:
                 self.connection.answered(request_id)
                 give_up(listener, call, CancelReason.CLIENT)
+                if call.leg is not None and listener in call.leg.listeners:  # nobody else waits for it
+                    call.leg.unwanted = True
                 return
         logger.debug("a cancellation of %r, which is not running", request_id)
 
