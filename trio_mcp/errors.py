@@ -6,6 +6,7 @@
     │   └── RemoteProtocolError      by the peer
     │       └── InvalidRequestState      its `requestState` was not minted here, or not for this request
     ├── PeerError                the peer answered our request with an error
+    ├── ConfigurationError       what was set for this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare what this needs
     ├── LimitExceeded            a cap was reached; the message names it
     ├── ResourceNotFound         raised by a resource: there is nothing under that URI
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallLost",
     "CapabilityError",
+    "ConfigurationError",
     "Disconnected",
     "ElicitationCancelled",
     "ElicitationDeclined",
@@ -110,6 +112,10 @@ class PeerError(McpError):
         self.code = code
         self.message = message
         self.data = data
+
+
+class ConfigurationError(McpError, ValueError):
+    """What was set for this process, such as an environment variable, is wrong; the message names it."""
 
 
 class CapabilityError(McpError):

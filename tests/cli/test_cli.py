@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from command import FORMS, ROOT, TRAVEL, Person, refused, started, trio_mcp
+from command import ENVIRONMENT, FORMS, ROOT, TRAVEL, Person, refused, started, trio_mcp
 
 BOOKED = "Booked TP3 to Lisbon at 12:15, aisle seat, 89 euros. It will be sunny in Lisbon.\n"
 ANSWERS = ["--answer", "flight=TP3", "--answer", "seat=aisle", "--answer", "value=yes", "--sample", "A hop."]
@@ -306,6 +306,16 @@ def test_help_has_examples_and_the_exit_statuses(command: list[str]) -> None:
 
 def test_the_version_is_told() -> None:
     assert trio_mcp("--version").stdout.startswith("trio-mcp 0.")
+
+
+@pytest.mark.parametrize("command", [["serve", TRAVEL, "--port", "0"], ["run", TRAVEL]], ids=["serve", "run"])
+def test_keys_that_are_none_are_told_before_anything_is_served(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "TRIO_MCP_KEYS", "secret")
+    said = refused(3, *command)
+    assert "TRIO_MCP_KEYS is neither a file nor a list of keys: Key 1 is not base64url." in said
+    assert "secret" not in said
 
 
 # one step each

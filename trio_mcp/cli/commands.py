@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Protocol, cast
 
+from ..errors import ConfigurationError
 from .failure import EXIT_STATUSES, Failed, Status
 
 __all__ = ["main"]
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Failed as failure:
         return tell(str(failure), failure.status, options)
+    except ConfigurationError as error:
+        return tell(str(error), Status.UNREACHABLE, options)
     except Exception as error:  # noqa: BLE001  the last line of defence: a person is told, never shown a traceback
         return tell(f"a bug: {type(error).__name__}: {error} (--debug shows where)", Status.BUG, options)
 

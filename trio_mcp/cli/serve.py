@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
+from ..errors import ConfigurationError
 from .failure import Failed, Status
 from .loading import load_server
 from .numbers import port, seconds
@@ -49,6 +50,8 @@ def execute(options: Namespace) -> int:
         )
     except OSError as error:
         raise Failed(error.strerror or str(error), Status.UNREACHABLE) from error
+    except ConfigurationError:
+        raise
     except ValueError as error:  # open to the network without the names it is reached by
         raise Failed(f"{error}; give them with --allowed-host NAME", Status.USAGE) from error
     return 0

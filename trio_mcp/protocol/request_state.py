@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ..errors import InvalidRequestState, LimitExceeded, RemoteProtocolError
+from ..errors import ConfigurationError, InvalidRequestState, LimitExceeded, RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 from . import base64url
 from .strict_json import JsonLimits, dumps, loads
@@ -115,7 +115,7 @@ class KeyRing:
         """The ring that an environment variable holds, or names a file of; None when it is not set.
 
         Raises:
-            ValueError: it is set to something else; see `parse`. No error shows a key.
+            ConfigurationError: it is set to something else; see `parse`. No error shows a key.
         """
         value = os.environ.get(variable, "").strip()
         if not value:
@@ -124,7 +124,7 @@ class KeyRing:
         try:
             return cls.parse(path.read_text() if path.is_file() else value)
         except (ValueError, OSError) as error:
-            raise ValueError(f"{variable} is neither a file nor a list of keys: {error}") from None
+            raise ConfigurationError(f"{variable} is neither a file nor a list of keys: {error}") from None
 
     @classmethod
     def parse(cls, text: str) -> KeyRing:

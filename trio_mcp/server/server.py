@@ -11,6 +11,7 @@ from functools import partial
 
 import trio
 
+from ..protocol.request_state import KeyRing
 from ..session import Envelope, Service, ServiceOptions, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
@@ -106,7 +107,13 @@ class Server(Authoring):
         trio.run(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
-        """Serve over a transport until it ends or is told to stop; a cancel stops it, with a bounded clean-up."""
+        """Serve over a transport until it ends or is told to stop; a cancel stops it, with a bounded clean-up.
+
+        Raises:
+            LookupError: no such transport is installed.
+            ConfigurationError: `TRIO_MCP_KEYS` holds no keys; nothing was opened.
+        """
+        KeyRing.from_environment()  # a transport opens its own nursery, and would say this late and wrapped
         await find_transport(transport).serve(self, **options)
 
     async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:

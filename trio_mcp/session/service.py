@@ -99,6 +99,7 @@ class Service:
         instructions: str | None,
         options: ServiceOptions,
         guards: Mapping[str, Guard],
+        keys: KeyRing | None,
     ) -> None:
         self.supervisor = supervisor
         self.routes = routes
@@ -112,7 +113,7 @@ class Service:
         self.instructions = instructions
         self.options = options
         self.directory = Directory(options.outcome_grace)
-        self._keys = options.keys or KeyRing.from_environment()
+        self._keys = keys
         self.node = secrets.token_urlsafe(8)
         """This process, among those that share the keys."""
 
@@ -155,9 +156,14 @@ async def open_service(
     options: ServiceOptions | None = None,
     guards: Mapping[str, Guard] = NO_GUARDS,
 ) -> AsyncIterator[Service]:
-    """A service for the length of the block; leaving it cancels what still runs."""
+    """A service for the length of the block; leaving it cancels what still runs.
+
+    Raises:
+        ConfigurationError: `TRIO_MCP_KEYS` holds no keys.
+    """
     options = options or ServiceOptions()
+    keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
     async with open_supervisor(options.actors) as supervisor:
-        yield Service(supervisor, routes, identity, capabilities, instructions, options, guards)
+        yield Service(supervisor, routes, identity, capabilities, instructions, options, guards, keys)
         with trio.CancelScope(shield=True):
             await supervisor.drain(0)

@@ -144,7 +144,13 @@ class McpApp:
         if "hypercorn.trio.run" in sys.modules:
             install()
         async with AsyncExitStack() as stack:
-            service = await stack.enter_async_context(self._server.open_service())
+            try:
+                service = await stack.enter_async_context(self._server.open_service())
+            except Exception as error:  # noqa: BLE001  whatever it is, an ASGI server must not go on without
+                problem = f"{self._server.identity.name} could not be started: {error}"
+                logger.error(problem)
+                await send({"type": "lifespan.startup.failed", "message": problem})
+                return
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
             self._running = Running(service, legacy)

@@ -1,0 +1,33 @@
+"""An application that cannot be started says so, instead of being served without ever having been started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import Server
+from trio_mcp.errors import ConfigurationError
+from trio_mcp_transports.http import asgi_app
+
+
+async def test_wrong_keys_fail_the_startup_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
+    to_app, from_test = trio.open_memory_channel[dict[str, Any]](1)
+    said: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    await to_app.send({"type": "lifespan.startup"})
+    with trio.fail_after(5):
+        await asgi_app(Server("shop"))({"type": "lifespan"}, from_test.receive, send)
+    assert [message["type"] for message in said] == ["lifespan.startup.failed"]
+    assert "shop could not be started: TRIO_MCP_KEYS is neither" in said[0]["message"]
+
+
+async def test_wrong_keys_are_an_error_of_the_one_who_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
+    with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"), trio.fail_after(5):
+        await Server("shop").serve("http", port=0)
