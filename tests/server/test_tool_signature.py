@@ -350,3 +350,10 @@ def test_an_unbound_method_is_refused() -> None:
 
     with pytest.raises(TypeError, match="self"):
         Server("s").tool(Tools.run)
+
+
+async def test_the_name_of_an_unknown_argument_is_cut(server: Server) -> None:
+    @server.tool
+    def quiet() -> None: ...
+
+    assert len(await refusal(server, **{"x" * 100_000: 1})) < 400

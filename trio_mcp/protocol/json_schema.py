@@ -5,7 +5,7 @@ within the schema or to one of the official meta-schemas, or the schema is refus
 nothing, as 2020-12 has it.
 
 What a check may cost is bounded by steps, not by the clock, so that the same value has the same answer on every machine:
-`MAX_STEPS` are used up after a second or two, and the answer is then that it costs too much. A usual value takes a few
+`MAX_STEPS` are used up within half a second or so, and the answer is then that it costs too much. A usual value takes a few
 hundred. Patterns are matched without backtracking, see `schema_patterns`.
 """
 
@@ -35,7 +35,7 @@ MAX_DEPTH: Final = 64
 """How deep arrays and objects of a schema may be nested."""
 MAX_SUBSCHEMAS: Final = 10_000
 """The most schemas within one schema, itself included."""
-MAX_STEPS: Final = 250_000
+MAX_STEPS: Final = 100_000
 """What one check may cost: about one step for each keyword at each value."""
 
 _CACHED: Final = 256

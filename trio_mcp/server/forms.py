@@ -153,7 +153,12 @@ def form(schema: type[T]) -> Form[T]:
 def explained(error: ValidationError) -> str:
     """A validation error in one line: `flight: Input should be a valid string; ...`."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'value'}: {problem['msg']}" for problem in problems[:5])
+    return "; ".join(f"{located(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:5])
+
+
+def located(steps: tuple[int | str, ...]) -> str:
+    """Where a problem is; the names are the caller's, so they are cut."""
+    return ".".join(str(step)[:64] for step in steps)[:256] or "value"
 
 
 def flat(schema: JsonObject, name: str) -> JsonObject:
