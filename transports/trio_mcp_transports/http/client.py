@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
@@ -64,6 +65,9 @@ TRIES = 20
 """How often in a row the rest of a response may be asked for in vain."""
 
 ACCEPT = "application/json, text/event-stream"
+
+MAX_SESSION_ID = 4096
+SESSION_ID = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
 
 
 @asynccontextmanager
@@ -267,7 +271,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         await self._pass_on(Unanswered(None, LOST, session_lost=True))
 
     def _get(self, headers: Mapping[str, str]) -> AbstractAsyncContextManager[httpx2.Response]:
-        return self._http.stream("GET", self._url, headers={**self._session, **headers})
+        sent = httpx2.Headers({**self._session, **headers}, encoding="utf-8")  # an event id may have any characters
+        return self._http.stream("GET", self._url, headers=sent)
 
     async def _event(self, request: Request, event: SseEvent, headers: httpx2.Headers) -> bool:
         """Pass on one message; whether it is the answer."""
@@ -346,12 +351,19 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         return headers | self._session
 
     def _learn(self, request: Request, message: Message | Malformed, headers: httpx2.Headers) -> None:
-        """The answer to `initialize` names the session and the version that later messages repeat (L-HTTP-17c, -20c)."""
+        """The answer to `initialize` names the session and the version that later messages repeat (L-HTTP-17c, -20c).
+
+        Raises:
+            RemoteProtocolError: no header can repeat the session id (L-HTTP-16s).
+        """
         if request.method != "initialize" or not isinstance(message, Response):
             return
         version = decoded(message.result).get("protocolVersion")
-        if isinstance(version, str):
-            self._session[VERSION_HEADER] = version
-        self._session.pop(SESSION_HEADER, None)
-        if session_id := headers.get(SESSION_HEADER):
-            self._session[SESSION_HEADER] = session_id
+        if not isinstance(version, str) or version not in REVISIONS:
+            return  # nothing will be said in this session
+        session_id = headers.get(SESSION_HEADER, "")
+        if not SESSION_ID.fullmatch(session_id):
+            raise RemoteProtocolError(
+                f"the session id {session_id!r:.80} is not of at most {MAX_SESSION_ID} visible ASCII characters"
+            )
+        self._session = {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})

@@ -1,0 +1,58 @@
+"""A server that is broken or means harm, over HTTP: it fails its own answers and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from scripted import said
+from scripted_http import event, http_conversation
+from trio.testing import MockClock
+
+from trio_mcp.errors import McpError, RemoteProtocolError
+
+
+async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "book")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="é-1", retry=10))
+        post.end()
+        get = await wire.next("GET")
+        assert (b"last-event-id", "é-1".encode()) in get.headers.raw
+        get.stream()
+        get.say(event({"id": post.message["id"], "result": said("booked")}))
+        get.end()
+        assert (await call.result()).text == "booked"
+
+
+@pytest.mark.parametrize("session", ["é", "a b", "x" * 10_000, "\x7f"])
+async def test_a_session_id_that_no_header_can_repeat_is_refused(session: str, autojump_clock: MockClock) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match="session id"), flatten_subgroups=True):
+        async with http_conversation() as (_client, wire, _start):
+            request = await wire.next("POST", "initialize")
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
+            request.result(hello, {"mcp-session-id": session.encode()})  # type: ignore[dict-item]
+
+
+async def test_a_version_that_no_header_can_repeat_ends_the_opening_and_nothing_else(autojump_clock: MockClock) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match="does not"), flatten_subgroups=True):
+        async with http_conversation() as (_client, wire, _start):
+            request = await wire.next("POST", "initialize")
+            hello = {"protocolVersion": "é\r\n", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
+            request.result(hello, {"mcp-session-id": "S1"})
+
+
+async def test_a_version_that_changes_to_nonsense_fails_the_calls_that_wait_only(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        request = await wire.next("POST", "initialize")
+        hello = {"protocolVersion": "é\r\n", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
+        request.result(hello, {"mcp-session-id": "S2"})
+        with pytest.raises(McpError):
+            await call.result()
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        assert (await call.result()).text == "booked"
