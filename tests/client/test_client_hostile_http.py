@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from scripted import said
 from scripted_http import event, http_conversation
 from trio.testing import MockClock
@@ -56,3 +57,23 @@ async def test_a_version_that_changes_to_nonsense_fails_the_calls_that_wait_only
         call = start(client.call_tool, "book")
         (await wire.next("POST", "tools/call")).result(said("booked"))
         assert (await call.result()).text == "booked"
+
+
+async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up(autojump_clock: MockClock) -> None:
+    async with http_conversation(on_roots=list) as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        client.roots_changed()
+        told = await wire.next("POST", "notifications/roots/list_changed")
+        told.stream()
+
+        async def drip() -> None:
+            while not told.left.is_set():
+                told.say(b"x")
+                await trio.sleep(1)
+
+        dripping = start(drip)
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        assert (await call.result()).text == "booked"
+        with trio.fail_after(30):
+            await dripping.result()

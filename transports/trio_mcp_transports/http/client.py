@@ -169,7 +169,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         if SESSION_HEADER in self._session:
             with trio.move_on_after(DELETE_TIMEOUT, shield=True):
                 try:
-                    await self._http.delete(self._url, headers=self._session)
+                    async with self._http.stream("DELETE", self._url, headers=self._session):
+                        pass
                 except httpx2.HTTPError as error:
                     logger.debug("the session was not deleted: %s", error)
         self._inbox.close()
@@ -310,18 +311,28 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """Post what has no answer; a server may take `tell_timeout` seconds to accept it. Whether it did."""
         what = type(message).__name__
         try:
-            response = await self._http.post(
-                self._url, content=dump(message), headers=self._headers(message), timeout=self._tell_timeout
-            )
+            status = await self._told(message)
         except httpx2.HTTPError as error:
             logger.warning("a %s did not reach %s: %s", what, self._url, reason(error))
             return False
-        if response.status_code >= 300:
-            logger.warning("the server answered %s to a %s", response.status_code, what)
+        if status >= 300:
+            logger.warning("the server answered %s to a %s", status, what)
             for each in message.answers if isinstance(message, Answers) else (message,):
-                await self._refused(each, response.status_code)
+                await self._refused(each, status)
             return False
         return True
+
+    async def _told(self, message: Message | Answers) -> int:
+        """Post what has no answer; the status. Of the body nothing is kept, and it need not end."""
+        sent = self._headers(message)
+        status = 0
+        with trio.move_on_after(self._tell_timeout):
+            async with self._http.stream("POST", self._url, content=dump(message), headers=sent) as response:
+                status = response.status_code
+                await self._whole(response)
+        if not status:
+            raise httpx2.ReadTimeout(f"it did not say within {self._tell_timeout:g} seconds whether it took it")
+        return status
 
     async def _refused(self, message: Message, status: int) -> None:
         """An answer that the server does not take leaves the call that asked waiting for ever: it is told instead."""
