@@ -126,6 +126,11 @@ class HttpWire:
                     return exchange
                 self._others.append(exchange)
 
+    @property
+    def unseen(self) -> int:
+        """Requests that came and were not looked at."""
+        return self._arrived.statistics().current_buffer_used
+
     def nothing(self) -> None:
         """No request is unanswered that was not asked for."""
         with suppress(trio.WouldBlock):

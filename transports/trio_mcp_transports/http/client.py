@@ -61,6 +61,9 @@ STAND_TIMEOUT = 1.0
 """Seconds that the first request of a session waits for the stream for what belongs to no request: servers exist that put their
 questions there, and lose them while it is not open."""
 
+MAX_ANSWERING = 32
+"""Answers to questions of the server that are on their way at once; while there are so many, its next questions wait."""
+
 TRIES = 20
 """How often in a row the rest of a response may be asked for in vain."""
 
@@ -119,12 +122,14 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._session: dict[str, str] = {}
         self._asked_by: dict[RequestId, RequestId] = {}
         """The request of ours on whose response the server asked, by the id of its question."""
+        self._answering = trio.Semaphore(MAX_ANSWERING)
         self._closed = False
         self._standing = trio.CancelScope()
         """Of the stream for what belongs to no request."""
 
     async def send(self, value: Envelope) -> None:
-        """Post one message. Only a notification is waited for, since what comes next may depend on it (`initialized`).
+        """Post one message. Only a notification is waited for, since what comes next may depend on it (`initialized`), and
+        an answer while the server does not take those before it.
 
         What does not arrive ends nothing but itself: a request is told so, anything else is logged.
 
@@ -149,7 +154,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             if accepted and is_notice(message, "notifications/initialized") and SESSION_HEADER in self._session:
                 await self._open_standing()
         else:
-            self._nursery.start_soon(self._tell, message)
+            await self._answering.acquire()
+            self._nursery.start_soon(self._answer, message)
 
     async def receive(self) -> Envelope:
         """The next message of the server, whichever response brought it.
@@ -321,6 +327,12 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 await self._refused(each, status)
             return False
         return True
+
+    async def _answer(self, message: Message | Answers) -> None:
+        try:
+            await self._tell(message)
+        finally:
+            self._answering.release()
 
     async def _told(self, message: Message | Answers) -> int:
         """Post what has no answer; the status. Of the body nothing is kept, and it need not end."""
