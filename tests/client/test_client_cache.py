@@ -79,6 +79,14 @@ async def test_nothing_is_kept_longer_than_the_cache_allows(autojump_clock: Mock
     assert view(cache).find("tools/list", None) is None
 
 
+async def test_a_time_that_no_clock_can_hold_is_the_longest_that_the_cache_allows(autojump_clock: MockClock) -> None:
+    async with conversation(eras.modern, cache=view(ResponseCache(max_ttl=10))) as (client, wire, start):
+        assert await asked(client, wire, start, {**tools("a"), "ttlMs": 10**318}) == ["a"]
+        assert await asked(client, wire, start) == ["a"]
+        await trio.sleep(11)
+        assert await asked(client, wire, start, tools("b")) == ["b"]
+
+
 async def test_pages_age_separately(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern, cache=view(ResponseCache())) as (client, wire, start):
         await asked(client, wire, start, tools("a", cursor="c", ttl=100), tools("b", ttl=10))

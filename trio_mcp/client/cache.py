@@ -105,7 +105,9 @@ class ResponseCache:
         """Keep a result for as long as it says; one without a time is not kept."""
         self._check_run()
         self._remove(key)
-        seconds = min(max(result.ttl_ms or 0, 0) / 1000, self._max_ttl)
+        seconds = (
+            min(max(result.ttl_ms or 0, 0), self._max_ttl * 1000) / 1000
+        )  # in this order: it may be too large to divide
         if not seconds:
             return
         size = len(result.encode())
