@@ -97,6 +97,20 @@ async def test_a_change_that_was_not_read_yet_is_there_once(autojump_clock: Mock
         assert await waiting(listener) == [Change("tools"), Change("updated", "a://b")]
 
 
+async def test_tasks_may_share_a_listener_and_the_end_reaches_each(autojump_clock: MockClock) -> None:
+    async with conversation(eras.modern) as (client, wire, start):
+        listener = client.listen(tools=True)
+        entered = start(listener.__aenter__)
+        request = await acknowledged(wire)
+        await entered.result()
+        readers = [start(next_of, listener) for _ in range(2)]
+        await wait_all_tasks_blocked()
+        await wire.respond(request, {"resultType": "complete"})
+        for reader in readers:
+            with pytest.raises(StopAsyncIteration):
+                await reader.result()
+
+
 async def test_what_was_not_asked_for_is_not_heard(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
         listener = client.listen(tools=True, uris=["a://b"])

@@ -121,7 +121,8 @@ class Changes:
                 raise self._failure
             if self._over:
                 raise StopAsyncIteration
-            self._stir = trio.Event()
+            if self._stir.is_set():  # else another task waits for it already
+                self._stir = trio.Event()
             await self._stir.wait()
         await trio.lowlevel.checkpoint()
         change = next(iter(self._pending), None)
