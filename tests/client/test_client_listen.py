@@ -85,6 +85,15 @@ async def test_what_the_server_does_not_honour_is_said(autojump_clock: MockClock
         assert listener.honoured == SubscriptionFilter(tools_list_changed=True)
 
 
+async def test_what_a_server_honours_beyond_what_was_asked_for_means_nothing(autojump_clock: MockClock) -> None:
+    async with conversation(eras.modern) as (client, wire, start):
+        listener = client.listen(tools=True, uris=["a://b"])
+        entered = start(listener.__aenter__)
+        await acknowledged(wire, {**EVERYTHING, "resourceSubscriptions": ["a://b", *map("a://{}".format, range(9))]})
+        await entered.result()
+        assert listener.honoured == SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["a://b"])
+
+
 async def test_a_change_that_was_not_read_yet_is_there_once(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
         listener = client.listen(tools=True, uris=["a://b"])

@@ -12,7 +12,7 @@ import trio
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
 from .cache import is_part_of
 
-__all__ = ["Change", "ChangeKind", "Changes", "OnChange", "Source", "asked_for", "change_of"]
+__all__ = ["Change", "ChangeKind", "Changes", "OnChange", "Source", "asked_for", "change_of", "common"]
 
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
 
@@ -59,6 +59,18 @@ def asked_for(wanted: SubscriptionFilter) -> list[Change]:
     ]
     changes = [Change(kind) for on, kind in lists if on]
     return changes + [Change("updated", uri) for uri in wanted.resource_subscriptions or ()]
+
+
+def common(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> SubscriptionFilter:
+    """What a server honours of what was asked for; what it adds on its own means nothing (M-SUB-2s)."""
+    asked = set(wanted.resource_subscriptions or ())
+    return SubscriptionFilter(
+        tools_list_changed=(wanted.tools_list_changed and honoured.tools_list_changed) or None,
+        prompts_list_changed=(wanted.prompts_list_changed and honoured.prompts_list_changed) or None,
+        resources_list_changed=(wanted.resources_list_changed and honoured.resources_list_changed) or None,
+        resource_subscriptions=[uri for uri in dict.fromkeys(honoured.resource_subscriptions or ()) if uri in asked]
+        or None,
+    )
 
 
 class Source(Protocol):

@@ -24,7 +24,7 @@ from ..types import (
     UnsubscribeRequestParams,
 )
 from ..types.capabilities import declares
-from .changes import Change, Changes, OnChange, asked_for, change_of
+from .changes import Change, Changes, OnChange, asked_for, change_of, common
 from .link import Link
 
 __all__ = ["Listening"]
@@ -104,9 +104,9 @@ class Stream:
         self._acknowledged = True
         self._patience.deadline = float("inf")
         self._lost = 0
-        self._changes.honoured = honoured
+        self._changes.honoured = common(self._changes.wanted, honoured)
         if self.settled.is_set():
-            for change in asked_for(honoured):
+            for change in asked_for(self._changes.honoured):
                 self._on_change(change)
             self._changes.missed()
         self.settled.set()
