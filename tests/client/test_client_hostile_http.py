@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import eras
 import pytest
 import trio
 from scripted import said
 from scripted_http import event, http_conversation
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError
 
 
 async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on(autojump_clock: MockClock) -> None:
@@ -91,3 +92,52 @@ async def test_a_flood_of_questions_is_answered_a_few_at_a_time(autojump_clock: 
             get.say(b"".join(event({"id": f"{block}-{n}", "method": "ping"}) for n in range(200)))
         await wait_all_tasks_blocked()
         assert 0 < wire.unseen <= 64
+
+
+async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
+        listener = client.listen(uris=["a://b"])
+        entered = start(listener.__aenter__)
+        (await wire.next("POST", "resources/subscribe")).result({})
+        await entered.result()
+        slow = start(client.call_tool, "slow")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0", retry=1000))
+        post.end()
+        await wait_all_tasks_blocked()
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
+        (await wire.next("POST", "resources/subscribe")).result({})
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        await call.result()
+        get = await wire.next("GET")
+        assert get.headers["mcp-session-id"] == "S1"
+        get.answer(404)
+        with pytest.raises(Disconnected):
+            await slow.result()
+        await trio.sleep(10)
+        wire.nothing()  # the session of today is not lost
+
+
+async def test_a_404_of_the_session_before_does_not_lose_the_one_of_today(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
+        listener = client.listen(uris=["a://b"])
+        entered = start(listener.__aenter__)
+        (await wire.next("POST", "resources/subscribe")).result({})
+        await entered.result()
+        calls = [start(client.call_tool, str(number)) for number in range(2)]
+        posts = [await wire.next("POST", "tools/call") for _ in calls]
+        posts[0].answer(404)
+        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
+        (await wire.next("POST", "resources/subscribe")).result({})
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        posts[1].answer(404)
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        for call in calls:
+            assert (await call.result()).text == "booked"
+        await trio.sleep(10)
+        wire.nothing()

@@ -69,7 +69,7 @@ class ClientSession:
     Args:
         answerers: what serves the server's requests, by method.
         on_notification: called with each notification that belongs to no request of ours.
-        on_session_lost: called when the transport learns that the server no longer knows the session.
+        on_session_lost: called when the transport learns that the server no longer knows the session that is open now.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class ClientSession:
 
     def _receive(self, envelope: Envelope, nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
         message = envelope.message
-        if isinstance(message, Unanswered) and message.session_lost:
+        if isinstance(message, Unanswered) and message.session_lost and message.id is None:
             self._on_session_lost()
         event = self.connection.receive(message)
         match event:

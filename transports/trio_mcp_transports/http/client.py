@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
 
 import httpx2
 import trio
@@ -215,9 +216,13 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         stream: EventStream | None = None
         async with self._http.stream("POST", self._url, content=dump(request), headers=sent) as response:
             if response.status_code >= 300:
-                await self._pass_on(refusal(request, sent, response.status_code, await self._whole(response)))
+                answer = refusal(request, sent, response.status_code, await self._whole(response))
+                if isinstance(answer, Unanswered) and answer.session_lost:
+                    await self._session_lost(sent)
+                await self._pass_on(answer)
             elif response.headers.get("content-type", "").startswith(EVENT_STREAM):
-                stream = self._stream(request, response.headers)
+                session = {name: sent[name] for name in (SESSION_HEADER, VERSION_HEADER) if name in sent}
+                stream = self._stream(request, session, response.headers)
                 await stream.read_first(response, METHOD_HEADER not in sent)
             else:
                 message = parse(await self._whole(response), self._json_limits)
@@ -225,41 +230,41 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 answered = any(answers(request, part) for part in self._parts(message))
                 await self._pass_on(message if answered else unanswering(request, message))
         if stream is not None and not stream.finished:
-            await self._read_on(request, stream, METHOD_HEADER not in sent)
+            await self._read_on(request, stream, sent)
 
-    def _stream(self, request: Request, headers: httpx2.Headers) -> EventStream:
-        """The stream that answers a request."""
+    def _stream(self, request: Request, session: Mapping[str, str], headers: httpx2.Headers) -> EventStream:
+        """The stream that answers a request; the rest of it is asked for in the session that it began in."""
 
         async def on_event(event: SseEvent) -> None:
             if not stream.finished and await self._event(request, event, headers):
                 stream.finish(END_TIMEOUT)
 
-        stream = EventStream(self._get, on_event, self._max_message)
+        stream = EventStream(partial(self._get, session), on_event, self._max_message)
         return stream
 
-    async def _read_on(self, request: Request, stream: EventStream, may_go_on: bool) -> None:
+    async def _read_on(self, request: Request, stream: EventStream, sent: Mapping[str, str]) -> None:
         """The answer has not come: get the rest of the stream if the server keeps it (L-HTTP-8c), else say so."""
         why = "the server ended the response without an answer"
-        if may_go_on and stream.last_event_id:
+        if METHOD_HEADER not in sent and stream.last_event_id:
             try:
                 await stream.go_on(TRIES)
                 return
             except NotContinued as end:
                 why = f"{why}, and did not go on with it: {end}"
                 if end.status == 404:
-                    await self._session_lost()
+                    await self._session_lost(sent)
         await self._pass_on(Unanswered(request.id, why))
 
     async def _open_standing(self) -> None:
         """Ask for the stream that brings what belongs to no request; what is sent next is sent when the server has answered."""
         self._standing.cancel()
         self._standing = trio.CancelScope()
-        stream = EventStream(self._get, self._unasked, self._max_message)
-        self._nursery.start_soon(self._stand, stream, self._standing)
+        stream = EventStream(partial(self._get, self._session), self._unasked, self._max_message)
+        self._nursery.start_soon(self._stand, stream, self._session, self._standing)
         with trio.move_on_after(STAND_TIMEOUT):
             await stream.tried.wait()
 
-    async def _stand(self, stream: EventStream, scope: trio.CancelScope) -> None:
+    async def _stand(self, stream: EventStream, session: Mapping[str, str], scope: trio.CancelScope) -> None:
         """Keep that stream open (L-HTTP-10c), if the server has one."""
         with scope:
             try:
@@ -267,18 +272,22 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             except NotContinued as end:
                 logger.debug("there is no stream for what belongs to no request: %s", end)
                 if end.status == 404 and stream.opened:  # at first it may mean that there is no such stream
-                    await self._session_lost()
+                    await self._session_lost(session)
             except RemoteProtocolError as error:
                 logger.warning("what belongs to no request is not heard any more: %s", error)
 
     async def _unasked(self, event: SseEvent) -> None:
         await self._pass_on(parse(event.data.encode(), self._json_limits))
 
-    async def _session_lost(self) -> None:
-        await self._pass_on(Unanswered(None, LOST, session_lost=True))
+    async def _session_lost(self, sent: Mapping[str, str]) -> None:
+        """The server does not know the session that these headers name; that is news only of the one that is open now."""
+        if sent.get(SESSION_HEADER) == self._session.get(SESSION_HEADER):
+            await self._pass_on(Unanswered(None, LOST, session_lost=True))
 
-    def _get(self, headers: Mapping[str, str]) -> AbstractAsyncContextManager[httpx2.Response]:
-        sent = httpx2.Headers({**self._session, **headers}, encoding="utf-8")  # an event id may have any characters
+    def _get(
+        self, session: Mapping[str, str], headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[httpx2.Response]:
+        sent = httpx2.Headers({**session, **headers}, encoding="utf-8")  # an event id may have any characters
         return self._http.stream("GET", self._url, headers=sent)
 
     async def _event(self, request: Request, event: SseEvent, headers: httpx2.Headers) -> bool:
