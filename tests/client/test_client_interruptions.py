@@ -102,3 +102,19 @@ async def test_who_left_is_not_subscribed_again_though_the_server_never_answered
         (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
         (await wire.next("POST", "tools/call")).result({"content": []})
         await call.result()
+
+
+async def test_a_handler_of_changes_that_fails_ends_nothing(autojump_clock: MockClock) -> None:
+    def fails(change: Change) -> None:
+        raise RuntimeError(f"a bug of the user's: {change}")
+
+    async with http_conversation(on_change=fails) as (client, wire, start):
+        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
+        listener = client.listen(tools=True)
+        await listener.__aenter__()
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
+        (await wire.next("POST", "tools/call")).result({"content": []})
+        await call.result()
+        assert await waiting(listener) == [Change("tools")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from ..types import LoggingMessageNotificationParams, Model
 from .cache import CacheView
 from .changes import Change, OnChange, change_of
@@ -10,6 +12,8 @@ from .link import Link
 from .listening import Listening
 
 __all__ = ["Hearing"]
+
+logger = logging.getLogger("trio_mcp.client")
 
 
 class Hearing:
@@ -45,5 +49,9 @@ class Hearing:
                 self._cache.drop("resources/list", "resources/templates/list")
             case Change(kind):
                 self._cache.drop(f"{kind}/list")
-        if self._on_change is not None:
+        if self._on_change is None:
+            return
+        try:
             self._on_change(change)
+        except Exception:  # it may be told where nobody expects its errors, such as when a session is opened again
+            logger.exception("a handler of changes failed")
