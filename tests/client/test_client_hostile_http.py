@@ -11,7 +11,8 @@ from scripted import said
 from scripted_http import event, http_conversation
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError
+from trio_mcp.client import Change
+from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, RequestTimeout
 
 
 async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on(autojump_clock: MockClock) -> None:
@@ -141,3 +142,93 @@ async def test_a_404_of_the_session_before_does_not_lose_the_one_of_today(autoju
             assert (await call.result()).text == "booked"
         await trio.sleep(10)
         wire.nothing()
+
+
+async def test_a_server_that_knows_no_session_for_long_is_asked_for_one_less_and_less_often(
+    autojump_clock: MockClock,
+) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
+        listener = client.listen(uris=["a://b"])
+        entered = start(listener.__aenter__)
+        (await wire.next("POST", "resources/subscribe")).result({})
+        await entered.result()
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        opened: list[float] = []
+        with trio.move_on_after(60):
+            while len(opened) < 1000:
+                (await wire.handshake(f"S{len(opened)}", capabilities=eras.OFFERS)).answer(405)
+                opened.append(trio.current_time())
+                (await wire.next("POST", "resources/subscribe")).answer(404)
+        assert len(opened) < 15, opened
+        with pytest.raises(Disconnected):
+            await call.result()
+
+
+async def test_a_caller_that_gives_up_leaves_no_session_half_opened(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "book", timeout=1)
+        (await wire.next("POST", "tools/call")).answer(404)
+        opening = await wire.next("POST", "initialize")
+        with pytest.raises(RequestTimeout):
+            await call.result()
+        call = start(client.call_tool, "book")  # waits for the session that is being opened
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
+        opening.result(hello, {"mcp-session-id": "S2"})
+        (await wire.next("POST", "notifications/initialized")).answer(202)
+        (await wire.next("GET")).answer(405)
+        post = await wire.next("POST", "tools/call")
+        assert post.headers["mcp-session-id"] == "S2"
+        post.result(said("booked"))
+        assert (await call.result()).text == "booked"
+        wire.nothing()
+
+
+async def test_calls_that_lose_their_session_together_fail_together_when_none_can_be_opened(
+    autojump_clock: MockClock,
+) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        calls = [start(client.call_tool, str(number)) for number in range(10)]
+        for _ in calls:
+            (await wire.next("POST", "tools/call")).answer(404)
+        await wire.next("POST", "initialize")  # never answered
+        for call in calls:
+            with pytest.raises(RequestTimeout):
+                await call.result()
+        assert trio.current_time() < 40
+        wire.nothing()
+
+
+async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_along(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
+        listener = client.listen(uris=["a://b", "a://c"])
+        entered = start(listener.__aenter__)
+        for _ in range(2):
+            (await wire.next("POST", "resources/subscribe")).result({})
+        await entered.result()
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
+        (await wire.next("POST", "resources/subscribe")).answer(200, b"nonsense")
+        (await wire.next("POST", "resources/subscribe")).result({})
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        assert (await call.result()).text == "booked"
+        assert await listener.__anext__() == Change("updated", "a://b")
+
+
+async def test_closing_fails_the_calls_that_wait_for_a_session(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        calls = [start(client.call_tool, str(number)) for number in range(3)]
+        for _ in calls:
+            (await wire.next("POST", "tools/call")).answer(404)
+        await wire.next("POST", "initialize")  # never answered
+        start(wire.farewell)
+        await client.aclose()
+        for call in calls:
+            with pytest.raises(Disconnected):
+                await call.result()

@@ -18,13 +18,14 @@ from typing import Protocol, TypeVarTuple
 import trio
 from sniffio import current_async_library
 
-from ..errors import Disconnected, McpError, SessionLost
+from ..errors import Disconnected, SessionLost
 from ..protocol.meta import LOG_LEVEL
 from ..session import ClientSession, Envelope
 from ..session.client import NO_HEADERS, OnNotification, OnProgress
 from ..types import Implementation, LoggingLevel, Model, RequestParams, SetLevelRequestParams
 from .handlers import Handlers
 from .opening import ServerFacts, ask_for_logs, initialize, open_conversation
+from .pauses import STEADY, pause
 
 __all__ = ["Link", "Opening", "Standing", "leaf"]
 
@@ -62,6 +63,19 @@ class Standing(Protocol):
         ...
 
 
+class Attempt:
+    """At opening a session again.
+
+    Attributes:
+        done: set when it has ended.
+        failure: why it failed; None when it did not.
+    """
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.failure: Exception | None = Disconnected("the client was closed")
+
+
 class Link:
     """One connection; its tasks are its own, below a system task that `open` starts and `aclose` ends."""
 
@@ -83,8 +97,15 @@ class Link:
         self._session: ClientSession | None = None
         self._facts: ServerFacts | None = None
         self._nursery: trio.Nursery | None = None
-        self._reopening = trio.Lock()
         self._openings = 0
+        self._lost: int | None = None
+        """The last opening whose session the server does not know any more."""
+        self._attempt: Attempt | None = None
+        """At opening a session again, while there is one."""
+        self._tried = -math.inf
+        self._hasty = 0
+        """Attempts, each soon after the one before."""
+        self._keeping = False
         self._failure: Exception | None = None
         self._scope = trio.CancelScope()
         self._started = False
@@ -142,9 +163,8 @@ class Link:
     ) -> Model:
         """Ask the server, as `ClientSession.request` does, and once more when the session was lost."""
         session = self.session
-        if self._reopening.locked():
-            async with self._reopening:
-                pass
+        if self._attempt is not None:
+            await self._attempt.done.wait()
         opening = self._openings
         limit = None if math.isinf(timeout) else timeout
 
@@ -198,26 +218,64 @@ class Link:
 
     def _session_lost(self) -> None:
         """Somebody may wait for notifications, which only an open session brings."""
-        wanted = self.standing is not None and self.standing.wanted
-        if wanted and self._ready.is_set() and not self._closing.is_set():
-            self.start(self._reopen_in_background, self._openings)
+        self._lost = self._openings
+        if self._is_wanted and self._ready.is_set() and not self._closing.is_set() and not self._keeping:
+            self._keeping = True
+            self.start(self._keep_session)
 
-    async def _reopen_in_background(self, opening: int) -> None:
+    @property
+    def _is_wanted(self) -> bool:
+        return self.standing is not None and self.standing.wanted
+
+    async def _keep_session(self) -> None:
+        """Open a session again, and again if that fails or does not last, but less and less often."""
+        try:
+            while self._lost == self._openings and self._is_wanted and self.session.over is None:
+                await trio.sleep(self._next_pause())
+                await self._try_again(self._lost)
+        finally:
+            self._keeping = False
+
+    def _next_pause(self) -> float:
+        self._hasty = 0 if trio.current_time() - self._tried >= STEADY else self._hasty + 1
+        return pause(self._hasty - 1) if self._hasty else 0.0
+
+    async def _try_again(self, opening: int) -> None:
         try:
             await self._reopen(opening)
-        except McpError as error:
+        except Exception as error:  # noqa: BLE001  whoever reads the changes waits on
             logger.warning("the session was lost, and could not be opened again: %s", error)
 
     async def _reopen(self, opening: int) -> None:
-        """Open a session again unless that was done since `opening`. A cancel leaves it to the next who asks."""
-        async with self._reopening:
+        """Have a session opened again unless that was done since `opening`. All who wait share one attempt and its failure.
+
+        The attempt is the link's own: a cancel leaves it to the others, and none half done.
+        """
+        if self._attempt is None:
             if opening != self._openings:
                 return
+            attempt = Attempt()
+            self.start(self._attempt_to_reopen, attempt)
+            self._attempt = attempt
+        attempt = self._attempt
+        await attempt.done.wait()
+        if attempt.failure is not None:
+            raise attempt.failure
+
+    async def _attempt_to_reopen(self, attempt: Attempt) -> None:
+        try:
             session = self.session
             version = self.facts.protocol_version
             self._facts = await initialize(session, version, self._handlers.capabilities, self._opening.info)
             self._openings += 1
             await self._say_again(session)
+            attempt.failure = None
+        except Exception as error:  # noqa: BLE001  raised where the session is waited for
+            attempt.failure = error
+        finally:
+            self._attempt = None
+            self._tried = trio.current_time()
+            attempt.done.set()
 
     async def _say_again(self, session: ClientSession) -> None:
         if self.log_level is not None:

@@ -7,7 +7,6 @@ handshake era everything arrives on the session: resources are subscribed to one
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 
 import trio
@@ -26,6 +25,7 @@ from ..types import (
 from ..types.capabilities import declares
 from .changes import Change, Changes, OnChange, asked_for, change_of, common
 from .link import Link
+from .pauses import pause
 
 __all__ = ["Listening"]
 
@@ -36,10 +36,6 @@ ACKNOWLEDGE_TIMEOUT = 30.0
 
 END_TIMEOUT = 2.0
 """Seconds that ending a listener may take."""
-
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
-"""Seconds before a lost stream is opened again: the first time, and at most. Half of it is chance."""
 
 
 class Stream:
@@ -235,13 +231,11 @@ class Listening:
 
     async def restore(self, session: ClientSession) -> None:
         """Subscribe again in a new session, and report what may have changed while there was none."""
-        for uri in list(self._uris):
-            try:
-                await session.request(
-                    "resources/subscribe", SubscribeRequestParams(uri=uri), timeout=ACKNOWLEDGE_TIMEOUT
-                )
-            except PeerError as error:
-                logger.warning("the server no longer tells of changes of %s: %s", uri, error)
+        with trio.move_on_after(ACKNOWLEDGE_TIMEOUT) as bound:
+            for uri in list(self._uris):
+                await subscribe_again(session, uri)
+        if bound.cancelled_caught:
+            logger.warning("the server took too long to say of which resources it still tells the changes")
         for changes in self._open:
             for change in asked_for(changes.honoured):
                 self._on_change(change)
@@ -261,7 +255,8 @@ def lists_of(wanted: SubscriptionFilter, offered: ServerCapabilities) -> Subscri
     )
 
 
-def pause(lost: int) -> float:
-    """Seconds before the next attempt; longer each time, and never the same for all clients of a server (M-CACHE-2c)."""
-    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(lost, 16))
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311  spreads load, guards nothing
+async def subscribe_again(session: ClientSession, uri: str) -> None:
+    try:
+        await session.request("resources/subscribe", SubscribeRequestParams(uri=uri))
+    except (PeerError, RemoteProtocolError) as error:
+        logger.warning("the server no longer tells of changes of %s: %s", uri, error)

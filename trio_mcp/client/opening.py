@@ -138,7 +138,7 @@ async def ask_for_logs(session: ClientSession, capabilities: ServerCapabilities,
     elif capabilities.logging is not None:
         try:
             await session.request("logging/setLevel", SetLevelRequestParams(level=level), timeout=HANDSHAKE_TIMEOUT)
-        except PeerError as error:
+        except (PeerError, RequestTimeout, RemoteProtocolError) as error:
             logger.debug("the server keeps its own log level: %s", error)
 
 
