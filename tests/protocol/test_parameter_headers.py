@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -252,3 +254,16 @@ def test_a_boolean_is_no_number() -> None:
 
 def test_a_refusal_shows_only_the_beginning_of_a_value() -> None:
     assert len(refusal({"mcp-param-it": "x" * 9000}, {"it": "y" * 9000})) < 400
+
+
+def test_a_schema_that_is_deep_and_wide_costs_no_more_than_its_size() -> None:
+    schema: JsonObject = {"properties": {f"p{number}": {} for number in range(10_000)}}
+    for _ in range(25):
+        schema = {"properties": {"a" * 64: schema}}
+    tracemalloc.start()
+    try:
+        assert not ParameterHeaders.of(schema)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000

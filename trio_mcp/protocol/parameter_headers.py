@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from ..types.base import JsonObject, JsonValue
 from .http_headers import decode_value, encode_value, mismatch
@@ -38,9 +38,45 @@ _ONE: Final = frozenset(
 _SEVERAL: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 _NAMED: Final = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"})
 
-_Place: TypeAlias = tuple[str, tuple[str, ...] | None, JsonValue]
-"""A schema: how an error calls its place, the property that it is of (None when `properties` alone do not lead there),
-and the schema itself."""
+
+class _Place(NamedTuple):
+    """A schema and where it is: below `parent` under a keyword, and a name or position if there may be several.
+
+    It is put into words only where it is annotated: in a schema that is deep and wide the words are many times its size.
+    """
+
+    parent: _Place | None
+    keyword: str
+    name: str | int | None
+    schema: JsonValue
+
+    @property
+    def shown(self) -> str:
+        """How an error calls the place."""
+        return ".".join(reversed([place.step() for place in self._upwards()]))
+
+    @property
+    def path(self) -> tuple[str, ...] | None:
+        """The property that it is of; None when `properties` alone do not lead there."""
+        below = [*self._upwards()][:-1]
+        if any(place.keyword != "properties" for place in below):
+            return None
+        return tuple([str(place.name) for place in reversed(below)])
+
+    def step(self) -> str:
+        match self.name:
+            case None:
+                return self.keyword
+            case int(position):
+                return f"{self.keyword}[{position}]"
+            case name:
+                return f"{self.keyword}.{name[:64]}"
+
+    def _upwards(self) -> Iterator[_Place]:
+        place: _Place | None = self
+        while place is not None:
+            yield place
+            place = place.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,26 +231,24 @@ def _is_primitive(kind: JsonValue) -> bool:
 
 def _annotated(schema: JsonObject) -> Iterator[tuple[str, tuple[str, ...] | None, JsonObject]]:
     """Every annotated schema within `schema`, in its order. Without recursion: the schema may come from a peer."""
-    waiting: list[_Place] = [("inputSchema", (), schema)]
+    waiting = [_Place(None, "inputSchema", None, schema)]
     while waiting:
-        place, path, inner = waiting.pop()
+        place = waiting.pop()
+        inner = place.schema
         if not isinstance(inner, dict):
             continue
         if ANNOTATION in inner:
-            yield place, path, inner
-        waiting += reversed([*_within(place, path, inner)])
+            yield place.shown, place.path, inner
+        waiting += reversed([*_within(place, inner)])
 
 
-def _within(place: str, path: tuple[str, ...] | None, schema: JsonObject) -> Iterator[_Place]:
+def _within(place: _Place, schema: JsonObject) -> Iterator[_Place]:
     for keyword, value in schema.items():
-        if keyword == "properties" and isinstance(value, dict):
+        if (keyword == "properties" and isinstance(value, dict)) or (keyword in _NAMED and isinstance(value, dict)):
             for name, inner in value.items():
-                yield f"{place}.properties.{name[:64]}", None if path is None else (*path, name), inner
-        elif keyword in _NAMED and isinstance(value, dict):
-            for name, inner in value.items():
-                yield f"{place}.{keyword}.{name[:64]}", None, inner
+                yield _Place(place, keyword, name, inner)
         elif keyword in _SEVERAL and isinstance(value, list):
             for position, inner in enumerate(value):
-                yield f"{place}.{keyword}[{position}]", None, inner
+                yield _Place(place, keyword, position, inner)
         elif keyword in _ONE:
-            yield f"{place}.{keyword}", None, value
+            yield _Place(place, keyword, None, value)
