@@ -232,3 +232,16 @@ async def test_closing_fails_the_calls_that_wait_for_a_session(autojump_clock: M
         for call in calls:
             with pytest.raises(Disconnected):
                 await call.result()
+
+
+async def test_the_time_of_a_request_includes_opening_a_session_again(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        pings = [start(client.ping, timeout=2) for _ in range(2)]
+        for _ in pings:
+            (await wire.next("POST", "ping")).answer(404)
+        await wire.next("POST", "initialize")  # never answered
+        for ping in pings:
+            with pytest.raises(RequestTimeout, match="ping within 2 seconds"):
+                await ping.result()
+        assert trio.current_time() < 4

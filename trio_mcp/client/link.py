@@ -18,7 +18,7 @@ from typing import Protocol, TypeVarTuple
 import trio
 from sniffio import current_async_library
 
-from ..errors import Disconnected, SessionLost
+from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..protocol.meta import LOG_LEVEL
 from ..session import ClientSession, Envelope
 from ..session.client import NO_HEADERS, OnNotification, OnProgress
@@ -161,29 +161,17 @@ class Link:
         on_notification: OnNotification | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Model:
-        """Ask the server, as `ClientSession.request` does, and once more when the session was lost."""
+        """Ask the server, as `ClientSession.request` does, and once more when the session was lost; all within `timeout`."""
         session = self.session
-        if self._attempt is not None:
-            await self._attempt.done.wait()
-        opening = self._openings
-        limit = None if math.isinf(timeout) else timeout
 
         async def ask() -> Model:
             return await session.request(
-                method,
-                params,
-                timeout=limit,
-                on_progress=on_progress,
-                on_notification=on_notification,
-                headers=headers,
+                method, params, on_progress=on_progress, on_notification=on_notification, headers=headers
             )
 
-        try:
-            return await ask()
-        except SessionLost as lost:
-            logger.info("%s: it is opened again", lost)
-        await self._reopen(opening)
-        return await ask()
+        with trio.move_on_after(timeout):
+            return await self._ask_twice(ask)
+        raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     async def set_log_level(self, level: LoggingLevel, timeout: float) -> None:
         """Have log messages of this level and above, also in a session that is opened again."""
@@ -215,6 +203,17 @@ class Link:
         return f"{state}{version}"
 
     # one step each
+
+    async def _ask_twice(self, ask: Callable[[], Awaitable[Model]]) -> Model:
+        if self._attempt is not None:
+            await self._attempt.done.wait()
+        opening = self._openings
+        try:
+            return await ask()
+        except SessionLost as lost:
+            logger.info("%s: it is opened again", lost)
+        await self._reopen(opening)
+        return await ask()
 
     def _session_lost(self) -> None:
         """Somebody may wait for notifications, which only an open session brings."""
