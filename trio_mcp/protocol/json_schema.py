@@ -12,8 +12,8 @@ hundred. Patterns are matched without backtracking, see `schema_patterns`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -24,6 +24,7 @@ from .strict_json import JsonLimits, dumps, json_path, loads
 if TYPE_CHECKING:
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
+    from referencing import Resource
 
     from .schema_keywords import Place
 
@@ -57,11 +58,10 @@ class Schema:
         self._weights: dict[int, int] = {}
         self._places: dict[int, Place] = {}
         kind = _kind_of(schema)
-        problem = self._first_problems(kind(kind.META_SCHEMA), schema, "schema", 1)
-        if problem is not None:
-            raise ValueError(problem)
+        check = partial(self._must_be_schema, kind)
+        check(schema)
         self._validator = kind(schema)
-        for inner, place in _subschemas(self._validator, schema):
+        for inner, place in _subschemas(self._validator, schema, check):
             self._learn(inner, place)
 
     @classmethod
@@ -87,6 +87,11 @@ class Schema:
         Never raises. What costs more than `MAX_STEPS`, or refers to itself without an end, is a problem too.
         """
         return self._first_problems(self._validator, value, root, _PROBLEMS)
+
+    def _must_be_schema(self, kind: type[Validator], schema: JsonValue) -> None:
+        problem = self._first_problems(kind(kind.META_SCHEMA), schema, "schema", 1)
+        if problem is not None:
+            raise ValueError(problem)
 
     def _first_problems(self, validator: Validator, value: JsonValue, root: str, count: int) -> str | None:
         from .schema_keywords import BUDGET, Budget, TooCostly, printed_short  # noqa: PLC0415  see there
@@ -163,26 +168,65 @@ def _dialect(name: JsonValue) -> str:
     return name.removesuffix("#") if isinstance(name, str) else repr(name)
 
 
-def _subschemas(validator: Validator, schema: JsonValue) -> Iterator[tuple[JsonObject, Place]]:
-    """Every schema within, itself first."""
+def _subschemas(
+    validator: Validator, schema: JsonValue, check: Callable[[JsonValue], None]
+) -> Iterator[tuple[JsonObject, Place]]:
+    """Every schema within, itself first. `check` is called with what only a reference makes a schema."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # noqa: PLC0415  as above
     from referencing.jsonschema import specification_with  # noqa: PLC0415
 
     from .schema_keywords import Place  # noqa: PLC0415
 
-    root = specification_with(str(type(validator).META_SCHEMA["$schema"])).create_resource(schema)
+    specification = specification_with(str(type(validator).META_SCHEMA["$schema"]))
+    root = specification.create_resource(schema)
+    _one_dialect(root, schema)
     resolver = REGISTRY.with_resource(root.id() or "", root).crawl().resolver_with_root(root)
-    waiting = [(root, resolver)]
+    ours = _places_of(schema)
+    seen: set[int] = set()
+    waiting: list[Any] = [(root, resolver)]
+    referred: list[Any] = []
     count = 0
     while waiting:
         resource, resolver = waiting.pop()
         count += 1
         if count > MAX_SUBSCHEMAS:
             raise ValueError(f"it has more than {MAX_SUBSCHEMAS} schemas within it")
+        if isinstance(resource.contents, dict) and id(resource.contents) not in seen:
+            seen.add(id(resource.contents))
+            targets = _targets(resource.contents, resolver)
+            yield resource.contents, Place(resolver, [target.contents for target in targets])
+            referred += targets
+            waiting += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
+        while not waiting and referred:
+            target = referred.pop()
+            if id(target.contents) in seen:
+                continue
+            check(target.contents)
+            if id(target.contents) in ours:
+                inner = specification.create_resource(target.contents)
+                _one_dialect(inner, schema)
+                waiting.append((inner, target.resolver))
+
+
+def _places_of(schema: JsonValue) -> set[int]:
+    """The ids of all values in it."""
+    waiting, ids = [schema], set[int]()
+    while waiting:
+        value = waiting.pop()
+        ids.add(id(value))
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+    return ids
+
+
+def _one_dialect(resource: Resource[Any], schema: JsonValue) -> None:
+    """Refuses what is of another dialect than the whole, before anything reads it as one of that."""
+    waiting = [resource]
+    while waiting:
+        resource = waiting.pop()
         if isinstance(resource.contents, dict):
             _same_dialect(resource.contents, schema)
-            yield resource.contents, Place(resolver, _targets(resource.contents, resolver))
-        waiting += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
+        waiting += resource.subresources()
 
 
 def _same_dialect(inner: Mapping[str, JsonValue], schema: JsonValue) -> None:
@@ -196,6 +240,7 @@ def _of_root(schema: JsonValue) -> JsonValue:
 
 
 def _targets(schema: JsonObject, resolver: Any) -> list[Any]:
+    """What its references lead to, each with a resolver for what is in there."""
     from referencing.exceptions import Unresolvable  # noqa: PLC0415  as above
 
     found: list[Any] = []
@@ -204,7 +249,7 @@ def _targets(schema: JsonObject, resolver: Any) -> list[Any]:
         if not isinstance(reference, str):
             continue
         try:
-            found.append(resolver.lookup(reference).contents)
+            found.append(resolver.lookup(reference))
         except (Unresolvable, ValueError):
             raise ValueError(
                 f"its {keyword} {reference!r:.128} leads to nothing within it; nothing is fetched"
