@@ -118,3 +118,20 @@ async def test_a_handler_of_changes_that_fails_ends_nothing(autojump_clock: Mock
         (await wire.next("POST", "tools/call")).result({"content": []})
         await call.result()
         assert await waiting(listener) == [Change("tools")]
+
+
+async def test_streams_that_end_as_soon_as_they_are_acknowledged_are_opened_less_and_less_often(
+    autojump_clock: MockClock,
+) -> None:
+    async with http_conversation(mode="2026-07-28") as (client, wire, start):
+        await wire.modern()
+        listener = client.listen(tools=True)
+        entered = start(listener.__aenter__)
+        opened = []
+        with trio.move_on_after(120):
+            while len(opened) < 1000:
+                post = await stream_of(wire)
+                opened.append(post.at)
+                post.break_off()
+        await entered.result()
+        assert 5 < len(opened) < 20

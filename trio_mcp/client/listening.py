@@ -7,6 +7,7 @@ handshake era everything arrives on the session: resources are subscribed to one
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 
 import trio
@@ -25,7 +26,7 @@ from ..types import (
 from ..types.capabilities import declares
 from .changes import Change, Changes, OnChange, asked_for, change_of, common
 from .link import Link
-from .pauses import pause
+from .pauses import STEADY, pause
 
 __all__ = ["Listening"]
 
@@ -51,7 +52,10 @@ class Stream:
         self._on_change = on_change
         self._patience = trio.CancelScope()
         self._acknowledged = False
+        self._opened = math.inf
+        """When this stream was acknowledged."""
         self._lost = 0
+        """Streams that were lost since one lasted."""
 
     async def run(self) -> None:
         try:
@@ -73,12 +77,15 @@ class Stream:
                 if not self.settled.is_set() or self._link.session.over is not None:
                     raise
                 logger.info("a stream of changes was lost, and is opened again: %s", error)
+            if trio.current_time() - self._opened >= STEADY:
+                self._lost = 0
             await trio.sleep(pause(self._lost))
             self._lost += 1
 
     async def _open(self) -> None:
         """Open the stream and hear it to its end."""
         self._acknowledged = False
+        self._opened = math.inf
         params = SubscriptionsListenRequestParams(notifications=self._changes.wanted)
         with trio.move_on_after(ACKNOWLEDGE_TIMEOUT) as self._patience:
             await self._link.request("subscriptions/listen", params, on_notification=self._hear)
@@ -98,8 +105,8 @@ class Stream:
         if self._acknowledged:
             return
         self._acknowledged = True
-        self._patience.deadline = float("inf")
-        self._lost = 0
+        self._patience.deadline = math.inf
+        self._opened = trio.current_time()
         self._changes.honoured = common(self._changes.wanted, honoured)
         if self.settled.is_set():
             for change in asked_for(self._changes.honoured):
