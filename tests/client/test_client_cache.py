@@ -111,6 +111,20 @@ async def test_a_cursor_that_is_refused_drops_all_pages_and_the_list_is_read_ane
         await items.aclose()
 
 
+async def test_a_cursor_that_is_refused_again_is_the_error_of_the_server(autojump_clock: MockClock) -> None:
+    kept = view(ResponseCache())
+    async with conversation(eras.modern, cache=kept) as (client, wire, start):
+        await asked(client, wire, start, tools("a", cursor="c"), tools("b", cursor="d"), tools("c", ttl=0))
+        listing = start(client.list_tools)
+        await wire.fail(await wire.request("tools/list"), -32602, "old cursor")
+        request = await wire.request("tools/list")
+        kept.keep("tools/list", "c", listed("b", cursor="d"), kept.ticket())  # by another reader
+        await wire.respond(request, tools("a", cursor="c"))
+        await wire.fail(await wire.request("tools/list"), -32602, "old cursor")
+        with pytest.raises(PeerError, match="old cursor"):
+            await listing.result()
+
+
 async def test_a_cursor_that_is_refused_in_an_iteration_is_an_error_and_drops_all_pages(
     autojump_clock: MockClock,
 ) -> None:

@@ -91,7 +91,11 @@ class Lists:
         try:
             return await self._collect(listing)
         except RejectedCursor:
+            pass
+        try:
             return await self._collect(listing)
+        except RejectedCursor as rejected:  # somebody else kept a page meanwhile
+            raise rejected.error from None
 
     async def items(self, listing: Listing[T], timeout: float = math.inf) -> AsyncGenerator[T]:
         """The items one by one; a page is asked for when those before it are used up, within `timeout` seconds."""
@@ -106,7 +110,7 @@ class Lists:
     async def refresh_tools(self) -> None:
         """Read the tools from the server, and with them which of their arguments headers repeat."""
         self._cache.drop(TOOLS.method)
-        await self._collect(TOOLS)
+        await self.whole(TOOLS)
 
     async def fetch(self, method: str, cursor: str | None, timeout: float, after_kept: bool) -> Fetched:
         """One page."""
