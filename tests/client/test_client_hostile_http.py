@@ -245,3 +245,36 @@ async def test_the_time_of_a_request_includes_opening_a_session_again(autojump_c
             with pytest.raises(RequestTimeout, match="ping within 2 seconds"):
                 await ping.result()
         assert trio.current_time() < 4
+
+
+async def test_an_answer_on_another_stream_ends_the_response_that_should_have_brought_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with http_conversation() as (client, wire, start):
+        get = await wire.handshake()
+        assert get is not None
+        get.stream()
+        call = start(client.call_tool, "book")
+        post = await wire.next("POST", "tools/call")
+        post.stream()
+        post.say(event(id="1-0"))
+        get.say(event({"id": post.message["id"], "result": said("booked")}))
+        assert (await call.result()).text == "booked"
+        with trio.fail_after(5):
+            await post.left.wait()
+
+
+async def test_a_handshake_that_was_given_up_ends_with_the_next(autojump_clock: MockClock) -> None:
+    async with http_conversation() as (client, wire, start):
+        (await wire.handshake()).answer(405)
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        late = await wire.next("POST", "initialize")
+        with pytest.raises(RequestTimeout):
+            await call.result()
+        call = start(client.call_tool, "book")
+        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.handshake("S2")).answer(405)
+        assert late.left.is_set()
+        (await wire.next("POST", "tools/call")).result(said("booked"))
+        assert (await call.result()).text == "booked"

@@ -125,6 +125,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """The request of ours on whose response the server asked, by the id of its question."""
         self._answering = trio.Semaphore(MAX_ANSWERING)
         self._closed = False
+        self._opening = trio.CancelScope()
+        """Of the last `initialize`."""
         self._standing = trio.CancelScope()
         """Of the stream for what belongs to no request."""
 
@@ -146,6 +148,9 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             raise TypeError("what was received in pieces cannot be sent")
         if isinstance(message, Request):
             scope = self._open[message.id] = trio.CancelScope()
+            if message.method == "initialize":  # nobody waits for the answer to one before, which is never withdrawn
+                self._opening.cancel()
+                self._opening = scope
             self._nursery.start_soon(self._exchange, message, value.peer.headers, scope)
             await trio.lowlevel.checkpoint()
         elif is_notice(message, "notifications/cancelled"):
@@ -371,6 +376,10 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             await self._arrived.send(Envelope(message))
         except trio.BrokenResourceError:
             logger.debug("a message came after the channel was closed")
+            return
+        for part in () if isinstance(message, Unanswered) else self._parts(message):
+            if isinstance(part, Response | ErrorResponse) and part.id in self._open:  # on whatever stream it came
+                self._open[part.id].deadline = trio.current_time() + END_TIMEOUT
 
     def _headers(self, message: Message | Answers) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": ACCEPT}
