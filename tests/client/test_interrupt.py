@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import trio
+from scripted import unopened
 
 from trio_mcp import Client, Context, Server
 
@@ -31,3 +34,19 @@ async def call_it() -> None:
 def test_an_interrupt_that_lands_in_a_task_of_the_client_reaches_the_main_task() -> None:
     with pytest.raises(KeyboardInterrupt):
         trio.run(call_it)
+
+
+def test_an_interrupt_while_a_client_opens_leaves_nothing_behind() -> None:
+    async def open_it() -> None:
+        async with unopened() as (client, wire, _start):
+
+            async def press() -> None:
+                await wire.request("server/discover")
+                signal.raise_signal(signal.SIGINT)
+
+            trio.lowlevel.spawn_system_task(press)
+            with pytest.raises(KeyboardInterrupt):
+                await client.open()
+            await wire.end()
+
+    trio.run(open_it)

@@ -123,7 +123,7 @@ class Link:
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:
             await self._ready.wait()
-        except trio.Cancelled:
+        except BaseException:  # a cancel, or a Ctrl-C: nobody will close what was never opened
             self._scope.cancel()
             raise
         if self._failure is not None:

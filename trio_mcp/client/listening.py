@@ -156,7 +156,7 @@ class Listening:
         self._open[changes] = stream
         try:
             await stream.settled.wait()
-        except trio.Cancelled:
+        except BaseException:  # a cancel, or a Ctrl-C
             await self.finish(changes)  # noqa: ASYNC102  it is shielded and bounded itself
             raise
         if changes.failure is not None:
