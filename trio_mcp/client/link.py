@@ -230,8 +230,9 @@ class Link:
         """Open a session again, and again if that fails or does not last, but less and less often."""
         try:
             while self._lost == self._openings and self._is_wanted and self.session.over is None:
+                lost = self._openings
                 await trio.sleep(self._next_pause())
-                await self._try_again(self._lost)
+                await self._try_again(lost)
         finally:
             self._keeping = False
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
@@ -41,7 +40,7 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope
 
 from .._background import open_background
-from .client_answers import LOST, answers, is_notice, refusal, unanswering
+from .client_answers import LOST, answers, is_notice, refusal, session_named, unanswering
 from .client_streams import EVENT_STREAM, EventStream, NotContinued, reason
 
 __all__ = ["HttpChannel", "connect"]
@@ -69,9 +68,6 @@ TRIES = 20
 """How often in a row the rest of a response may be asked for in vain."""
 
 ACCEPT = "application/json, text/event-stream"
-
-MAX_SESSION_ID = 4096
-SESSION_ID = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
 
 
 @asynccontextmanager
@@ -131,8 +127,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """Of the stream for what belongs to no request."""
 
     async def send(self, value: Envelope) -> None:
-        """Post one message. Only a notification is waited for, since what comes next may depend on it (`initialized`), and
-        an answer while the server does not take those before it.
+        """Post one message. Waited for are a notification, since what comes next may depend on it, and room for an answer.
 
         What does not arrive ends nothing but itself: a request is told so, anything else is logged.
 
@@ -226,8 +221,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                     await self._session_lost(sent)
                 await self._pass_on(answer)
             elif response.headers.get("content-type", "").startswith(EVENT_STREAM):
-                session = {name: sent[name] for name in (SESSION_HEADER, VERSION_HEADER) if name in sent}
-                stream = self._stream(request, session, response.headers)
+                stream = self._stream(request, sent, response.headers)
                 await stream.read_first(response, METHOD_HEADER not in sent)
             else:
                 message = parse(await self._whole(response), self._json_limits)
@@ -237,8 +231,9 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         if stream is not None and not stream.finished:
             await self._read_on(request, stream, sent)
 
-    def _stream(self, request: Request, session: Mapping[str, str], headers: httpx2.Headers) -> EventStream:
+    def _stream(self, request: Request, sent: Mapping[str, str], headers: httpx2.Headers) -> EventStream:
         """The stream that answers a request; the rest of it is asked for in the session that it began in."""
+        session = {name: sent[name] for name in (SESSION_HEADER, VERSION_HEADER) if name in sent}
 
         async def on_event(event: SseEvent) -> None:
             if not stream.finished and await self._event(request, event, headers):
@@ -375,8 +370,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         try:
             await self._arrived.send(Envelope(message))
         except trio.BrokenResourceError:
-            logger.debug("a message came after the channel was closed")
-            return
+            return  # it came after the channel was closed
         for part in () if isinstance(message, Unanswered) else self._parts(message):
             if isinstance(part, Response | ErrorResponse) and part.id in self._open:  # on whatever stream it came
                 self._open[part.id].deadline = trio.current_time() + END_TIMEOUT
@@ -402,9 +396,5 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         version = decoded(message.result).get("protocolVersion")
         if not isinstance(version, str) or version not in REVISIONS:
             return  # nothing will be said in this session
-        session_id = headers.get(SESSION_HEADER, "")
-        if not SESSION_ID.fullmatch(session_id):
-            raise RemoteProtocolError(
-                f"the session id {session_id!r:.80} is not of at most {MAX_SESSION_ID} visible ASCII characters"
-            )
+        session_id = session_named(headers)
         self._session = {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeGuard
 
@@ -20,9 +21,12 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 
-__all__ = ["LOST", "answers", "is_notice", "refusal", "unanswering"]
+__all__ = ["LOST", "answers", "is_notice", "refusal", "session_named", "unanswering"]
 
 LOST = "the server no longer knows the session"
+
+MAX_SESSION_ID = 4096
+SESSION_ID = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
 
 
 def is_notice(message: Message | Answers, method: str) -> TypeGuard[Notification]:
@@ -55,3 +59,17 @@ def refusal(
         return ErrorResponse(request.id, error)
     text = body.decode("utf-8", "replace").strip()[:200]
     return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{': ' if text else ''}{text}"), request.id)
+
+
+def session_named(headers: Mapping[str, str]) -> str:
+    """The id of the session that an answer opens; empty when it opens none.
+
+    Raises:
+        RemoteProtocolError: no header can repeat it (L-HTTP-16s).
+    """
+    session_id = headers.get(SESSION_HEADER, "")
+    if not SESSION_ID.fullmatch(session_id):
+        raise RemoteProtocolError(
+            f"the session id {session_id!r:.80} is not of at most {MAX_SESSION_ID} visible ASCII characters"
+        )
+    return session_id
