@@ -66,6 +66,24 @@ async def test_an_answer_without_a_time_is_not_kept(ttl: float | None) -> None:
         await asked(client, wire, start, answer)
 
 
+async def test_a_server_of_the_handshake_era_has_no_times_to_give() -> None:
+    async with conversation(eras.legacy, cache=view(ResponseCache())) as (client, wire, start):
+        await asked(client, wire, start, tools("a"))
+        await asked(client, wire, start, tools("a"))
+
+
+async def test_what_a_caller_does_to_an_answer_is_not_done_to_what_is_kept() -> None:
+    cache = ResponseCache()
+    mine = listed("a")
+    view(cache).keep("tools/list", None, mine, 0)
+    mine.tools.clear()
+    for _ in range(2):
+        found = view(cache).find("tools/list", None)
+        assert isinstance(found, ListToolsResult)
+        assert [tool.name for tool in found.tools] == ["a"]
+        found.tools.clear()
+
+
 async def test_without_a_cache_nothing_is_kept() -> None:
     async with conversation(eras.modern) as (client, wire, start):
         await asked(client, wire, start, tools("a"))

@@ -173,6 +173,16 @@ async def test_a_list_that_never_ends_is_given_up_with_the_limit_named(
             await listing.result()
 
 
+async def test_a_list_that_is_read_at_once_has_a_limit_of_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "MAX_ITEMS", 3)
+    async with conversation(eras.modern) as (client, wire, start):
+        listing = start(client.list_prompts)
+        page = {"prompts": [{"name": str(number)} for number in range(4)], **MORE}
+        await wire.respond(await wire.request("prompts/list"), page)
+        with pytest.raises(LimitExceeded, match="more than 3 items"):
+            await listing.result()
+
+
 async def test_a_refused_cursor_is_an_error_of_the_list(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         listing = start(client.list_tools)

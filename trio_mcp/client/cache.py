@@ -96,7 +96,7 @@ class ResponseCache:
             if entry is not None and entry.ends > trio.current_time():
                 self._entries.move_to_end(key)
                 self._found += 1
-                return entry.result
+                return entry.result.model_copy(deep=True)  # its lists can be changed by whoever gets it
             self._remove(key)
         self._missed += 1
         return None
@@ -113,7 +113,7 @@ class ResponseCache:
         size = len(result.encode())
         if size > self._max_bytes:
             return
-        self._entries[key] = Entry(result, trio.current_time() + seconds, size)
+        self._entries[key] = Entry(result.model_copy(deep=True), trio.current_time() + seconds, size)
         self._bytes += size
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._remove(next(iter(self._entries)))

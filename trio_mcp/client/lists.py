@@ -31,6 +31,9 @@ __all__ = ["PROMPTS", "RESOURCES", "RESOURCE_TEMPLATES", "TOOLS", "Listing", "Li
 
 T = TypeVar("T")
 
+MAX_ITEMS = 100_000
+"""Items of a list that are read at once; its iterator goes on for as long as there are pages."""
+
 MAX_PAGES = 1000
 """Pages of a list that are read before a server is taken to go on for ever."""
 
@@ -145,6 +148,10 @@ class Lists:
         items: list[T] = []
         while (page := await reading.page()) is not None:
             items += page
+            if len(items) > MAX_ITEMS:
+                raise LimitExceeded(
+                    f"{listing.method} has more than {MAX_ITEMS} items, which is the limit; read it item by item"
+                )
         return items
 
 

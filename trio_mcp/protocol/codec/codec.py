@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from ...errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -21,7 +21,7 @@ from ..meta import SERVER_INFO
 from ..revisions import REVISIONS, Era, Method, Revision, Side, unsupported_version
 from ..strict_json import dumps
 from ..validation import validated
-from .downlevel import Downlevel
+from .downlevel import LATE_MEMBERS, Downlevel
 
 __all__ = ["Codec", "codec_for"]
 
@@ -72,7 +72,7 @@ class Codec:
         """
         known = self._request(method)
         if not self._modern:
-            return validated(_result_type(known), result, "result")
+            return validated(_result_type(known), _without(LATE_MEMBERS, result), "result")
         match result.get("resultType", "complete"):
             case "complete":
                 return validated(_result_type(known), {"resultType": "complete", **result}, "result")  # M-RPC-4c
@@ -172,15 +172,20 @@ class Codec:
 
     def _without_rounds(self, method: Method, params: JsonObject) -> JsonObject:
         """A legacy peer has no rounds: what it sends under their names is no answer to anything."""
-        if self._modern or not has_rounds(method) or params.keys().isdisjoint(_ROUNDS):
-            return params
-        return {name: value for name, value in params.items() if name not in _ROUNDS}
+        return params if self._modern or not has_rounds(method) else _without(_ROUNDS, params)
 
     def __repr__(self) -> str:
         return f"<Codec {self.revision.name}>"
 
 
 _ROUNDS = frozenset({"inputResponses", "requestState"})
+
+
+def _without(names: Collection[str], members: JsonObject) -> JsonObject:
+    """What a peer sends under names that its revision does not have means nothing."""
+    if members.keys().isdisjoint(names):
+        return members
+    return {name: value for name, value in members.items() if name not in names}
 
 
 def has_rounds(method: Method) -> bool:
