@@ -105,9 +105,9 @@ async def test_a_session_that_the_server_forgot_is_opened_again(url: str) -> Non
 
     async with connected(url, "legacy") as client:
         await client.call_tool("change")
-        session = client._link.session._channel._session  # noqa: SLF001  to end it behind the client's back
+        channel = client._link.session._channel  # noqa: SLF001  to end its session behind the client's back
+        before = dict(channel._session)  # noqa: SLF001
         async with httpx2.AsyncClient() as http:
-            assert (await http.delete(url, headers=dict(session))).status_code == 200
-        before = session["mcp-session-id"]
+            assert (await http.delete(url, headers=before)).status_code == 200
         assert (await client.call_tool("change")).text == "changed"
-        assert session["mcp-session-id"] != before
+        assert channel._session["mcp-session-id"] != before["mcp-session-id"]  # noqa: SLF001
