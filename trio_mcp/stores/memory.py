@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,10 +20,13 @@ SessionKey: TypeAlias = tuple[str | None, str]
 
 @dataclass(slots=True, eq=False)
 class Kept:
-    """The newest events of one stream; `first` is the number of the oldest of them."""
+    """The newest events of one stream; `first` is the number of the oldest of them.
+
+    Most streams have a handful, and every call that waits for an answer has one: a list is a sixth of a deque then.
+    """
 
     first: int
-    events: deque[bytes] = field(default_factory=deque)
+    events: list[bytes] = field(default_factory=list)
     size: int = 0
 
     @property
@@ -35,7 +38,7 @@ class Kept:
 class Shelf:
     """The streams of one session, the one that has been silent longest first."""
 
-    streams: OrderedDict[LogKey, Kept] = field(default_factory=OrderedDict)
+    streams: dict[LogKey, Kept] = field(default_factory=dict)
     events: int = 0
     size: int = 0
 
@@ -110,7 +113,8 @@ class MemoryEventStore:
             shelf = self._shelves.setdefault(owner(key), Shelf())
             kept = self._order[key] = shelf.streams[key] = Kept(first)
         self._order.move_to_end(key)
-        self._shelves[owner(key)].streams.move_to_end(key)
+        streams = self._shelves[owner(key)].streams
+        streams[key] = streams.pop(key)
         while kept.events and kept.last >= first:  # the same events once more
             self._count(key, kept, -1, -len(kept.events.pop()))
         if kept.last + 1 != first:  # some were never appended: nothing from before the hole can be replayed
@@ -136,7 +140,7 @@ class MemoryEventStore:
             self._drop(oldest)
 
     def _shorten(self, key: LogKey, kept: Kept) -> None:
-        self._count(key, kept, -1, -len(kept.events.popleft()))
+        self._count(key, kept, -1, -len(kept.events.pop(0)))
         kept.first += 1
 
     def _drop(self, key: LogKey) -> None:

@@ -87,9 +87,10 @@ class EventStream:
     """
 
     __slots__ = (
-        "_lock",
         "_streams",
         "_unlogged",
+        "_writing",
+        "_written",
         "holder",
         "last",
         "listener",
@@ -109,7 +110,9 @@ class EventStream:
         self.listener: Listener | OpenBatch | None = None
         self._streams = streams
         self._unlogged: list[Envelope] = []
-        self._lock: trio.Lock | None = None
+        self._writing = False
+        self._written: trio.Event | None = None
+        """Made for whoever has to wait for what is being written; a lock for each stream would be a kilobyte."""
 
     @property
     def done(self) -> bool:
@@ -127,7 +130,6 @@ class EventStream:
         log = self._streams.log
         log.opened += 1
         self.number = log.opened
-        self._lock = trio.Lock()
         self._streams.live[self.number] = self
         return b"id: %b\ndata: \n\n" % event_id(self.number, 0) if self.primes else b""
 
@@ -149,25 +151,33 @@ class EventStream:
 
         A cancel leaves it to the next flush, of whoever calls it.
         """
-        if self._lock is None:
+        if not self.number:
             self.outbox.take_nowait()
             return b""
-        async with self._lock:
-            if self.holder is not holder:
-                return b""
+        await self.settle()
+        if self.holder is not holder:
+            return b""
+        self._writing = True
+        try:
             self._unlogged += self.outbox.take_nowait()
             events = [dump(spoken(envelope)) for envelope in self._unlogged]
             first = self.last + 1
             await self._streams.log.append(self.number, first, events)
             self.last += len(events)
             self._unlogged = []
+        finally:
+            self._writing = False
+            written, self._written = self._written, None
+            if written is not None:
+                written.set()
         return self.framed(first, events) if self.holder is holder else b""
 
     async def settle(self) -> None:
-        """Wait until what the holder before was logging is logged."""
-        assert self._lock is not None
-        async with self._lock:
-            pass
+        """Wait until nothing is being logged: what the holder before had begun is in the log then."""
+        while self._writing:
+            if self._written is None:
+                self._written = trio.Event()
+            await self._written.wait()
 
     def framed(self, first: int, events: Sequence[bytes]) -> bytes:
         return framed(self.number, first, events)
