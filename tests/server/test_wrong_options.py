@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BeforeValidator
+from serving import ROOT
 
 from trio_mcp import Context, Elicit, Server
 from trio_mcp.server import PromptKeywords, ResourceKeywords, ToolKeywords
@@ -151,6 +155,34 @@ def test_a_parameter_that_json_cannot_be_made_into_is_named() -> None:
     for offer in (Server("wrong").add_tool, Server("wrong").add_prompt):
         with pytest.raises(TypeError, match=r"book: the parameter 'seat' has the type .*Opaque"):
             offer(book)
+
+
+@pytest.mark.parametrize("kind", [list[int], list, dict[str, str], tuple[int, ...]])
+def test_a_prompt_takes_what_a_string_can_become(kind: Any) -> None:
+    def say(numbers: str) -> str:
+        return ""
+
+    say.__annotations__["numbers"] = kind
+    with pytest.raises(
+        TypeError, match=r"say: the parameter 'numbers' cannot be a .* arguments of a prompt are strings"
+    ):
+        Server("wrong").add_prompt(say)
+    say.__annotations__["numbers"] = Annotated[kind, BeforeValidator(str.split)]
+    Server("right").add_prompt(say)
+
+
+RULE = re.compile(r"\b[LMS]-[A-Z]+-\d|\brow \d|\bSEP-\d")
+
+
+def said(node: ast.AST) -> list[str]:
+    texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def test_no_error_speaks_of_the_numbers_of_rules() -> None:
+    for path in (ROOT / "trio_mcp" / "server").glob("*.py"):
+        raised = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
+        assert [text for node in raised for text in said(node) if RULE.search(text)] == []
 
 
 def test_a_return_type_that_no_json_can_be_made_of_is_named_with_its_function() -> None:

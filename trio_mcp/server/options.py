@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar, get_args
 
 from ..types import CacheScope
@@ -78,7 +78,7 @@ def check_resume(resume: object) -> None:
 
 def check_elicits(elicits: object) -> None:
     """Refuse what are no declared questions."""
-    if not isinstance(elicits, list | tuple):
+    if isinstance(elicits, str) or not isinstance(elicits, Sequence):
         raise TypeError(f"elicits: a list of questions, such as [Elicit('seat', Seat)], not {elicits!r}")
     for asked in elicits:
         if not isinstance(asked, Elicit):

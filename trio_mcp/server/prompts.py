@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypedDict, cast
+from typing import TypeAlias, TypedDict, cast, get_origin
 
 import trio
 
@@ -32,12 +33,13 @@ from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
 from .options import check_elicits, check_resume, check_timeout
 from .results import ReturnError, said_in_json, shown
-from .signature import Arguments, read_arguments
+from .signature import Arguments, parameters_of, read_arguments
 from .tool import ResumePolicy, resumed
 
 __all__ = ["Prompt", "PromptKeywords", "PromptOptions", "make_prompt"]
 
 Said: TypeAlias = str | PromptMessage | ContentBlock
+CONTAINERS = (list, tuple, set, frozenset, dict)
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
 
@@ -129,6 +131,7 @@ def make_prompt(function: Function, options: PromptOptions, threads: trio.Capaci
     name = options.name or str(getattr(function, "__name__", ""))
     if not name:
         raise ValueError("a prompt needs a name: this function has none, so give name=")
+    refuse_containers(function)
     arguments = read_arguments(function)
     description = options.description or function_doc(function)
     model = PromptModel(
@@ -143,6 +146,16 @@ def make_prompt(function: Function, options: PromptOptions, threads: trio.Capaci
     return Prompt(
         model, options.timeout, arguments, make_handler(function, arguments.context, threads, options.elicits), resume
     )
+
+
+def refuse_containers(function: Function) -> None:
+    """Raise `TypeError` for a parameter that no string can become; a type with validators of its own may read one."""
+    for name, annotation, _ in parameters_of(function).arguments:
+        if (get_origin(annotation) or annotation) in CONTAINERS:
+            raise TypeError(
+                f"{function.__qualname__}: the parameter {name!r} cannot be a {inspect.formatannotation(annotation)}, since the "
+                "arguments of a prompt are strings; take a str and split it"
+            )
 
 
 def prompt_arguments(schema: JsonObject) -> list[PromptArgument]:
