@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ import trio
 from serving import ROOT
 from talk import Talk, talk_to
 
+from trio_mcp import Client, Context, accept
 from trio_mcp.server.completion import MAX_VALUES
 
 PAGE = (ROOT / "docs" / "servers.md").read_text()
@@ -20,12 +25,13 @@ Names = dict[str, Any]
 
 
 @pytest.fixture
-def page() -> Names:
+def page(monkeypatch: pytest.MonkeyPatch) -> Names:
     """What the code of the page defines, when it is run from top to bottom."""
-    names: Names = {"__name__": "servers_page"}
+    module = ModuleType("servers_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for block in BLOCKS:
-        exec(block, names)
-    return names
+        exec(compile(block, "docs/servers.md", "exec", dont_inherit=True), vars(module))
+    return vars(module)
 
 
 async def read(talk: Talk, uri: str) -> str:
@@ -53,8 +59,72 @@ async def test_the_main_program_prints_the_changes_and_the_prompt(
     assert capsys.readouterr().out.splitlines() == [
         "updated library://catalogue",
         "tools None",
-        "Recommend a funny book for my aunt.",
+        "user Recommend a funny book for my aunt.",
     ]
+
+
+async def test_a_context_tells_how_far_it_is(page: Names) -> None:
+    logged: list[tuple[str, str | None, object]] = []
+    reported: list[tuple[float, float | None, str | None]] = []
+    with trio.fail_after(BOUND):
+        async with Client.connect(
+            page["server"], on_log=lambda said: logged.append((said.level, said.logger, said.data))
+        ) as client:
+            result = await client.call_tool(
+                "stocktake", on_progress=lambda far: reported.append((far.progress, far.total, far.message))
+            )
+    assert result.structured_content == {"result": 2}
+    assert logged == [("info", "stock", "counted Emma"), ("info", "stock", "counted Persuasion")]
+    assert reported == [(1, 2, "Emma"), (2, 2, "Persuasion")]
+
+
+async def test_the_tools_do_what_the_page_says(page: Names) -> None:
+    def lend(question: object) -> object:
+        return accept(weeks="2", remind=False)
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], on_elicit=lend) as client:
+            assert (await client.call_tool("borrow", {"number": "1"})).text == "2 weeks"
+            assert (await client.call_tool("borrow", {"number": "9"})).text == "There is no book 9."
+            assert (await client.call_tool("find", {"title": "Emma"})).structured_content == ["Emma"]
+            assert (await client.call_tool("find", {"title": "Emma", "number": "1"})).is_error
+            await client.list_tools()
+            shelf = await client.call_tool("shelf", {"number": "1", "branch": "north"})
+    assert shelf.text == "Emma in north"
+
+
+async def test_a_variable_that_does_not_fit_its_type_is_refused(page: Names) -> None:
+    async with talk_to(page["server"]) as talk:
+        error = await talk.error(talk.ask("resources/read", uri="library://books/one"))
+    assert error["code"] == -32602
+    assert "number" in error["message"]
+
+
+async def test_a_plain_function_reaches_its_context_from_its_thread(page: Names) -> None:
+    logged: list[object] = []
+
+    def speak(ctx: Context) -> str:
+        trio.from_thread.run(ctx.log, "info", "from a thread")
+        return "spoken"
+
+    page["server"].add_tool(speak)
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], on_log=lambda said: logged.append(said.data)) as client:
+            await client.call_tool("speak")
+    assert logged == ["from a thread"]
+
+
+def test_the_page_lists_everything_that_a_context_can_do() -> None:
+    public = [name for name in vars(Context) if not name.startswith("_")]
+    assert [name for name in public if f"ctx.{name}" not in PAGE] == []
+
+
+def test_the_page_passes_mypy_as_it_is_printed(tmp_path: Path) -> None:
+    printed = tmp_path / "page.py"
+    printed.write_text("\n".join(BLOCKS))
+    command = [sys.executable, "-m", "mypy", "--strict", str(printed)]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_the_numbers_are_those_of_the_code() -> None:

@@ -2,10 +2,12 @@
 
 from .context import Accepted, BranchGroup, Context, Declined, Dismissed, Elicited, Sampled
 from .forms import Elicit, FormError, Titled
+from .prompts import PromptKeywords
+from .resources import ResourceKeywords
 from .results import ToolResult
 from .server import Server
 from .signature import Mirrored
-from .tool import Tool
+from .tool import Tool, ToolKeywords
 
 __all__ = [
     "Accepted",
@@ -17,9 +19,12 @@ __all__ = [
     "Elicited",
     "FormError",
     "Mirrored",
+    "PromptKeywords",
+    "ResourceKeywords",
     "Sampled",
     "Server",
     "Titled",
     "Tool",
+    "ToolKeywords",
     "ToolResult",
 ]

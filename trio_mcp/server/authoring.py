@@ -10,6 +10,7 @@ import trio
 from ..session.subscriptions import Change
 from .completion import make_completer
 from .handler import Function
+from .options import check_function, check_place, options_of
 from .prompts import Prompt, PromptKeywords, PromptOptions, make_prompt
 from .registry import Registry
 from .resources import Resource, ResourceKeywords, ResourceOptions, Template, make_resource, make_template
@@ -51,11 +52,13 @@ class Authoring:
         """Offer a function as a tool; used as `@server.tool` or `@server.tool(title="...", timeout=30)`.
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
-        return annotation; see `ToolKeywords` for what can be said beside that.
+        return annotation. Beside that there are the options `name`, `title`, `description`, `annotations`, `icons`, `timeout`
+        (seconds), `meta`, `resume`, `requires`, `elicits`, `input_schema` and `output_schema`;
+        `trio_mcp.server.ToolKeywords` says what each is for.
 
         Raises:
-            TypeError: the signature cannot be offered.
-            ValueError: the name is taken or is not one, or a schema is not allowed.
+            TypeError: the signature cannot be offered, or there is no such option.
+            ValueError: the name is taken or is not one, or a schema or the value of an option is not allowed.
         """
 
         def add(function: F) -> F:
@@ -66,7 +69,8 @@ class Authoring:
 
     def add_tool(self, function: Function, **options: Unpack[ToolKeywords]) -> Tool:
         """Offer a function as a tool, also while serving: clients that asked for it hear that the list has changed."""
-        tool = make_tool(function, ToolOptions(**options), self._threads)
+        check_function(function, "tool")
+        tool = make_tool(function, options_of(ToolOptions, options, "tool()"), self._threads)
         self._registry.tools.add(tool.name, tool)
         return tool
 
@@ -86,11 +90,12 @@ class Authoring:
         """Offer a function as a prompt; used as `@server.prompt` or `@server.prompt(title="...")`.
 
         Its parameters are the arguments, which come as strings. It returns text, a content block or a `PromptMessage`, or a
-        list of those; see `PromptKeywords` for what can be said beside that.
+        list of those. Beside that there are the options `name`, `title`, `description`, `icons`, `timeout` (seconds), `meta`,
+        `elicits` and `resume`; `trio_mcp.server.PromptKeywords` says what each is for.
 
         Raises:
-            TypeError: the signature cannot be offered.
-            ValueError: the name is taken.
+            TypeError: the signature cannot be offered, or there is no such option.
+            ValueError: the name is taken, or the value of an option is not allowed.
         """
 
         def add(function: F) -> F:
@@ -101,7 +106,8 @@ class Authoring:
 
     def add_prompt(self, function: Function, **options: Unpack[PromptKeywords]) -> Prompt:
         """Offer a function as a prompt, also while serving."""
-        prompt = make_prompt(function, PromptOptions(**options), self._threads)
+        check_function(function, "prompt")
+        prompt = make_prompt(function, options_of(PromptOptions, options, "prompt()"), self._threads)
         self._registry.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -116,13 +122,17 @@ class Authoring:
         """Offer what a function returns under a URI, `@server.resource("config://app")`, or under a family of them,
         `@server.resource("users://{user_id}/profile")`: then the variables of the template (RFC 6570) are its parameters.
 
-        It returns text, bytes, anything that is JSON, or contents; it raises `ResourceNotFound(uri)` when there is no such
-        thing. See `ResourceKeywords` for what can be said beside that.
+        It returns text, bytes, anything that is JSON, or contents; it raises `ResourceNotFound(uri)` or returns None when there
+        is no such thing. Beside that there are the options `name`, `title`, `description`, `mime_type`, `size` (bytes), `icons`,
+        `annotations`, `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits` and `resume`;
+        `trio_mcp.server.ResourceKeywords` says what each is for.
 
         Raises:
-            TypeError: the parameters are not the variables.
-            ValueError: that is neither a URI nor a template, or it is taken.
+            TypeError: the parameters are not the variables, or there is no such option.
+            ValueError: that is neither a URI nor a template, or it is taken, or the value of an option is not allowed.
         """
+
+        check_place(uri)
 
         def add(function: F) -> F:
             self.add_resource(uri, function, **options)
@@ -132,7 +142,8 @@ class Authoring:
 
     def add_resource(self, uri: str, function: Function, **options: Unpack[ResourceKeywords]) -> Resource | Template:
         """Offer a resource or a resource template, also while serving."""
-        said = ResourceOptions(**options)
+        check_place(uri, function)
+        said = options_of(ResourceOptions, options, "resource()")
         if "{" in uri:
             template = make_template(uri, function, said, self._threads)
             self._registry.templates.add(uri, template)
@@ -151,7 +162,13 @@ class Authoring:
 
     # completion
 
-    def complete(self, *, argument: str, prompt: str | None = None, resource: str | None = None) -> Callable[[F], F]:
+    @overload
+    def complete(self, *, prompt: str, argument: str) -> Callable[[F], F]: ...
+    @overload
+    def complete(self, *, resource: str, argument: str) -> Callable[[F], F]: ...
+    def complete(
+        self, *unnamed: object, argument: str | None = None, prompt: str | None = None, resource: str | None = None
+    ) -> Callable[[F], F]:
         """Suggest values for an argument of a prompt, or for a variable of a resource template.
 
             @server.complete(prompt="review", argument="language")
@@ -159,15 +176,18 @@ class Authoring:
                 return [name for name in LANGUAGES if name.startswith(value)]
 
         The function takes the `value` typed so far, and if it likes the other `arguments` and a context. It returns the
-        suggestions, of which the first 100 are sent, or a `Completion`.
+        suggestions as strings, of which the first 100 are sent, or a `Completion`.
 
         Raises:
             TypeError: neither or both of `prompt` and `resource` were given, or the function takes something else.
             LookupError: there is no such prompt, template or argument; it has to be offered first.
             ValueError: it has a completion already.
         """
-        if (prompt is None) == (resource is None):
-            raise TypeError("complete() takes either a prompt or a resource template")
+        if unnamed or argument is None or (prompt is None) == (resource is None):
+            raise TypeError(
+                "complete() takes the name of an argument, and either its prompt or its resource template: "
+                "@server.complete(prompt='review', argument='language')"
+            )
 
         def add(function: F) -> F:
             target, known = self._completed(prompt, resource)
@@ -183,10 +203,10 @@ class Authoring:
         if prompt is not None:
             found = self._registry.prompts.get(prompt)
             if found is None:
-                raise LookupError(f"there is no prompt {prompt!r}")
+                raise LookupError(f"there is no prompt {prompt!r}: its completions are offered after it")
             return prompt, {known.name for known in found.model.arguments or ()}
         assert resource is not None
         template = self._registry.templates.get(resource)
         if template is None:
-            raise LookupError(f"there is no resource template {resource!r}")
+            raise LookupError(f"there is no resource template {resource!r}: its completions are offered after it")
         return resource, set(template.pattern.variables)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import trio
 
 from ..session import Call, Plan, RequestFacts
 from ..types import CompleteResult, Completion, Model
 from .handler import Function, Handler, make_handler
+from .results import ReturnError, shown
 from .signature import parameters_of
 
 __all__ = ["MAX_VALUES", "Completer", "make_completer"]
@@ -20,6 +20,8 @@ MAX_VALUES = 100
 """Values of one answer (L-CMP-1s)."""
 
 PARAMETERS = ("value", "arguments")
+
+NO_SUGGESTIONS = (None, type(None), str, bytes, int, float, bool, dict)
 
 NOTHING = CompleteResult(completion=Completion(values=[]))
 """The answer for an argument that nobody completes."""
@@ -46,9 +48,11 @@ def make_completer(function: Function, threads: trio.CapacityLimiter) -> Complet
     """A completer from a function.
 
     Raises:
-        TypeError: it has other parameters than `value`, `arguments` and a context.
+        TypeError: it has other parameters than `value`, `arguments` and a context, or declares that it returns no suggestions.
     """
-    taken, context, _ = parameters_of(function)
+    taken, context, returns = parameters_of(function)
+    if returns in NO_SUGGESTIONS:
+        raise TypeError(f"{function.__qualname__}: a completion returns list[str] or a Completion, not {returns}")
     names = frozenset(parameter.name for parameter in taken)
     if "value" not in names or not names.issubset(PARAMETERS):
         raise TypeError(
@@ -57,12 +61,27 @@ def make_completer(function: Function, threads: trio.CapacityLimiter) -> Complet
     return Completer(make_handler(function, context, threads), names)
 
 
+def suggestions(value: object) -> list[str]:
+    """What a completion function returned, if it is a list of strings or the like.
+
+    Raises:
+        ReturnError: it is something else, such as one string.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ReturnError(f"a completion returns a list of strings, not {shown(value)}")
+    found = list(value)
+    for suggestion in found:
+        if not isinstance(suggestion, str):
+            raise ReturnError(f"a completion returns a list of strings, not one with {shown(suggestion)}")
+    return found
+
+
 def completion(value: object) -> Completion:
     """What a completion function returned, cut to what one answer may have; the rest is counted (L-CMP-1s)."""
     if isinstance(value, Completion):
         found, total, more = value.values, value.total, value.has_more
     else:
-        found = list(cast("Sequence[str]", value))
+        found = suggestions(value)
         total, more = len(found), None
     cut = len(found) > MAX_VALUES
     return Completion(values=found[:MAX_VALUES], total=total, has_more=True if cut else bool(more))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
@@ -13,6 +13,7 @@ from ..errors import ElicitationInvalid
 from ..runtime import Branch, Branches, CancelReason, Lane, run_branch
 from ..session import Call, Question, RequestFacts
 from ..types import (
+    LOGGING_LEVELS,
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitRequestFormParams,
@@ -27,7 +28,7 @@ from ..types import (
     SamplingMessage,
     TextContent,
 )
-from .forms import Elicit, Form, form
+from .forms import Elicit, Form, FormError, form
 from .steps import step_result
 
 T = TypeVar("T")
@@ -196,7 +197,13 @@ class Context:
         await self._call.progress(progress, total, message)
 
     async def log(self, level: LoggingLevel, data: JsonValue, *, logger: str | None = None) -> None:
-        """Send a log message to the client, if it wants messages of that level. Never put secrets in it (L-LOG-1s)."""
+        """Send a log message to the client, if it wants messages of that level. Never put secrets in it (L-LOG-1s).
+
+        Raises:
+            ValueError: there is no such level, whether anybody listens or not.
+        """
+        if level not in LOGGING_LEVELS:
+            raise ValueError(f"level: one of {', '.join(LOGGING_LEVELS)}, not {level!r}")
         await self._call.log(level, data, logger)
 
     async def end_stream(self, retry: float | None = None) -> None:
@@ -301,6 +308,8 @@ class Context:
     def _declared(self, schema: object) -> object:
         """What to ask for; a question by key must be one that was published with the tool."""
         if not isinstance(schema, Elicit):
+            if isinstance(schema, Mapping | str):
+                raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
             return schema
         if schema.key not in self._keys:
             raise LookupError(

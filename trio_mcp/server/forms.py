@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar, cast
 
-from pydantic import BaseModel, GetJsonSchemaHandler, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, to_json
 
@@ -49,12 +49,17 @@ class Elicit(Generic[T_co]):
 
     Raises:
         ValueError: the key is no identifier.
+        TypeError: the key is no string.
     """
 
     key: str
     schema: type[T_co]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.key, str):
+            raise TypeError(
+                f"Elicit: first the key, a string such as 'seat', and then the form, not {self.key!r} first"
+            )
         if not self.key.isidentifier():
             raise ValueError(f"{self.key!r} is no key: it has to be an identifier, such as user_name")
 
@@ -145,9 +150,12 @@ def form(schema: type[T]) -> Form[T]:
     """The form of a type.
 
     Raises:
-        FormError: it has a member that no form may have.
+        FormError: it has a member that no form may have, or is no type.
     """
-    return Form(schema)
+    try:
+        return Form(schema)
+    except PydanticUserError as error:
+        raise FormError(f"a form cannot ask for {schema!r}: {error.message.partition(chr(10))[0]}") from None
 
 
 def explained(error: ValidationError) -> str:

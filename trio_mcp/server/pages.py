@@ -19,6 +19,7 @@ from ..types import (
     PaginatedRequestParams,
 )
 from .listing import Listing, Place
+from .options import check_scope, check_ttl
 from .prompts import Prompt
 from .resources import Resource, Template
 from .tool import Tool
@@ -59,10 +60,12 @@ class ListOptions:
     scope: CacheScope = "private"
 
     def __post_init__(self) -> None:
+        if isinstance(self.page_size, bool) or not isinstance(self.page_size, int):
+            raise TypeError(f"page_size: a number of items, such as 100, not {self.page_size!r}")
         if self.page_size < 1:
             raise ValueError(f"page_size: a page has at least one item, not {self.page_size}")
-        if self.ttl < 0:
-            raise ValueError(f"list_ttl: seconds, 0 for not at all, not {self.ttl:g}")
+        check_ttl("list_ttl", self.ttl)
+        check_scope("list_scope", self.scope)
 
     def hints(self, next_cursor: str | None) -> Hints:
         return Hints(next_cursor, round(self.ttl * 1000), self.scope)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypedDict, cast
+from typing import TypeAlias, TypedDict, cast, get_origin
 
 import trio
-from pydantic_core import to_jsonable_python
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.strict_json import dumps
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import (
     AudioContent,
@@ -32,12 +31,15 @@ from ..types import (
 from ..types import Prompt as PromptModel
 from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
-from .signature import Arguments, read_arguments
+from .options import check_elicits, check_resume, check_timeout
+from .results import ReturnError, said_in_json, shown
+from .signature import Arguments, parameters_of, read_arguments
 from .tool import ResumePolicy, resumed
 
 __all__ = ["Prompt", "PromptKeywords", "PromptOptions", "make_prompt"]
 
 Said: TypeAlias = str | PromptMessage | ContentBlock
+CONTAINERS = (list, tuple, set, frozenset, dict)
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
 
@@ -74,6 +76,11 @@ class PromptOptions:
     meta: JsonObject | None = None
     elicits: Sequence[Elicit[object]] = ()
     resume: ResumePolicy = "auto"
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
+        check_resume(self.resume)
+        check_elicits(self.elicits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +130,8 @@ def make_prompt(function: Function, options: PromptOptions, threads: trio.Capaci
     """
     name = options.name or str(getattr(function, "__name__", ""))
     if not name:
-        raise ValueError("a prompt needs a name")
+        raise ValueError("a prompt needs a name: this function has none, so give name=")
+    refuse_containers(function)
     arguments = read_arguments(function)
     description = options.description or function_doc(function)
     model = PromptModel(
@@ -138,6 +146,16 @@ def make_prompt(function: Function, options: PromptOptions, threads: trio.Capaci
     return Prompt(
         model, options.timeout, arguments, make_handler(function, arguments.context, threads, options.elicits), resume
     )
+
+
+def refuse_containers(function: Function) -> None:
+    """Raise `TypeError` for a parameter that no string can become; a type with validators of its own may read one."""
+    for name, annotation, _ in parameters_of(function).arguments:
+        if (get_origin(annotation) or annotation) in CONTAINERS:
+            raise TypeError(
+                f"{function.__qualname__}: the parameter {name!r} cannot be a {inspect.formatannotation(annotation)}, since the "
+                "arguments of a prompt are strings; take a str and split it"
+            )
 
 
 def prompt_arguments(schema: JsonObject) -> list[PromptArgument]:
@@ -155,12 +173,18 @@ def prompt_arguments(schema: JsonObject) -> list[PromptArgument]:
 
 
 def messages(value: object) -> list[PromptMessage]:
-    """What a prompt returned, as messages; what is no message is said by the user."""
+    """What a prompt returned, as messages; what is no message is said by the user.
+
+    Raises:
+        ReturnError: it is nothing that can be said.
+    """
     if isinstance(value, list | tuple):
         return [message for item in value for message in messages(item)]
     if isinstance(value, PromptMessage):
         return [value]
     if isinstance(value, BLOCKS):
         return [PromptMessage(role="user", content=value)]
-    text = value if isinstance(value, str) else dumps(to_jsonable_python(value, by_alias=True), "result").decode()
+    if value is None or isinstance(value, bool | int | float | bytes | bytearray):
+        raise ReturnError(f"a prompt returns text, content blocks or messages, not {shown(value)}")
+    text = value if isinstance(value, str) else said_in_json(value)
     return [PromptMessage(role="user", content=TextContent(text=text))]

@@ -10,11 +10,9 @@ from functools import partial
 from typing import TypedDict, TypeVar, cast
 
 import trio
-from pydantic_core import to_jsonable_python
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.strict_json import dumps
 from ..protocol.uri_template import UriTemplate
 from ..protocol.uris import is_uri
 from ..session import Call, Plan, RequestFacts, Resume
@@ -32,6 +30,8 @@ from ..types import (
 from ..types import Resource as ResourceModel
 from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
+from .options import check_elicits, check_resume, check_scope, check_timeout, check_ttl
+from .results import said_in_json
 from .signature import Arguments, read_arguments
 from .tool import ResumePolicy, resumed
 
@@ -88,6 +88,13 @@ class ResourceOptions:
     meta: JsonObject | None = None
     elicits: Sequence[Elicit[object]] = ()
     resume: ResumePolicy = "auto"
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
+        check_resume(self.resume)
+        check_elicits(self.elicits)
+        check_ttl("ttl", self.ttl)
+        check_scope("cache_scope", self.cache_scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,5 +253,5 @@ def contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:
         case None:
             return []
         case _:
-            text = dumps(to_jsonable_python(value, by_alias=True), "result").decode()
+            text = said_in_json(value)
             return [TextResourceContents(uri=uri, mime_type=mime_type or "application/json", text=text)]

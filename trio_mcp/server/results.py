@@ -7,9 +7,10 @@ import types
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
-from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from ..errors import LocalProtocolError
 from ..protocol.json_schema import Schema
 from ..protocol.strict_json import dumps
 from ..types import (
@@ -37,6 +38,8 @@ BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResourc
 
 ASK = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
 
+UNSAYABLE = "what was returned cannot be said in JSON"
+
 Converter: TypeAlias = Callable[[object], CallToolResult]
 
 
@@ -54,15 +57,21 @@ def read_return(annotation: object) -> Promise:
     content itself; anything else (a number, a list, a union) becomes its member `result`, since older revisions demand an object.
 
     Raises:
-        TypeError: it is an interim result, which only the session makes.
+        TypeError: it is an interim result, which only the session makes, or no JSON can be made of it.
     """
     if isinstance(annotation, type) and issubclass(annotation, InputRequiredResult):
         raise TypeError(ASK)
     if annotation is inspect.Signature.empty or is_unstructured(annotation):
         return Promise(None, plain)
-    adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
     wrapped = not is_object(annotation)
-    schema: JsonObject = adapter.json_schema(mode="serialization")
+    try:
+        adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
+        schema: JsonObject = adapter.json_schema(mode="serialization")
+    except PydanticUserError as error:
+        raise TypeError(
+            f"it returns {inspect.formatannotation(annotation)}, which no JSON can be made of; return a pydantic model, a "
+            f"dataclass or a plain type ({error.message.partition(chr(10))[0]})"
+        ) from None
     if wrapped:
         definitions = schema.pop("$defs", None)
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
@@ -93,8 +102,8 @@ class Returned(RootModel[T]):
     model_config = ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True, defer_build=True)
 
 
-class ReturnError(TypeError):
-    """A tool returned what it does not declare, or what JSON cannot say; the text is safe to show."""
+class ReturnError(LocalProtocolError, TypeError):
+    """A handler returned what it does not declare, or what cannot be sent; the text is safe to show."""
 
 
 def plain(value: object) -> CallToolResult:
@@ -113,7 +122,7 @@ def plain(value: object) -> CallToolResult:
         case list() | tuple() if value and all(isinstance(item, str | Block) for item in value):
             return CallToolResult(content=[as_block(item) for item in value])
         case _:
-            return CallToolResult(content=[TextContent(text=json_text(to_jsonable_python(value)))])
+            return CallToolResult(content=[TextContent(text=said_in_json(value, by_alias=False))])
 
 
 def structured(promised: type[Returned[object]], value: object, wrapped: bool) -> CallToolResult:
@@ -128,7 +137,10 @@ def structured(promised: type[Returned[object]], value: object, wrapped: bool) -
         checked = promised.model_validate(value)
     except ValidationError as error:
         raise ReturnError(f"the tool returned something else than it declares: {explained(error)}") from None
-    content: JsonValue = checked.model_dump(mode="json", by_alias=True)
+    try:
+        content: JsonValue = checked.model_dump(mode="json", by_alias=True)
+    except ValueError as error:
+        raise ReturnError(f"{UNSAYABLE}: {error}") from None
     if wrapped:
         content = {"result": content}
     return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
@@ -156,18 +168,40 @@ def conforming(promised: Schema, value: object) -> CallToolResult:
         if not value.is_error and (problem := promised.check(value.structured_content)) is not None:
             raise ReturnError(f"the structured content is not what the tool declares: {problem}")
         return value
-    content: JsonValue = to_jsonable_python(value, by_alias=True, inf_nan_mode="constants")
+    content = as_json(value)
     text = json_text(content)
     if (problem := promised.check(content)) is not None:
         raise ReturnError(f"the tool returned something else than it declares: {problem}")
     return CallToolResult(content=[TextContent(text=text)], structured_content=content)
 
 
+def said_in_json(value: object, *, by_alias: bool = True) -> str:
+    """Any value as JSON text.
+
+    Raises:
+        ReturnError: JSON cannot say it.
+    """
+    return json_text(as_json(value, by_alias=by_alias))
+
+
+def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
+    try:
+        content: JsonValue = to_jsonable_python(value, by_alias=by_alias, inf_nan_mode="constants")
+    except ValueError as error:
+        raise ReturnError(f"{UNSAYABLE}: {error}") from None
+    return content
+
+
 def json_text(value: JsonValue) -> str:
     try:
         return dumps(value, "result").decode()
     except ValueError as error:
-        raise ReturnError(f"the tool returned what JSON cannot say: {error}") from None
+        raise ReturnError(f"{UNSAYABLE}: {error}") from None
+
+
+def shown(value: object) -> str:
+    """A value as an error may show it: what it is, not what it holds."""
+    return "None" if value is None else f"a value of the type {type(value).__name__}"
 
 
 def as_block(item: object) -> Block:

@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from ..protocol.request_state import KeyRing
+from ..protocol.uris import is_uri
 from ..session import Envelope, Service, ServiceOptions, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
@@ -92,7 +93,13 @@ class Server(Authoring):
         return tuple(self._registry.tools)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell everyone who watches the resource, or something it is a part of, that it has changed; from any thread."""
+        """Tell everyone who watches the resource, or something it is a part of, that it has changed; from any thread.
+
+        Raises:
+            ValueError: that is no URI.
+        """
+        if not is_uri(uri):
+            raise ValueError(f"resource_updated: {uri[:128]!r} is no URI: it needs a scheme, such as config: or file:")
         self._announce(updated(uri))
 
     def run(self, transport: str = "stdio", **options: object) -> None:

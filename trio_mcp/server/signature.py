@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, NamedTuple, Protocol, get_origin, get_type_hints
+from collections.abc import Callable, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, NamedTuple, Protocol, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -160,8 +170,28 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
             Annotated[annotation, Field(alias=name, title=name.replace("_", " ").strip().title())],
             ... if default is inspect.Parameter.empty else default,
         )
-    model = create_model(function.__name__, __base__=Given, **fields)  # type: ignore[call-overload]
-    return Typed(model, names, context, returns)
+    try:
+        model = create_model(function.__name__, __base__=Given, **fields)  # type: ignore[call-overload]
+        return Typed(model, names, context, returns)
+    except PydanticUserError as error:
+        raise TypeError(f"{function.__qualname__}: {unsayable(taken)} ({first_line(error)})") from None
+
+
+def unsayable(taken: Sequence[Parameter]) -> str:
+    """Which of the parameters no JSON Schema can describe."""
+    for name, annotation, _ in taken:
+        try:
+            TypeAdapter(cast("type[object]", annotation)).json_schema()
+        except PydanticUserError:
+            return (
+                f"the parameter {name!r} has the type {inspect.formatannotation(annotation)}, which no JSON can be made into;"
+                " use a pydantic model, a dataclass or a plain type"
+            )
+    return "the parameters cannot be described by a JSON Schema"
+
+
+def first_line(error: PydanticUserError) -> str:
+    return error.message.partition("\n")[0]
 
 
 def raw_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:
@@ -177,7 +207,8 @@ def raw_arguments(function: Callable[..., object], schema: JsonObject) -> Argume
             f"{function.__qualname__}: with an input_schema the function takes all arguments in one parameter"
         )
     if schema.get("type") != "object":
-        raise ValueError('input_schema: arguments are an object, so its "type" is "object" (L-TOOL-3s)')
+        found = f"not {schema['type']!r}" if "type" in schema else "and it is missing"
+        raise ValueError(f'input_schema: its "type" has to be "object", since arguments are one, {found}')
     return Raw(schema, taken[0].name, context, returns)
 
 
@@ -189,5 +220,9 @@ def argument_schema(model: type[Given]) -> JsonObject:
 
 
 def is_context(annotation: object) -> bool:
+    """A `Context`; `Context | None` too, for a function that its author calls himself without one."""
     origin = get_origin(annotation) or annotation
+    if origin in (Union, UnionType):
+        members = [member for member in get_args(annotation) if member is not NoneType]
+        return all(map(is_context, members))
     return isinstance(origin, type) and issubclass(origin, Context)

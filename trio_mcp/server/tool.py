@@ -22,7 +22,8 @@ from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAn
 from ..types import Tool as ToolModel
 from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
-from .results import Converter, ReturnError, error_result, read_return, read_schema
+from .options import check_elicits, check_resume, check_schema, check_timeout
+from .results import Converter, Promise, error_result, read_return, read_schema
 from .signature import Arguments, raw_arguments, read_arguments
 
 __all__ = ["ResumePolicy", "Tool", "ToolKeywords", "ToolOptions", "make_tool", "resumed"]
@@ -85,6 +86,17 @@ class ToolOptions:
     input_schema: JsonObject | None = None
     output_schema: JsonObject | None = None
 
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
+        check_resume(self.resume)
+        check_elicits(self.elicits)
+        check_schema("input_schema", self.input_schema)
+        check_schema("output_schema", self.output_schema)
+        if isinstance(self.requires, str):
+            raise TypeError(
+                f"requires: a set of capabilities, such as {{{self.requires!r}}}, not {self.requires!r} alone"
+            )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
@@ -141,7 +153,7 @@ class Tool:
             case _:
                 reference = secrets.token_hex(4)
                 logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
-                return error_result(unexpected(self.name, cause, reference))
+                return error_result(unexpected(self.name, reference))
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
@@ -156,11 +168,13 @@ def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLi
     """
     name = options.name or str(getattr(function, "__name__", ""))
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a tool name: 1 to 128 letters, digits, '_', '-' and '.'")
+        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
     arguments = (
         read_arguments(function) if options.input_schema is None else raw_arguments(function, options.input_schema)
     )
-    returned = read_return(arguments.returns) if options.output_schema is None else read_schema(options.output_schema)
+    returned = (
+        promised(function, arguments.returns) if options.output_schema is None else read_schema(options.output_schema)
+    )
     requires = required(name, options.requires)
     model = ToolModel(
         name=name,
@@ -183,6 +197,14 @@ def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLi
         returned.converted,
         resumed(options.resume, options.annotations),
     )
+
+
+def promised(function: Function, returns: object) -> Promise:
+    """What the return annotation promises. Raises `TypeError`, naming the function, when it cannot be kept."""
+    try:
+        return read_return(returns)
+    except TypeError as error:
+        raise TypeError(f"{function.__qualname__}: {error}") from None
 
 
 def required(name: str, gates: Collection[str]) -> tuple[str, ...]:
@@ -210,8 +232,6 @@ def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> Resume:
             return Resume.REPLAY if harmless else Resume.PARKED
 
 
-def unexpected(name: str, cause: BaseException, reference: str) -> str:
+def unexpected(name: str, reference: str) -> str:
     """Safe text for an error that nobody expected: what the author wrote to say stays in the log (reliability row 66)."""
-    if isinstance(cause, ReturnError):
-        return f"{name}: {cause}"
     return f"{name} failed with an internal error; the server's log has the details under {reference}."

@@ -227,7 +227,7 @@ class Call:
         try:
             ending = self._ending(leg.facts, outcome)
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
-            ending = error_detail(leg.facts, error)
+            ending = error_detail(leg.facts, error, self._plan.target)
         self.end_leg(None if self.actor.cancel_reason in UNHEARD else ending)
 
     def _ending(self, facts: RequestFacts, outcome: Outcome) -> Ending:
@@ -237,7 +237,7 @@ class Call:
                 return self._encoded(facts, value)
             case Raised(error):
                 result = self._plan.failed(error)
-                return error_detail(facts, error) if result is None else self._encoded(facts, result)
+                return error_detail(facts, error, self._plan.target) if result is None else self._encoded(facts, result)
             case Cancelled(reason):
                 if reason in UNHEARD:
                     return None
@@ -265,20 +265,24 @@ CANCELLED = {
 }
 
 
-def error_detail(facts: RequestFacts, error: BaseException) -> ErrorDetail:
-    """What the peer is told of an error, in a form that can be sent: one that cannot would break everybody's connection."""
+def error_detail(facts: RequestFacts, error: BaseException, target: str = "") -> ErrorDetail:
+    """What the peer is told of an error, in a form that can be sent: one that cannot would break everybody's connection.
+
+    The log names the `target`, where the request has one.
+    """
     try:
-        detail = told(facts, error)
+        detail = told(facts, error, target)
         dump(ErrorResponse(None, detail))
     except (TypeError, ValueError) as unsendable:
-        return told(facts, unsendable)
+        return told(facts, unsendable, target)
     return detail
 
 
-def told(facts: RequestFacts, error: BaseException) -> ErrorDetail:
+def told(facts: RequestFacts, error: BaseException, target: str) -> ErrorDetail:
     """What the peer is told of an error that is not the tool's own; unknown ones only by a number to look up in the log."""
     match error:
         case LocalProtocolError():
+            logger.error("%s broke a rule", logged(facts, target), exc_info=error)
             return ErrorDetail(INTERNAL_ERROR, str(error))
         case ProtocolError():
             return ErrorDetail(error.code, str(error), error.data)
@@ -294,5 +298,10 @@ def told(facts: RequestFacts, error: BaseException) -> ErrorDetail:
             return ErrorDetail(INTERNAL_ERROR, str(error))
         case _:
             reference = secrets.token_hex(4)
-            logger.error("%s failed [%s]", facts.method, reference, exc_info=error)
+            logger.error("%s failed [%s]", logged(facts, target), reference, exc_info=error)
             return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
+
+
+def logged(facts: RequestFacts, target: str) -> str:
+    """A request as the log names it; a target that a client wrote cannot break the line."""
+    return f"{facts.method} of {target[:128]!r}" if target else facts.method

@@ -1,0 +1,210 @@
+"""What cannot be offered is refused where it is written, in words that say what to write instead."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BeforeValidator
+from serving import ROOT
+
+from trio_mcp import Context, Elicit, Server
+from trio_mcp.server import PromptKeywords, ResourceKeywords, ToolKeywords
+
+
+def function() -> str:
+    return ""
+
+
+def tool(**options: Any) -> None:
+    Server("wrong").add_tool(function, **options)
+
+
+def prompt(**options: Any) -> None:
+    Server("wrong").add_prompt(function, **options)
+
+
+def resource(**options: Any) -> None:
+    Server("wrong").add_resource("a://b", function, **options)
+
+
+def server(**options: Any) -> None:
+    Server("wrong", **options)
+
+
+COMMON: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"timeout": "30"}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not '30'"),
+    ({"timeout": True}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not True"),
+    ({"timeout": None}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not None"),
+    ({"timeout": -1}, ValueError, "timeout: more than 0 seconds, not -1; leave it out for no limit"),
+    ({"timeout": 0}, ValueError, "timeout: more than 0 seconds, not 0; leave it out for no limit"),
+    ({"timeout": float("nan")}, ValueError, "timeout: more than 0 seconds, not nan; leave it out for no limit"),
+    ({"resume": "reply"}, ValueError, """resume: "auto", "replay" or "parked", not 'reply'"""),
+    ({"elicits": ["seat"]}, TypeError, "elicits: 'seat' is no question; write Elicit('seat', Seat), a key and a form"),
+    ({"elicits": "seat"}, TypeError, "elicits: a list of questions, such as [Elicit('seat', Seat)], not 'seat'"),
+]
+
+
+@pytest.mark.parametrize("offer", [tool, prompt, resource])
+@pytest.mark.parametrize(("options", "kind", "text"), COMMON)
+def test_an_option_of_all_three_is_refused_by_name_and_value(
+    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        offer(**options)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("offer", "options", "kind", "text"),
+    [
+        (resource, {"ttl": -1}, ValueError, "ttl: seconds, 0 for not at all, not -1"),
+        (resource, {"ttl": "60"}, TypeError, "ttl: seconds, 0 for not at all, not '60'"),
+        (resource, {"ttl": float("inf")}, ValueError, "ttl: seconds, 0 for not at all, not inf"),
+        (resource, {"cache_scope": "all"}, ValueError, """cache_scope: "public" or "private", not 'all'"""),
+        (server, {"list_scope": "everyone"}, ValueError, """list_scope: "public" or "private", not 'everyone'"""),
+        (server, {"list_ttl": "60"}, TypeError, "list_ttl: seconds, 0 for not at all, not '60'"),
+        (server, {"list_ttl": float("nan")}, ValueError, "list_ttl: seconds, 0 for not at all, not nan"),
+        (server, {"page_size": "9"}, TypeError, "page_size: a number of items, such as 100, not '9'"),
+        (
+            tool,
+            {"requires": "sampling"},
+            TypeError,
+            "requires: a set of capabilities, such as {'sampling'}, not 'sampling' alone",
+        ),
+        (tool, {"titel": "x"}, TypeError, "tool() has no option 'titel': do you mean 'title'?"),
+        (prompt, {"titel": "x"}, TypeError, "prompt() has no option 'titel': do you mean 'title'?"),
+        (resource, {"mime": "x"}, TypeError, "resource() has no option 'mime': do you mean 'mime_type'?"),
+        (
+            tool,
+            {"output_schema": 5},
+            TypeError,
+            'output_schema: a JSON Schema as a dict, such as {"type": "object"}, not 5',
+        ),
+    ],
+)
+def test_an_option_is_refused_by_name_and_value(
+    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        offer(**options)
+    assert str(caught.value) == text
+
+
+def test_an_unknown_option_that_is_like_none_is_told_what_there_is() -> None:
+    with pytest.raises(TypeError, match=r"tool\(\) has no option 'zzz': there are annotations, .*, title"):
+        tool(zzz=1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "found"), [({"type": "objekt"}, "not 'objekt'"), ({"properties": {}}, "and it is missing")]
+)
+def test_an_input_schema_says_that_arguments_are_an_object(schema: dict[str, Any], found: str) -> None:
+    with pytest.raises(ValueError, match=f'input_schema: its "type" has to be "object", .*, {found}'):
+        Server("wrong").add_tool(lambda arguments: "", name="raw", input_schema=schema)
+
+
+def test_a_name_goes_by_its_keyword() -> None:
+    wrong: Any = Server("wrong")
+    for offer in ("tool", "prompt"):
+        with pytest.raises(TypeError, match=rf"{offer}\(name='x'\)"):
+            getattr(wrong, offer)("x")
+        with pytest.raises(TypeError, match=f"{offer} offers a function, not 5"):
+            getattr(wrong, offer)(5)
+
+
+def test_a_resource_has_its_uri_first() -> None:
+    wrong: Any = Server("wrong")
+    with pytest.raises(TypeError, match=r"needs its URI first, as in resource\('config://app'\)"):
+        wrong.resource(function)
+    with pytest.raises(TypeError, match="needs its URI first"):
+        wrong.add_resource(function, "b://x")
+    with pytest.raises(TypeError, match="b://x: a resource is offered by a function, not 'c'"):
+        wrong.add_resource("b://x", "c")
+
+
+def test_a_completion_says_how_it_is_offered() -> None:
+    wrong: Any = Server("wrong")
+    for said in ((function,), ("review", "language"), ()):
+        with pytest.raises(TypeError, match=r"@server\.complete\(prompt='review', argument='language'\)"):
+            wrong.complete(*said)
+
+
+def test_a_question_has_its_key_first() -> None:
+    wrong: Any = Elicit
+    with pytest.raises(TypeError, match="first the key"):
+        wrong(str, "seat")
+
+
+def test_an_update_is_of_a_uri() -> None:
+    with pytest.raises(ValueError, match="resource_updated: 'zz' is no URI"):
+        Server("wrong").resource_updated("zz")
+
+
+class Opaque:
+    """A class that no JSON can be made into."""
+
+
+def test_a_parameter_that_json_cannot_be_made_into_is_named() -> None:
+    def book(flight: str, seat: Opaque) -> str:
+        return ""
+
+    for offer in (Server("wrong").add_tool, Server("wrong").add_prompt):
+        with pytest.raises(TypeError, match=r"book: the parameter 'seat' has the type .*Opaque"):
+            offer(book)
+
+
+@pytest.mark.parametrize("kind", [list[int], list, dict[str, str], tuple[int, ...]])
+def test_a_prompt_takes_what_a_string_can_become(kind: Any) -> None:
+    def say(numbers: str) -> str:
+        return ""
+
+    say.__annotations__["numbers"] = kind
+    with pytest.raises(
+        TypeError, match=r"say: the parameter 'numbers' cannot be a .* arguments of a prompt are strings"
+    ):
+        Server("wrong").add_prompt(say)
+    say.__annotations__["numbers"] = Annotated[kind, BeforeValidator(str.split)]
+    Server("right").add_prompt(say)
+
+
+RULE = re.compile(r"\b[LMS]-[A-Z]+-\d|\brow \d|\bSEP-\d")
+
+
+def said(node: ast.AST) -> list[str]:
+    texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def test_no_error_speaks_of_the_numbers_of_rules() -> None:
+    for path in (ROOT / "trio_mcp" / "server").glob("*.py"):
+        raised = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
+        assert [text for node in raised for text in said(node) if RULE.search(text)] == []
+
+
+def test_a_return_type_that_no_json_can_be_made_of_is_named_with_its_function() -> None:
+    def book() -> Opaque:
+        return Opaque()
+
+    with pytest.raises(TypeError, match=r"book: it returns .*Opaque"):
+        Server("wrong").add_tool(book)
+
+
+def test_a_context_may_be_optional() -> None:
+    async def book(flight: str, ctx: Context | None = None) -> str:
+        return flight
+
+    offered = Server("right").add_tool(book)
+    assert list(offered.model.input_schema["properties"]) == ["flight"]
+
+
+@pytest.mark.parametrize(
+    ("offer", "keywords"),
+    [(Server.tool, ToolKeywords), (Server.prompt, PromptKeywords), (Server.resource, ResourceKeywords)],
+)
+def test_the_help_names_every_option(offer: Callable[..., object], keywords: type) -> None:
+    assert offer.__doc__ is not None
+    assert [name for name in keywords.__annotations__ if f"`{name}`" not in offer.__doc__] == []

@@ -1,0 +1,190 @@
+"""A handler that returns what cannot be sent: its caller is told what is wrong, and the log says whose it was."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from talk import Json, Talk, talk_to
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+
+UNSAYABLE = "what was returned cannot be said in JSON"
+PROMPTED = "a prompt returns text, content blocks or messages, not "
+SUGGESTED = "a completion returns a list of strings, not "
+
+
+def returning(value: object) -> Callable[[], Any]:
+    return lambda: value
+
+
+async def told(talk: Talk, method: str, **params: Any) -> Json:
+    error = await talk.error(talk.ask(method, **params))
+    assert error["code"] == -32603
+    return error
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}, [float("inf")]])
+async def test_a_resource_that_json_cannot_say_is_told_of(value: object) -> None:
+    server = Server("wrong")
+    server.add_resource("a://b", returning(value))
+    async with talk_to(server) as talk:
+        assert (await told(talk, "resources/read", uri="a://b"))["message"].startswith(UNSAYABLE)
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}])
+async def test_a_tool_that_json_cannot_say_is_told_of(value: object) -> None:
+    server = Server("wrong")
+    server.add_tool(returning(value), name="plain")
+    server.add_tool(returning(value), name="promised", output_schema={})
+    async with talk_to(server) as talk:
+        for name in ("plain", "promised"):
+            result = await talk.result(talk.leg(name))
+            assert result["isError"] is True
+            assert result["content"][0]["text"].startswith(f"{name}: {UNSAYABLE}")
+
+
+async def test_a_tool_whose_declared_result_holds_what_json_cannot_say_is_told_of() -> None:
+    server = Server("wrong")
+
+    @server.tool
+    def promised() -> dict[str, Any]:
+        return {"a": object()}
+
+    async with talk_to(server) as talk:
+        result = await talk.result(talk.leg("promised"))
+    assert result["content"][0]["text"].startswith(f"promised: {UNSAYABLE}")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, f"{PROMPTED}None"),
+        (5, f"{PROMPTED}a value of the type int"),
+        (True, f"{PROMPTED}a value of the type bool"),
+        (b"x", f"{PROMPTED}a value of the type bytes"),
+        (["x", None], f"{PROMPTED}None"),
+        ({"a": object()}, UNSAYABLE),
+    ],
+)
+async def test_a_prompt_says_text_blocks_or_messages(value: object, text: str) -> None:
+    server = Server("wrong")
+    server.add_prompt(returning(value), name="say")
+    async with talk_to(server) as talk:
+        assert (await told(talk, "prompts/get", name="say"))["message"].startswith(text)
+
+
+async def test_a_prompt_may_still_return_data() -> None:
+    server = Server("right")
+    server.add_prompt(returning({"a": 1}), name="say")
+    async with talk_to(server) as talk:
+        result = await talk.result(talk.ask("prompts/get", name="say"))
+    assert result["messages"][0]["content"]["text"] == '{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("short", f"{SUGGESTED}a value of the type str"),
+        (b"short", f"{SUGGESTED}a value of the type bytes"),
+        ({"a": 1}, f"{SUGGESTED}a value of the type dict"),
+        (None, f"{SUGGESTED}None"),
+        (3, f"{SUGGESTED}a value of the type int"),
+        ([1], f"{SUGGESTED}one with a value of the type int"),
+    ],
+)
+async def test_a_completion_suggests_a_list_of_strings(value: object, text: str) -> None:
+    server = Server("wrong")
+    server.add_prompt(lambda taste: taste, name="say")
+    server.complete(prompt="say", argument="taste")(lambda value: returned)
+    returned = value
+    async with talk_to(server) as talk:
+        params = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}}
+        assert (await told(talk, "completion/complete", **params))["message"] == text
+
+
+@pytest.mark.parametrize("annotation", [int, str, None, dict])
+def test_a_completion_that_declares_no_suggestions_is_refused(annotation: object) -> None:
+    server = Server("wrong")
+    server.add_prompt(lambda taste: taste, name="say")
+
+    def tastes(value: str) -> Any:
+        return []
+
+    tastes.__annotations__["return"] = annotation
+    with pytest.raises(TypeError, match=r"tastes: a completion returns list\[str\] or a Completion, not "):
+        server.complete(prompt="say", argument="taste")(tastes)
+
+
+@pytest.fixture
+def failing() -> Server:
+    server = Server("failing")
+
+    def fail() -> str:
+        raise RuntimeError("boom")
+
+    server.add_prompt(lambda taste="": fail(), name="say")
+    server.add_resource("a://b", fail)
+    server.complete(prompt="say", argument="taste")(lambda value: fail())
+    server.add_resource("a://none", returning(object()))
+    return server
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "logged"),
+    [
+        ("prompts/get", {"name": "say"}, "prompts/get of 'say' failed ["),
+        ("resources/read", {"uri": "a://b"}, "resources/read of 'a://b' failed ["),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}},
+            "completion/complete of 'say' failed [",
+        ),
+        ("resources/read", {"uri": "a://none"}, "resources/read of 'a://none' broke a rule"),
+    ],
+)
+async def test_the_log_of_a_failure_names_what_failed(
+    failing: Server, method: str, params: Json, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with talk_to(failing) as talk:
+        with caplog.at_level(logging.ERROR, "trio_mcp"):
+            await told(talk, method, **params)
+    assert [record.getMessage().startswith(logged) for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("version", [MODERN, NEWEST_LEGACY])
+@pytest.mark.parametrize("level", ["warn", 3, None])
+async def test_a_level_that_is_none_is_refused_in_both_eras(version: str, level: Any) -> None:
+    server = Server("wrong")
+
+    @server.tool
+    async def speak(ctx: Context) -> str:
+        with pytest.raises(ValueError, match=f"level: one of debug, .*, warning, .*, not {level!r}"):
+            await ctx.log(level, "x")
+        return "refused"
+
+    async with talk_to(server) as talk:
+        if version == MODERN:
+            assert await talk.text(talk.leg("speak")) == "refused"
+        else:
+            await talk.initialize()
+            assert await talk.text(talk.call("speak")) == "refused"
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"), [({"type": "object"}, "elicit.. takes a type, such as str"), (5, "a form cannot ask for 5")]
+)
+async def test_a_form_is_asked_for_by_a_type(schema: Any, text: str) -> None:
+    server = Server("wrong")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=text):
+            await ctx.elicit("?", schema)
+        return "refused"
+
+    async with talk_to(server) as talk:
+        assert await talk.text(talk.leg("ask")) == "refused"

@@ -1,0 +1,113 @@
+"""What may be said of a tool, prompt, resource or server: a wrong option is refused where it is written, with what to write."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar, get_args
+
+from ..types import CacheScope
+from .forms import Elicit
+
+O = TypeVar("O")  # noqa: E741  of options
+
+__all__ = [
+    "check_elicits",
+    "check_function",
+    "check_place",
+    "check_resume",
+    "check_schema",
+    "check_scope",
+    "check_timeout",
+    "check_ttl",
+    "options_of",
+]
+
+RESUMES = ("auto", "replay", "parked")
+SCOPES = get_args(CacheScope)
+
+
+def options_of(kind: Callable[..., O], said: Mapping[str, object], where: str) -> O:
+    """The options that an author gave, as a value of that kind.
+
+    Raises:
+        TypeError: there is none of that name, or one is of the wrong type.
+        ValueError: one cannot have that value.
+    """
+    known = sorted(inspect.signature(kind).parameters)
+    for name in said:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise TypeError(f"{where} has no option {name!r}: {advice}")
+    return kind(**said)
+
+
+def check_timeout(timeout: object) -> None:
+    """Refuse what is no time to wait."""
+    check_number("timeout", timeout, "seconds, such as 30; leave it out for no limit")
+    if not timeout > 0:  # type: ignore[operator]
+        raise ValueError(f"timeout: more than 0 seconds, not {timeout}; leave it out for no limit")
+
+
+def check_ttl(name: str, ttl: object) -> None:
+    """Refuse what is no time to keep something."""
+    check_number(name, ttl, "seconds, 0 for not at all")
+    if not 0 <= ttl < math.inf:  # type: ignore[operator]
+        raise ValueError(f"{name}: seconds, 0 for not at all, not {ttl:g}")
+
+
+def check_number(name: str, value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: {what}, not {value!r}")
+
+
+def check_scope(name: str, scope: object) -> None:
+    """Refuse what is no cache scope."""
+    if scope not in SCOPES:
+        raise ValueError(f"{name}: {either(SCOPES)}, not {scope!r}")
+
+
+def check_resume(resume: object) -> None:
+    """Refuse what is no `ResumePolicy`."""
+    if resume not in RESUMES:
+        raise ValueError(f"resume: {either(RESUMES)}, not {resume!r}")
+
+
+def check_elicits(elicits: object) -> None:
+    """Refuse what are no declared questions."""
+    if isinstance(elicits, str) or not isinstance(elicits, Sequence):
+        raise TypeError(f"elicits: a list of questions, such as [Elicit('seat', Seat)], not {elicits!r}")
+    for asked in elicits:
+        if not isinstance(asked, Elicit):
+            raise TypeError(f"elicits: {asked!r} is no question; write Elicit('seat', Seat), a key and a form")
+
+
+def check_schema(name: str, schema: object) -> None:
+    """Refuse what is no JSON Schema, such as a type."""
+    if schema is not None and not isinstance(schema, dict):
+        raise TypeError(f'{name}: a JSON Schema as a dict, such as {{"type": "object"}}, not {schema!r}')
+
+
+def check_function(function: object, where: str) -> None:
+    """Refuse what is no function, such as a name that was given without its keyword."""
+    if isinstance(function, str):
+        raise TypeError(f"{where}({function!r}): a name goes by its keyword, {where}(name={function!r})")
+    if not callable(function):
+        raise TypeError(f"{where} offers a function, not {function!r}")
+
+
+def check_place(uri: object, function: object = len) -> None:
+    """Refuse a resource without a URI, or one whose URI and function were swapped."""
+    if not isinstance(uri, str):
+        raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r}")
+    if not callable(function):
+        raise TypeError(f"{uri}: a resource is offered by a function, not {function!r}")
+
+
+def either(choices: Collection[str]) -> str:
+    """`"a", "b" or "c"`."""
+    *others, last = (f'"{choice}"' for choice in choices)
+    return f"{', '.join(others)} or {last}"
