@@ -12,7 +12,7 @@ from functools import partial
 import trio
 
 from ..protocol.request_state import KeyRing
-from ..session import Envelope, Service, ServiceOptions, find_transport, open_service, serve_channel
+from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
 from .authoring import Authoring
@@ -111,9 +111,11 @@ class Server(Authoring):
 
         Raises:
             LookupError: no such transport is installed.
+            TypeError: it has no such option.
             ConfigurationError: `TRIO_MCP_KEYS` holds no keys; nothing was opened.
         """
         KeyRing.from_environment()  # a transport opens its own nursery, and would say this late and wrapped
+        check_options(transport, "serve", options)
         await find_transport(transport).serve(self, **options)
 
     async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
