@@ -89,7 +89,7 @@ OPTIONS: list[tuple[object, dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("target", "options", "kind", "said"), OPTIONS, ids=str)
+@pytest.mark.parametrize(("target", "options", "kind", "said"), OPTIONS)
 def test_a_wrong_option_is_named_before_anything_starts(
     target: Any, options: dict[str, Any], kind: type[Exception], said: str
 ) -> None:
