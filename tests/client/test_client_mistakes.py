@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -244,3 +245,10 @@ async def test_a_port_where_nobody_listens_is_named_with_the_reason() -> None:
         port = taken.getsockname()[1]
         with trio.fail_after(BOUND), pytest.raises(Disconnected, match="refused"):
             await Client.connect(f"http://127.0.0.1:{port}/mcp").open()
+
+
+async def test_nothing_is_said_of_a_process_whose_end_nobody_knows_yet() -> None:
+    command = [sys.executable, "-S", "-c", "import os, time; os.close(1); time.sleep(60)"]
+    with trio.fail_after(BOUND), pytest.raises(Disconnected) as caught:
+        await Client.connect(command, mode="legacy", shutdown_grace=0.1).open()
+    assert "process" not in str(caught.value)

@@ -50,7 +50,7 @@ def describe(parser: ArgumentParser) -> None:
     add("arguments", metavar="KEY=VALUE", nargs="*", help="its arguments")
     add("--list", action="store_true", help="list the tools and their arguments")
     add("--json", metavar="OBJECT", help="the arguments as one JSON object; KEY=VALUE is put into it")
-    add("--mode", default="auto", help="auto, legacy, or a revision to speak (default: %(default)s)")
+    add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
     add("--timeout", type=seconds, metavar="SECONDS", help="for everything together; by default there is no limit")
     add(
         "--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable, used in turn"
