@@ -63,8 +63,10 @@ def describe(parser: ArgumentParser) -> None:
 
 def execute(options: Namespace) -> int:
     configure_log(options.debug)
-    if options.mode not in ("auto", "legacy", *SUPPORTED):
-        raise Failed(f"--mode is auto, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}", Status.USAGE)
+    if options.mode not in ("auto", "modern", "legacy", *SUPPORTED):
+        raise Failed(
+            f"--mode is auto, modern, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}", Status.USAGE
+        )
     if options.tool is None and not options.list:
         raise Failed("name the tool to call, or list them with --list", Status.USAGE)
     answering = Answering(Terminal(), pairs(options.answer, "--answer "), options.sample)
