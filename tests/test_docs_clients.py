@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from serving import ROOT
+from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Server
+from trio_mcp.session import Envelope
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
 BOUND = 10.0
@@ -23,6 +29,14 @@ def page() -> dict[str, Any]:
     return names
 
 
+class Silent:
+    """A server that never answers."""
+
+    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+        async for _ in channel:
+            pass
+
+
 def library(read: list[str]) -> Server:
     server = Server("library")
 
@@ -32,8 +46,15 @@ def library(read: list[str]) -> Server:
         return "Emma"
 
     @server.tool
-    async def donate() -> str:
-        return "thanks"
+    async def donate(title: str) -> str:
+        return f"thanks for {title}"
+
+    @server.tool
+    async def borrow(title: str, ctx: Context) -> str:
+        await ctx.progress(1, total=2, message="on the shelf")
+        await ctx.log("info", "not heard")
+        await ctx.log("warning", f"{title} is old")
+        return title
 
     @server.prompt
     async def recommend(taste: str, ctx: Context) -> str:
@@ -54,7 +75,37 @@ def test_every_block_is_code(block: int) -> None:
 async def test_a_visit_prints_what_it_finds(capsys: pytest.CaptureFixture[str]) -> None:
     with trio.fail_after(BOUND):
         await page()["visit"](library([]))
-    assert capsys.readouterr().out == "donate\nlibrary://catalogue user ['dark']\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "donate",
+        "borrow",
+        "done: thanks for Emma",
+        "Emma",
+        "user funny",
+        "['dark']",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_what_a_tool_says_on_the_way_is_printed(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = page()
+    names["Client"] = type("InMode", (), {"connect": staticmethod(partial(Client.connect, mode=mode))})
+    with trio.fail_after(BOUND):
+        await names["borrow"](library([]))
+    assert sorted(capsys.readouterr().out.splitlines()) == ["1 2 on the shelf", "warning None Emma is old"]
+
+
+async def test_a_command_that_says_nothing_is_given_up_soon(autojump_clock: MockClock) -> None:
+    with pytest.raises(trio.TooSlowError):
+        await page()["connect_soon"](Silent())
+    assert trio.current_time() < BOUND
+
+
+def test_the_page_passes_a_strict_type_checker(tmp_path: Path) -> None:
+    code = tmp_path / "clients_page.py"
+    code.write_text("\n\n".join(BLOCKS))
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(code)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 async def test_what_is_kept_is_read_once() -> None:

@@ -39,13 +39,14 @@ if TYPE_CHECKING:
         Titled,
         ToolResult,
     )
-    from .session import ServiceOptions
+    from .session import ChannelServer, ServiceOptions
 
 __all__ = [
     "Accepted",
     "CancelReason",
     "CapabilityError",
     "Change",
+    "ChannelServer",
     "Client",
     "Context",
     "Declined",
@@ -104,7 +105,7 @@ _ROOMS = {
         "Titled",
         "ToolResult",
     ),
-    "session": ("ServiceOptions",),
+    "session": ("ChannelServer", "ServiceOptions"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import eras
@@ -9,8 +10,8 @@ import pytest
 from scripted import Json, conversation, said
 
 from trio_mcp.client import Handlers, accept, accept_defaults, decline
-from trio_mcp.errors import CapabilityError
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
+from trio_mcp.errors import CapabilityError, LimitExceeded
+from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
 from trio_mcp.types import ElicitRequestFormParams
 
@@ -138,3 +139,60 @@ async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_spec
         call = start(client.call_tool, "book")
         await wire.respond(await wire.request("tools/call"), said("fine"))
         await call.result()
+
+
+# handlers that return the wrong thing, or fail
+
+NO_ANSWERS: list[tuple[str, object, str, Json, str]] = [
+    ("on_elicit", {"seat": "1A"}, "elicitation/create", FORM, "on_elicit returns accept(field=value), decline() or"),
+    (
+        "on_elicit",
+        True,
+        "elicitation/create",
+        FORM,
+        "on_elicit returns accept(field=value), decline() or dismiss(), not",
+    ),
+    ("on_elicit", None, "elicitation/create", FORM, "dismiss(), not None"),
+    ("on_elicit_url", None, "elicitation/create", URL, "on_elicit_url returns accept(), decline() or dismiss()"),
+    ("on_sample", 5, "sampling/createMessage", SAMPLE, "on_sample returns a string or a CreateMessageResult, not 5"),
+    ("on_roots", "/tmp", "roots/list", {}, "on_roots returns a list of pathlib.Path or Root, not '/tmp'"),
+    ("on_roots", None, "roots/list", {}, "on_roots returns a list of pathlib.Path or Root, not None"),
+    ("on_roots", ["/tmp"], "roots/list", {}, "each of what on_roots returns is a pathlib.Path or a Root, not '/tmp'"),
+]
+
+
+@pytest.mark.parametrize(("handler", "value", "method", "params", "said"), NO_ANSWERS)
+async def test_a_handler_that_returns_no_answer_is_named_with_what_it_should_return(
+    handler: str, value: object, method: str, params: Json, said: str
+) -> None:
+    handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
+    async with conversation(eras.modern, **handlers) as (client, wire, start):
+        call = start(client.call_tool, "ask")
+        questions = {"k": {"method": method, "params": params}}
+        await wire.respond(
+            await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": questions}
+        )
+        with pytest.raises(TypeError, match=re.escape(said)):
+            await call.result()
+
+
+@pytest.mark.parametrize(("handler", "value", "method", "params", "said"), NO_ANSWERS)
+async def test_in_the_handshake_era_the_server_hears_that_the_handler_failed_and_the_log_how(
+    handler: str, value: object, method: str, params: Json, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
+    async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
+        await wire.ask("q", method, params)
+        error = (await wire.answer("q"))["error"]
+        assert error == {"code": INTERNAL_ERROR, "message": f"the client's handler of {method} failed"}
+    assert said in caplog.text
+
+
+async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
+    def failing(_params: object) -> Any:
+        raise LimitExceeded("no more than three questions")
+
+    async with conversation(eras.legacy, on_elicit=failing) as (_client, wire, _start):
+        await wire.ask("q", "elicitation/create", FORM)
+        message = (await wire.answer("q"))["error"]["message"]
+        assert message == "the client's handler of elicitation/create failed: no more than three questions"

@@ -39,6 +39,15 @@ from trio_mcp.types import (
 HELLO = TextContent(text="hello")
 
 
+def test_the_text_of_a_resource_is_that_of_its_parts_that_are_text():
+    parts = [
+        types.TextResourceContents(uri="a://1", text="one "),
+        types.BlobResourceContents(uri="a://2", blob="AA=="),
+        types.TextResourceContents(uri="a://3", text="two"),
+    ]
+    assert types.ReadResourceResult(contents=parts).text == "one two"
+
+
 def read(model: type[Model], value: JsonValue) -> Model:
     return model.model_validate(value, by_alias=True, by_name=False)
 

@@ -50,7 +50,7 @@ def describe(parser: ArgumentParser) -> None:
     add("arguments", metavar="KEY=VALUE", nargs="*", help="its arguments")
     add("--list", action="store_true", help="list the tools and their arguments")
     add("--json", metavar="OBJECT", help="the arguments as one JSON object; KEY=VALUE is put into it")
-    add("--mode", default="auto", help="auto, legacy, or a revision to speak (default: %(default)s)")
+    add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
     add("--timeout", type=seconds, metavar="SECONDS", help="for everything together; by default there is no limit")
     add(
         "--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable, used in turn"
@@ -63,8 +63,10 @@ def describe(parser: ArgumentParser) -> None:
 
 def execute(options: Namespace) -> int:
     configure_log(options.debug)
-    if options.mode not in ("auto", "legacy", *SUPPORTED):
-        raise Failed(f"--mode is auto, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}", Status.USAGE)
+    if options.mode not in ("auto", "modern", "legacy", *SUPPORTED):
+        raise Failed(
+            f"--mode is auto, modern, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}", Status.USAGE
+        )
     if options.tool is None and not options.list:
         raise Failed("name the tool to call, or list them with --list", Status.USAGE)
     answering = Answering(Terminal(), pairs(options.answer, "--answer "), options.sample)

@@ -98,11 +98,13 @@ class Changes:
     """
 
     def __init__(self, source: Source, wanted: SubscriptionFilter) -> None:
-        self.honoured = SubscriptionFilter()
-        """What the server agreed to tell of: less than was asked for, perhaps."""
+        self.agreed = SubscriptionFilter()
+        """What the server honours, as far as it is known; `honoured` for whoever listens."""
         self.wanted = wanted
         self._source = source
         self._pending: dict[Change, None] = {}
+        self._begun = False
+        self._left = False
         self._over = False
         self._failure: Exception | None = None
         self._stir = trio.Event()
@@ -112,7 +114,11 @@ class Changes:
 
         Raises:
             PeerError, RequestTimeout, Disconnected: it did not.
+            RuntimeError: it was opened before; each `listen` is for once.
         """
+        if self._begun:
+            raise RuntimeError("this was opened before; call client.listen(...) again")
+        self._begun = True
         await self._source.begin(self)
         return self
 
@@ -120,14 +126,18 @@ class Changes:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         """Tell the server that nobody listens any more; bounded, also when cancelled."""
+        self._left = True
         self.end()
         await self._source.finish(self)  # noqa: ASYNC102  it is shielded and bounded itself
 
     def __aiter__(self) -> Self:
+        if self._left:  # who iterates already sees the end instead
+            raise RuntimeError("the `async with` of this listener has ended, and with it what could be heard")
         return self
 
     async def __anext__(self) -> Change:
         """The next change. A cancel loses none."""
+        self._check_begun()
         while not self._pending:
             if self._failure is not None:
                 raise self._failure
@@ -144,7 +154,18 @@ class Changes:
         return change
 
     def __repr__(self) -> str:
-        return f"<Changes {'over' if self._over else 'open'} pending={len(self._pending)}>"
+        state = "over" if self._over else "open" if self._begun else "unopened"
+        return f"<Changes {state} pending={len(self._pending)}>"
+
+    @property
+    def honoured(self) -> SubscriptionFilter:
+        """What the server agreed to tell of: less than was asked for, perhaps.
+
+        Raises:
+            RuntimeError: it was not asked yet.
+        """
+        self._check_begun()
+        return self.agreed
 
     # for the room
 
@@ -160,7 +181,7 @@ class Changes:
 
     def missed(self) -> None:
         """Everything that the server tells of may have changed unheard."""
-        for change in asked_for(self.honoured):
+        for change in asked_for(self.agreed):
             self._pending[change] = None
         self._stir.set()
 
@@ -175,6 +196,10 @@ class Changes:
     def failure(self) -> Exception | None:
         """Why there are no more changes; None as long as there may be, and after a good end."""
         return self._failure
+
+    def _check_begun(self) -> None:
+        if not self._begun:
+            raise RuntimeError("open it with `async with`: async with client.listen(...) as changes")
 
     def _wants(self, change: Change) -> bool:
         if change.uri is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -11,19 +11,14 @@ from typing import Self, TypeVar
 
 import trio
 
-from ..errors import CapabilityError, RequestTimeout
-from ..session import ChannelServer, Envelope, find_transport
+from ..errors import CapabilityError
+from ..session import ChannelServer, Envelope
 from ..session.client import OnProgress
 from ..types import (
-    CallToolRequestParams,
     CallToolResult,
     ClientCapabilities,
-    CompleteRequestParams,
     CompleteResult,
     Completion,
-    CompletionArgument,
-    CompletionContext,
-    GetPromptRequestParams,
     GetPromptResult,
     Implementation,
     JsonObject,
@@ -31,19 +26,19 @@ from ..types import (
     LoggingLevel,
     NotificationParams,
     Prompt,
-    ReadResourceRequestParams,
     ReadResourceResult,
     Reference,
     RequestParams,
     Resource,
     ResourceTemplate,
     ServerCapabilities,
-    SubscriptionFilter,
     Tool,
 )
+from .asked import a_completion, a_filter, a_prompt, a_resource, a_tool
 from .cache import CacheView, ResponseCache
 from .calls import Calls, Manner
 from .changes import Changes, OnChange
+from .checks import known_level, known_mode, plain, seconds, within
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
 from .hearing import Hearing
 from .link import Link, Opening
@@ -51,7 +46,7 @@ from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, Listing, Lists
 from .mirrors import Mirrors
 from .promises import Promises
 from .rounds import MAX_ROUNDS
-from .target import transport_name, view_for
+from .target import reached, view_for
 
 __all__ = ["Client"]
 
@@ -125,20 +120,26 @@ class Client:
             on_log: called with each log message of `log_level` and above; without it none is asked for.
             on_change: called with each change the server tells of: in the handshake era as they come, in the modern era
                 those that a `listen` of this client asked for.
-            mode: "auto" finds out which era the server speaks; "legacy" or a revision such as "2026-07-28" decides it.
-            probe_timeout: seconds before a silent server is taken to be of the handshake era.
+            mode: "auto" finds out which era the server speaks; "modern", "legacy" (the newest revision of that era) or a
+                revision such as "2025-06-18" decides it.
+            probe_timeout: seconds before a silent server is taken to be of the handshake era, in which it has 30 more.
             cache: keeps what the server allows to be kept; clients of one URL may share it. None: nothing is kept.
             principal: as whom this client is known to the server, for what is kept for it alone. None: as the holder of the
                 `headers` it sends, or as nobody else when it sends none.
             options: the transport's own, such as `headers` for HTTP and `env` for a command.
 
+        `on_log` and `on_change` are plain functions, called in the task that reads from the server.
+
         Raises:
-            TypeError: the target is none of these.
+            TypeError, ValueError: an argument is not what it should be; nothing was started.
         """
-        transport = find_transport(transport_name(target))
+        known_mode(mode)
+        known_level("log_level", log_level)
+        plain(on_log=on_log, on_change=on_change)
+        seconds(probe_timeout=probe_timeout)
         handlers = Handlers(on_elicit, on_sample, on_roots, on_elicit_url)
         return cls(
-            transport.connect(target, **options),
+            reached(target, options),
             handlers,
             on_log=on_log,
             on_change=on_change,
@@ -174,7 +175,10 @@ class Client:
     # lists
 
     async def list_tools(self, *, timeout: float = math.inf) -> list[Tool]:
-        """Every tool the server offers, through all its pages."""
+        """Every tool the server offers, through all its pages.
+
+        Raises `PeerError` with the code -32601 when the server has no tools at all; the other lists likewise.
+        """
         return await self._whole(TOOLS, timeout)
 
     async def list_prompts(self, *, timeout: float = math.inf) -> list[Prompt]:
@@ -191,19 +195,19 @@ class Client:
 
     def iter_tools(self, *, timeout: float = math.inf) -> AsyncGenerator[Tool]:
         """The tools one by one. A page is asked for when those before it are used up; `timeout` is for each page."""
-        return self._lists.items(TOOLS, timeout)
+        return self._items(TOOLS, timeout)
 
     def iter_prompts(self, *, timeout: float = math.inf) -> AsyncGenerator[Prompt]:
         """The prompts one by one, as `iter_tools`."""
-        return self._lists.items(PROMPTS, timeout)
+        return self._items(PROMPTS, timeout)
 
     def iter_resources(self, *, timeout: float = math.inf) -> AsyncGenerator[Resource]:
         """The resources one by one, as `iter_tools`."""
-        return self._lists.items(RESOURCES, timeout)
+        return self._items(RESOURCES, timeout)
 
     def iter_resource_templates(self, *, timeout: float = math.inf) -> AsyncGenerator[ResourceTemplate]:
         """The templates one by one, as `iter_tools`."""
-        return self._lists.items(RESOURCE_TEMPLATES, timeout)
+        return self._items(RESOURCE_TEMPLATES, timeout)
 
     # calls
 
@@ -221,7 +225,7 @@ class Client:
 
         Args:
             timeout: seconds for the whole call, questions included.
-            on_progress: called with each progress report.
+            on_progress: a plain function, called with each report: `progress`, and `total` and `message` where there are.
             meta: more members for `_meta`.
             max_rounds: how often a modern server may ask.
 
@@ -229,7 +233,8 @@ class Client:
             its result; look at `is_error`, and at `text` or `structured_content`. Of a tool that was listed, the structured
             content is what its output schema says.
         """
-        params = CallToolRequestParams(name=name, arguments=dict(arguments or {}), meta=meta)
+        plain(on_progress=on_progress)
+        params = a_tool(name, arguments, meta)
         return await within(timeout, name, partial(self._calls.tool, params, Manner(on_progress, max_rounds)))
 
     async def get_prompt(
@@ -243,7 +248,8 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
     ) -> GetPromptResult:
         """Render a prompt, and answer what it asks on the way; the arguments are as for `call_tool`."""
-        params = GetPromptRequestParams(name=name, arguments=None if arguments is None else dict(arguments), meta=meta)
+        plain(on_progress=on_progress)
+        params = a_prompt(name, arguments, meta)
         return await within(timeout, name, partial(self._calls.prompt, params, Manner(on_progress, max_rounds)))
 
     async def read_resource(
@@ -256,7 +262,8 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
     ) -> ReadResourceResult:
         """Read a resource, and answer what it asks on the way; the arguments are as for `call_tool`."""
-        params = ReadResourceRequestParams(uri=uri, meta=meta)
+        plain(on_progress=on_progress)
+        params = a_resource(uri, meta)
         return await within(timeout, uri, partial(self._calls.resource, params, Manner(on_progress, max_rounds)))
 
     async def complete(
@@ -274,16 +281,15 @@ class Client:
             ref: whose argument it is: `PromptReference(name=...)` or `ResourceTemplateReference(uri=...)`.
             context: the arguments that are settled already.
         """
-        settled = None if context is None else CompletionContext(arguments=dict(context))
-        params = CompleteRequestParams(
-            ref=ref, argument=CompletionArgument(name=argument, value=value), context=settled
-        )
+        seconds(timeout=timeout)
+        params = a_completion(ref, argument, value, context)
         result = await self._link.request("completion/complete", params, timeout=timeout)
         assert isinstance(result, CompleteResult)
         return result.completion
 
     async def ping(self, *, timeout: float = 30) -> None:
         """Ask for a sign of life, which takes `timeout` seconds at most. In the modern era this asks what the server is."""
+        seconds(timeout=timeout)
         method = "server/discover" if self._link.session.modern else "ping"
         await self._link.request(method, RequestParams(), timeout=timeout)
 
@@ -292,6 +298,8 @@ class Client:
 
         A modern server hears it with every request; one of the handshake era is asked now, and may refuse (`PeerError`).
         """
+        known_level("level", level)
+        seconds(timeout=timeout)
         await self._link.set_log_level(level, timeout)
 
     # changes
@@ -314,16 +322,9 @@ class Client:
 
         Raises:
             ValueError: nothing was asked for.
+            TypeError: `uris` is one string.
         """
-        if not (tools or prompts or resources or uris):
-            raise ValueError("listen to something: tools, prompts, resources, or the uris of some")
-        wanted = SubscriptionFilter(
-            tools_list_changed=tools or None,
-            prompts_list_changed=prompts or None,
-            resources_list_changed=resources or None,
-            resource_subscriptions=list(uris) or None,
-        )
-        return Changes(self._listening, wanted)
+        return Changes(self._listening, a_filter(tools, prompts, resources, uris))
 
     async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """Ask a server of the handshake era to tell of changes of a resource; `on_change` hears of them.
@@ -380,6 +381,10 @@ class Client:
 
     # one step each
 
+    def _items(self, listing: Listing[T], timeout: float) -> AsyncGenerator[T]:
+        seconds(timeout=timeout)
+        return self._lists.items(listing, timeout)
+
     async def _whole(self, listing: Listing[T], timeout: float) -> list[T]:
         return await within(timeout, listing.method, partial(self._lists.whole, listing))
 
@@ -387,10 +392,3 @@ class Client:
         if self._link.session.modern:
             version = self.protocol_version
             raise CapabilityError(f"{what} is of the handshake era; {version} has Client.listen for it", {})
-
-
-async def within(timeout: float, what: str, fn: Callable[[], Awaitable[T]]) -> T:
-    """What a function returns, unless it takes longer than `timeout` seconds."""
-    with trio.move_on_after(timeout):
-        return await fn()
-    raise RequestTimeout(f"{what} did not finish within {timeout:g} seconds; it was cancelled at the server")

@@ -6,8 +6,8 @@ A handler is a function of the question's params, plain or async; what it return
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
@@ -31,6 +31,7 @@ from ..types import (
     SamplingCapability,
     TextContent,
 )
+from .checks import is_function
 
 __all__ = [
     "Handlers",
@@ -95,6 +96,10 @@ class Handlers:
     on_roots: OnRoots | None = None
     on_elicit_url: OnElicitUrl | None = None
 
+    def __post_init__(self) -> None:
+        for handler in fields(self):
+            is_function(handler.name, getattr(self, handler.name))
+
     @property
     def capabilities(self) -> ClientCapabilities:
         """What to declare."""
@@ -125,9 +130,9 @@ class Handlers:
     async def _elicit(self, params: Model) -> Model:
         match params:
             case ElicitRequestURLParams() if self.on_elicit_url is not None:
-                return await resolved(self.on_elicit_url(params))
+                return elicited("on_elicit_url", "accept()", await resolved(self.on_elicit_url(params)))
             case ElicitRequestFormParams() if self.on_elicit is not None:
-                return await resolved(self.on_elicit(params))
+                return elicited("on_elicit", "accept(field=value)", await resolved(self.on_elicit(params)))
         mode = "url" if isinstance(params, ElicitRequestURLParams) else "form"
         raise CapabilityError(f"the server asked in {mode} mode, which this client did not declare", {})
 
@@ -140,20 +145,38 @@ class Handlers:
         if isinstance(answer, str):
             content = TextContent(text=answer)
             return CreateMessageResult(role="assistant", content=content, model="unnamed", stop_reason="endTurn")
+        if not isinstance(answer, CreateMessageResult):
+            raise TypeError(f"on_sample returns a string or a CreateMessageResult, not {answer!r:.80}")
         return answer
 
     async def _roots(self, _params: Model) -> Model:
         assert self.on_roots is not None
-        roots = await resolved(self.on_roots())
+        roots: object = await resolved(self.on_roots())
+        if isinstance(roots, str) or not isinstance(roots, Iterable):
+            raise TypeError(f"on_roots returns a list of pathlib.Path or Root, not {roots!r:.80}")
         return ListRootsResult(roots=[as_root(root) for root in roots])
 
 
-def as_root(root: Root | Path) -> Root:
+def elicited(handler: str, accepted: str, result: object) -> ElicitResult:
+    """What a handler of a question returned.
+
+    Raises:
+        TypeError: it is no answer.
+    """
+    if not isinstance(result, ElicitResult):
+        raise TypeError(f"{handler} returns {accepted}, decline() or dismiss(), not {result!r:.80}")
+    return result
+
+
+def as_root(root: object) -> Root:
     """A root as it is sent (L-ROOT-1c).
 
     Raises:
         ValueError: its URI is not that of a file.
+        TypeError: it is no root.
     """
+    if not isinstance(root, Root | Path):
+        raise TypeError(f"each of what on_roots returns is a pathlib.Path or a Root, not {root!r:.80}")
     if isinstance(root, Path):
         return Root(uri=root.absolute().as_uri(), name=root.name)
     if not root.uri.startswith("file://"):

@@ -107,9 +107,9 @@ class Stream:
         self._acknowledged = True
         self._patience.deadline = math.inf
         self._opened = trio.current_time()
-        self._changes.honoured = common(self._changes.wanted, honoured)
+        self._changes.agreed = common(self._changes.wanted, honoured)
         if self.settled.is_set():
-            for change in asked_for(self._changes.honoured):
+            for change in asked_for(self._changes.agreed):
                 self._on_change(change)
             self._changes.missed()
         self.settled.set()
@@ -148,7 +148,7 @@ class Listening:
                 stream.scope.cancel()
                 await stream.done.wait()
             else:
-                await self._forget_all(changes.honoured.resource_subscriptions or [])
+                await self._forget_all(changes.agreed.resource_subscriptions or [])
 
     async def _begin_stream(self, changes: Changes) -> None:
         stream = Stream(self._link, changes, self._on_change)
@@ -167,13 +167,13 @@ class Listening:
         self._open[changes] = None
         wanted = changes.wanted
         offered = self._link.facts.capabilities
-        changes.honoured = lists_of(wanted, offered)
+        changes.agreed = lists_of(wanted, offered)
         watched: list[str] = []
         try:
             for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
                 if declares(offered, "resources.subscribe") and await self._is_watched(uri):
                     watched.append(uri)
-                    changes.honoured = changes.honoured.model_copy(update={"resource_subscriptions": list(watched)})
+                    changes.agreed = changes.agreed.model_copy(update={"resource_subscriptions": list(watched)})
         except BaseException:
             await self.finish(changes)  # noqa: ASYNC102  it is shielded and bounded itself
             raise
@@ -244,7 +244,7 @@ class Listening:
         if bound.cancelled_caught:
             logger.warning("the server took too long to say of which resources it still tells the changes")
         for changes in self._open:
-            for change in asked_for(changes.honoured):
+            for change in asked_for(changes.agreed):
                 self._on_change(change)
             changes.missed()
 

@@ -58,7 +58,7 @@ async def open_conversation(
     info: Implementation,
     probe_timeout: float,
 ) -> ServerFacts:
-    """Open the conversation: `mode` is "auto", "legacy", or the revision to speak.
+    """Open the conversation: `mode` is "auto", "modern", "legacy", or the revision to speak.
 
     Raises:
         RemoteProtocolError: there is no revision that both sides speak.
@@ -68,6 +68,7 @@ async def open_conversation(
     if mode == "legacy" or (revision is not None and revision.era is Era.LEGACY):
         return await initialize(session, NEWEST_LEGACY if mode == "legacy" else mode, capabilities, info)
     if mode != "auto":
+        mode = MODERN if mode == "modern" else mode
         codec_for(mode)  # names the revisions there are when this is none of them
         return await negotiate(session, mode, capabilities, info, None)
     try:

@@ -13,7 +13,7 @@ import trio
 
 from ..protocol.request_state import KeyRing
 from ..protocol.uris import is_uri
-from ..session import Envelope, Service, ServiceOptions, find_transport, open_service, serve_channel
+from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
 from .authoring import Authoring
@@ -118,9 +118,11 @@ class Server(Authoring):
 
         Raises:
             LookupError: no such transport is installed.
+            TypeError: it has no such option.
             ConfigurationError: `TRIO_MCP_KEYS` holds no keys; nothing was opened.
         """
         KeyRing.from_environment()  # a transport opens its own nursery, and would say this late and wrapped
+        check_options(transport, "serve", options)
         await find_transport(transport).serve(self, **options)
 
     async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:

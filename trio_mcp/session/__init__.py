@@ -10,7 +10,7 @@ from .pump import serve_channel
 from .replay import Resume
 from .server import ServerSession
 from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
-from .transport import ChannelServer, Transport, find_transport
+from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
     "ANONYMOUS",
@@ -34,6 +34,7 @@ __all__ = [
     "Service",
     "ServiceOptions",
     "Transport",
+    "check_options",
     "find_transport",
     "open_service",
     "serve_channel",

@@ -324,7 +324,8 @@ class ClientSession:
             return ErrorResponse(request.id, ErrorDetail(INVALID_PARAMS, str(error)))
         except Exception as error:
             logger.exception("the handler of %s failed", request.method)
-            text = str(error) if isinstance(error, McpError) else "the client's handler failed"
+            why = f": {error}" if isinstance(error, McpError) else ""  # of others nobody knows what they give away
+            text = f"the client's handler of {request.method} failed{why}"
             return ErrorResponse(request.id, ErrorDetail(INTERNAL_ERROR, text))
 
 

@@ -5,16 +5,18 @@ A transport is found by name through the entry-point group `trio_mcp.transports`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from typing import Protocol, cast
+from inspect import Parameter, signature
+from typing import Literal, Protocol, cast
 
 import trio
 
 from .envelope import Envelope
 
 GROUP = "trio_mcp.transports"
+BUILT_IN = ("stdio", "http", "memory")
 
 
 class ChannelServer(Protocol):
@@ -54,6 +56,39 @@ def find_transport(name: str) -> Transport:
             )
         entry = found[name]
     return cast("Transport", entry.load())
+
+
+def check_options(name: str, end: Literal["serve", "connect"], options: Mapping[str, object]) -> None:
+    """Refuse options that the transport of that name has not, at that end.
+
+    Raises:
+        TypeError: there is one; the text says which transport has it, or what this one has.
+    """
+    known = () if not options else options_of(name, end)
+    for option in options:
+        if known is None or option in known:
+            continue
+        others = [other for other in BUILT_IN if other != name and option in (options_of(other, end) or ())]
+        whose = f"of the transport {' and '.join(others)}" if others else "of no transport"
+        hint = f': run("{others[0]}", {option}=...)' if others and end == "serve" else ""
+        raise TypeError(f"{option}= is an option {whose}{hint}; this is {name}, which has {listed(known)}")
+
+
+def options_of(name: str, end: Literal["serve", "connect"]) -> Sequence[str] | None:
+    """What may be said to a transport at one of its ends; None: anything, or it is not installed."""
+    try:
+        transport = find_transport(name)
+    except (LookupError, ImportError):
+        return None
+    parameters = signature(transport.serve if end == "serve" else transport.connect).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+
+
+def listed(options: Sequence[str]) -> str:
+    """For people; `task_status` is Trio's."""
+    return ", ".join(option for option in options if option != "task_status") or "none"
 
 
 def built_in(name: str) -> EntryPoint | None:

@@ -38,6 +38,11 @@ class ReadResourceResult(CacheableResult):
 
     contents: list[TextResourceContents | BlobResourceContents]
 
+    @property
+    def text(self) -> str:
+        """What of it is text, joined."""
+        return "".join(part.text for part in self.contents if isinstance(part, TextResourceContents))
+
 
 class SubscribeRequestParams(RequestParams):
     """Watch a resource (until 2025-11-25)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TypeAlias
 
@@ -184,5 +184,20 @@ def refused(response: httpx2.Response) -> str | None:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, in words; httpx leaves some of its errors without any."""
-    return str(error) or type(error).__name__
+    """What went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
+    texts = [text for text in map(str, causes(error)) if text]
+    if any("WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text for text in texts):
+        return "no TLS is spoken there; is it http:// instead of https://?"
+    if not texts:
+        return type(error).__name__
+    return texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, its cause, and the cause of that; of several at once the first."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, BaseExceptionGroup):
+            each = each.exceptions[0]
+        yield each
+        each = each.__cause__ or each.__context__  # httpx hides it from tracebacks

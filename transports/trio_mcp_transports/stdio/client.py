@@ -93,11 +93,14 @@ class ProcessChannel(LineChannel):
         super().__init__(self._output, process.stdin, max_line=max_line, write_deadline=write_deadline)
 
     @property
-    def outcome(self) -> str:
-        """What became of the process, for messages: `is running`, `exited with status 3`, `was ended by SIGKILL`."""
+    def outcome(self) -> str | None:
+        """What became of the process, for messages: `exited with status 3`, `was ended by SIGKILL`.
+
+        None: it runs, or ended so lately that nobody could tell.
+        """
         status = self.process.returncode
         if status is None:
-            return "is running"
+            return None
         return f"exited with status {status}" if status >= 0 else f"was ended by {_signal_name(-status)}"
 
     def process_ended(self) -> None:
@@ -106,7 +109,7 @@ class ProcessChannel(LineChannel):
         self._output.end_soon()
 
     def _state(self) -> str:
-        return f"{super()._state()}, process {self.process.pid} {self.outcome}"
+        return f"{super()._state()}, process {self.process.pid} {self.outcome or 'is running'}"
 
 
 class _ChildOutput(trio.abc.ReceiveStream):

@@ -1,0 +1,254 @@
+"""Mistakes in what a program passes to a client are refused at once, in its own words, and nothing was started."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from trio_mcp import Client, Disconnected, PeerError, ResponseCache, Server
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+
+BOUND = 10
+URL = "http://localhost:8000/mcp"
+COMMAND = ["no-such-command"]
+
+
+async def nobody_awaits_this(_value: object) -> None: ...
+
+
+class AsyncCallable:
+    async def __call__(self, _value: object) -> None: ...
+
+
+def offering() -> Server:
+    server = Server("offering", version="1")
+
+    @server.tool
+    async def greet(name: str) -> str:
+        return f"Hello {name}"
+
+    @server.prompt
+    async def poem(topic: str) -> str:
+        return topic
+
+    return server
+
+
+# connecting
+
+TARGETS: list[tuple[object, str]] = [
+    ("python notes.py", "such as ['python', 'notes.py']"),
+    ("python 'my notes.py'", "such as ['python', 'my notes.py']"),
+    ("it's", "a command is a list of arguments"),
+    ("", "such as ['python', 'server.py']"),
+    ("localhost:8000/mcp", "did you mean 'http://localhost:8000/mcp'?"),
+    ("ws://localhost", "no other URL"),
+    (Path("notes.py"), "such as ['python', 'notes.py']"),
+    ([], "this one is empty"),
+    (["python", 3], "3 is int"),
+    (b"http://localhost", "not to bytes"),
+    (Server, "not to its class: Server(...)"),
+    (None, "not to NoneType"),
+]
+
+
+@pytest.mark.parametrize(("target", "said"), TARGETS, ids=str)
+def test_what_cannot_be_connected_to_is_refused_with_what_can(target: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(said)):
+        Client.connect(target)
+
+
+OPTIONS: list[tuple[object, dict[str, Any], type[Exception], str]] = [
+    (URL, {"mode": "newest"}, ValueError, "mode='newest' is none of auto, modern, legacy, 2026-07-28"),
+    (URL, {"mode": None}, ValueError, "mode=None is none of auto"),
+    (URL, {"log_level": "warn"}, ValueError, "log_level is one of debug, info, notice, warning"),
+    (URL, {"cache": True}, TypeError, "cache is a ResponseCache, as in cache=ResponseCache(), not True"),
+    (URL, {"cache": ResponseCache}, TypeError, "cache is a ResponseCache, as in cache=ResponseCache()"),
+    (URL, {"probe_timeout": -1}, ValueError, "probe_timeout is a number of seconds from 0 on, not -1"),
+    (URL, {"probe_timeout": None}, TypeError, "probe_timeout is a number of seconds"),
+    (URL, {"connect_timeout": -1}, ValueError, "connect_timeout is a number of seconds"),
+    (URL, {"headers": "authorization"}, TypeError, "headers are a mapping"),
+    (URL, {"headers": {"x": 1}}, TypeError, "headers are strings; 'x' is int"),
+    (URL, {"env": {}}, TypeError, "env= is an option of the transport stdio; this is http, which has headers"),
+    (COMMAND, {"headers": {}}, TypeError, "headers= is an option of the transport http; this is stdio, which has env"),
+    (COMMAND, {"env": {"HOME": Path()}}, TypeError, "env are strings; 'HOME' is PosixPath"),
+    (COMMAND, {"shutdown_grace": -1}, ValueError, "shutdown_grace is a number of seconds"),
+    (offering(), {"hedaers": {}}, TypeError, "hedaers= is an option of no transport; this is memory"),
+    (URL, {"on_log": nobody_awaits_this}, TypeError, "on_log is a plain function, not an async one"),
+    (URL, {"on_log": functools.partial(nobody_awaits_this)}, TypeError, "on_log is a plain function"),
+    (URL, {"on_change": AsyncCallable()}, TypeError, "on_change is a plain function, not an async one"),
+    (URL, {"on_change": 5}, TypeError, "on_change is a function, not int"),
+    (URL, {"on_elicit": "yes"}, TypeError, "on_elicit is a function, not str"),
+]
+
+
+@pytest.mark.parametrize(("target", "options", "kind", "said"), OPTIONS)
+def test_a_wrong_option_is_named_before_anything_starts(
+    target: Any, options: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(said)):
+        Client.connect(target, **options)
+
+
+def test_a_header_that_is_refused_is_not_shown() -> None:
+    headers: Any = {"authorization": b"Bearer secret"}
+    with pytest.raises(TypeError) as caught:
+        Client.connect(URL, headers=headers)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("mode", "version"), [("modern", MODERN), ("legacy", NEWEST_LEGACY)])
+async def test_a_mode_may_be_an_era_and_means_its_newest_revision(mode: str, version: str) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(offering(), mode=mode) as client:
+            assert client.protocol_version == version
+
+
+async def test_an_option_of_serving_that_another_transport_has_is_refused_with_how_to_choose_that() -> None:
+    with pytest.raises(TypeError, match=re.escape('port= is an option of the transport http: run("http", port=...)')):
+        await offering().serve(port=8000)
+    with pytest.raises(TypeError, match="prot= is an option of no transport; this is http, which has host, port"):
+        await offering().serve("http", prot=8000)
+
+
+# calling
+
+Fails = Callable[[Any], Awaitable[object]]
+CALLS: list[tuple[Fails, type[Exception], str]] = [
+    (lambda client: client.call_tool("greet", ["a"]), TypeError, "the arguments of a tool are a mapping, not list"),
+    (lambda client: client.call_tool(5), TypeError, "the name of a tool is a string, not int"),
+    (lambda client: client.call_tool("greet", meta="x"), TypeError, "meta is a dict, not str"),
+    (lambda client: client.call_tool("greet", timeout=-1), ValueError, "timeout is a number of seconds from 0 on"),
+    (lambda client: client.call_tool("greet", timeout=None), TypeError, "timeout is a number of seconds (math.inf"),
+    (lambda client: client.call_tool("greet", on_progress=nobody_awaits_this), TypeError, "on_progress is a plain"),
+    (lambda client: client.get_prompt("poem", on_progress=nobody_awaits_this), TypeError, "on_progress is a plain"),
+    (lambda client: client.read_resource("a://b", on_progress=AsyncCallable()), TypeError, "on_progress is a plain"),
+    (lambda client: client.get_prompt("poem", {"topic": 5}), TypeError, "prompt are strings; 'topic' is int"),
+    (lambda client: client.get_prompt("poem", "x"), TypeError, "the arguments of a prompt are a mapping"),
+    (lambda client: client.read_resource(Path("a")), TypeError, "a URI is a string, not PosixPath"),
+    (lambda client: client.complete("poem", "topic", ""), TypeError, "PromptReference(name=...)"),
+    (lambda client: client.ping(timeout=-1), ValueError, "timeout is a number of seconds"),
+    (lambda client: client.list_tools(timeout="3"), TypeError, "timeout is a number of seconds"),
+    (lambda client: client.set_log_level("warn"), ValueError, "level is one of debug, info"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "said"), CALLS)
+async def test_a_wrong_argument_is_named_where_it_is_passed(call: Fails, kind: type[Exception], said: str) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(offering()) as client:
+            with pytest.raises(kind, match=re.escape(said)):
+                await call(client)
+
+
+async def test_a_negative_timeout_of_an_iteration_is_named() -> None:
+    async with Client.connect(offering()) as client:
+        with pytest.raises(ValueError, match="timeout is a number of seconds"):
+            client.iter_tools(timeout=-1)
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_list_of_what_the_server_does_not_offer_is_an_error(mode: str) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(offering(), mode=mode) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["greet"]
+            with pytest.raises(PeerError) as caught:
+                await client.list_resources()
+            assert caught.value.code == -32601
+
+
+# listening
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_listener_that_is_not_open_says_how_to_open_it(mode: str) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(offering(), mode=mode) as client:
+            changes = client.listen(tools=True)
+            assert repr(changes) == "<Changes unopened pending=0>"
+            with pytest.raises(RuntimeError, match="open it with `async with`"):
+                async for _ in changes:
+                    pass
+            with pytest.raises(RuntimeError, match="open it with `async with`"):
+                _ = changes.honoured
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_listener_that_was_left_neither_goes_on_nor_opens_again(mode: str) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(offering(), mode=mode) as client:
+            async with client.listen(tools=True) as changes:
+                assert changes.honoured.tools_list_changed
+            with pytest.raises(RuntimeError, match="has ended"):
+                async for _ in changes:
+                    pass
+            with pytest.raises(RuntimeError, match=re.escape("call client.listen(...) again")):
+                async with changes:
+                    pass
+
+
+async def test_who_iterates_when_another_task_leaves_sees_the_end(autojump_clock: MockClock) -> None:
+    ended = trio.Event()
+
+    async def iterate(changes: Any) -> None:
+        async for _ in changes:
+            raise AssertionError("nothing changed")
+        ended.set()
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(offering()) as client, trio.open_nursery() as nursery:
+            async with client.listen(tools=True) as changes:
+                nursery.start_soon(iterate, changes)
+                await trio.testing.wait_all_tasks_blocked()
+            await ended.wait()
+
+
+async def test_one_string_is_no_list_of_uris() -> None:
+    async with Client.connect(offering()) as client:
+        uris: Any = "notes://index"
+        with pytest.raises(TypeError, match=re.escape("uris=['notes://index']")):
+            client.listen(uris=uris)
+        numbers: Any = [5]
+        with pytest.raises(TypeError, match="each of uris is a string, not int"):
+            client.listen(uris=numbers)
+
+
+# connections that fail
+
+
+async def once(stream: trio.SocketStream) -> None:
+    await stream.receive_some()
+    await stream.send_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+
+async def test_tls_with_a_server_that_speaks_none_is_named() -> None:
+    with trio.fail_after(BOUND):
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(functools.partial(trio.serve_tcp, once, 0, host="127.0.0.1"))
+            port = listeners[0].socket.getsockname()[1]
+            with pytest.raises(Disconnected, match="is it http:// instead of https://"):
+                await Client.connect(f"https://127.0.0.1:{port}/mcp").open()
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_port_where_nobody_listens_is_named_with_the_reason() -> None:
+    with trio.socket.socket() as taken:
+        await taken.bind(("127.0.0.1", 0))  # and does not listen
+        port = taken.getsockname()[1]
+        with trio.fail_after(BOUND), pytest.raises(Disconnected, match="refused"):
+            await Client.connect(f"http://127.0.0.1:{port}/mcp").open()
+
+
+async def test_nothing_is_said_of_a_process_whose_end_nobody_knows_yet() -> None:
+    command = [sys.executable, "-S", "-c", "import os, time; os.close(1); time.sleep(60)"]
+    with trio.fail_after(BOUND), pytest.raises(Disconnected) as caught:
+        await Client.connect(command, mode="legacy", shutdown_grace=0.1).open()
+    assert "process" not in str(caught.value)
