@@ -201,6 +201,14 @@ def test_a_context_may_be_optional() -> None:
     assert list(offered.model.input_schema["properties"]) == ["flight"]
 
 
+def test_what_is_a_context_or_something_else_is_refused() -> None:
+    def book(ctx: Context | str) -> str:
+        return ""
+
+    with pytest.raises(TypeError, match="book: the parameter 'ctx' is a context or none: write `ctx: Context`"):
+        Server("wrong").add_tool(book)
+
+
 @pytest.mark.parametrize(
     ("offer", "keywords"),
     [(Server.tool, ToolKeywords), (Server.prompt, PromptKeywords), (Server.resource, ResourceKeywords)],

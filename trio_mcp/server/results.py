@@ -70,8 +70,8 @@ def read_return(annotation: object) -> Promise:
     except PydanticUserError as error:
         raise TypeError(
             f"it returns {inspect.formatannotation(annotation)}, which no JSON can be made of; return a pydantic model, a "
-            f"dataclass or a plain type ({error.message.partition(chr(10))[0]})"
-        ) from None
+            "dataclass or a plain type"
+        ) from error
     if wrapped:
         definitions = schema.pop("$defs", None)
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}

@@ -149,6 +149,10 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
         if is_context(annotation):
             context = name
             continue
+        if any(map(is_context, get_args(annotation))):
+            raise TypeError(
+                f"{function.__qualname__}: the parameter {name!r} is a context or none: write `{name}: Context`"
+            )
         if name in ("self", "cls") or (name == "ctx" and name not in hints):
             hint = "annotate it as `ctx: Context`" if name == "ctx" else "offer a bound method, or a function"
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")
@@ -174,7 +178,7 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
         model = create_model(function.__name__, __base__=Given, **fields)  # type: ignore[call-overload]
         return Typed(model, names, context, returns)
     except PydanticUserError as error:
-        raise TypeError(f"{function.__qualname__}: {unsayable(taken)} ({first_line(error)})") from None
+        raise TypeError(f"{function.__qualname__}: {unsayable(taken)}") from error
 
 
 def unsayable(taken: Sequence[Parameter]) -> str:
@@ -188,10 +192,6 @@ def unsayable(taken: Sequence[Parameter]) -> str:
                 " use a pydantic model, a dataclass or a plain type"
             )
     return "the parameters cannot be described by a JSON Schema"
-
-
-def first_line(error: PydanticUserError) -> str:
-    return error.message.partition("\n")[0]
 
 
 def raw_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:

@@ -204,7 +204,7 @@ def promised(function: Function, returns: object) -> Promise:
     try:
         return read_return(returns)
     except TypeError as error:
-        raise TypeError(f"{function.__qualname__}: {error}") from None
+        raise TypeError(f"{function.__qualname__}: {error}") from error
 
 
 def required(name: str, gates: Collection[str]) -> tuple[str, ...]:
