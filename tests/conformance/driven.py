@@ -23,7 +23,7 @@ from serving import IMPORTS, ROOT
 from talk import EVERYTHING, modern_meta
 from wire_oracle import WireOracle
 
-import trio_mcp.client.client as client_module
+import trio_mcp.client.target as target_module
 from trio_mcp import Client
 from trio_mcp.client import Change, accept
 from trio_mcp.protocol.jsonrpc import Malformed, dump
@@ -117,7 +117,7 @@ def recorded(wire: Wire, **options: Any) -> Client:
         return RecordedTransport(wire, find_transport(name))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client_module, "find_transport", find)
+        patch.setattr(target_module, "find_transport", find)
         return Client.connect(COMMAND, env=IMPORTS, **options)
 
 
