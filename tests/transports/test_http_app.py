@@ -539,3 +539,22 @@ async def test_get_and_delete_without_a_session_are_405(autojump_clock: MockCloc
         reply = await peer.post(b"", method=method)
         assert reply.status == 405
         assert reply.headers["allow"] == "POST, GET, DELETE"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 400),
+        ({"mcp-session-id": "nobody's"}, 404),
+        ({"mcp-protocol-version": "1999-01-01"}, 400),
+    ],
+    ids=["no session", "an unknown session", "an unknown version"],
+)
+async def test_a_refused_request_is_told_under_its_id(headers: dict[str, str], status: int) -> None:
+    async with served(asgi_app(Server("shop"))) as peer:
+        body = {"jsonrpc": "2.0", "id": "mine", "method": "tools/list"}
+        reply = await peer.post(body, {**JSON_HEADERS, **headers})
+        told = await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, {**JSON_HEADERS, **headers})
+    assert (reply.status, told.status) == (status, status)
+    assert reply.json["id"] == "mine"
+    assert "id" not in told.json

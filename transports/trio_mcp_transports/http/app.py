@@ -183,7 +183,7 @@ class McpApp:
                 raise HttpRefusal(405, "The methods of this endpoint are POST, GET and DELETE.", [ALLOW])
             await serve(self, self._started(), headers, receive, send)
         except HttpRefusal as refusal:
-            error = ErrorResponse(None, ErrorDetail(INVALID_REQUEST, str(refusal)))
+            error = ErrorResponse(refusal.request_id, ErrorDetail(INVALID_REQUEST, str(refusal)))
             await respond(send, refusal.status, dump(error), refusal.headers)
 
     async def _post(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
@@ -195,10 +195,14 @@ class McpApp:
             await respond(send, 400, dump(error_response(message.error)))
             return
         envelope = Envelope(message, peer=Peer(None, headers), size=len(body))
-        if is_modern(message, headers):
-            await self._modern(running, message, envelope, receive, send)
-        else:
-            await running.legacy.post(message, envelope, receive, send)
+        try:
+            if is_modern(message, headers):
+                await self._modern(running, message, envelope, receive, send)
+            else:
+                await running.legacy.post(message, envelope, receive, send)
+        except HttpRefusal as refusal:
+            refusal.request_id = message.id if isinstance(message, Request) else None
+            raise
 
     async def _modern(
         self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send

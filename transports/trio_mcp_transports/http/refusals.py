@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trio_mcp.protocol.jsonrpc import RequestId
+
 __all__ = ["ALLOW", "Access", "HttpRefusal", "check_access", "check_post", "read_headers"]
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
@@ -32,7 +34,13 @@ LISTS = frozenset(
 
 
 class HttpRefusal(Exception):
-    """A request that is answered with a status and a sentence, and costs nothing else."""
+    """A request that is answered with a status and a sentence, and costs nothing else.
+
+    Attributes:
+        request_id: of the JSON-RPC request, where it has been read: the error carries it (L-RPC-3b).
+    """
+
+    request_id: RequestId | None = None
 
     def __init__(self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         super().__init__(message)
