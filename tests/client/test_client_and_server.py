@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
 import trio
-from serving import served
+from serving import IMPORTS, ROOT, served
 
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.client import Change, ResponseCache
 from trio_mcp.types import PromptReference, TextContent
 
 LIMIT = 10.0
+CHILD_LIMIT = 30.0
 
 
 def library() -> Server:
@@ -94,6 +96,23 @@ async def test_a_listener_hears_of_what_changes(transport: str, mode: str) -> No
             assert await changes.__anext__() == Change("tools")
             server.resource_updated("config://app")
             assert await changes.__anext__() == Change("updated", "config://app")
+
+
+async def test_over_stdio_a_listener_hears_of_every_kind_of_change(mode: str) -> None:
+    """A real child process: a session has the same channel for this as for everything else."""
+    command = [sys.executable, str(ROOT / "examples" / "everything_server.py")]
+    watched = "test://watched-resource"
+    heard: list[Change] = []
+    with trio.fail_after(CHILD_LIMIT):
+        async with Client.connect(command, mode=mode, env=IMPORTS) as client:
+            async with client.listen(tools=True, prompts=True, uris=[watched]) as changes:
+                await client.call_tool("test_trigger_tool_change")
+                heard.append(await anext(changes))
+                await client.call_tool("test_trigger_prompt_change")
+                heard.append(await anext(changes))
+                await client.call_tool("test_update_watched_resource", {"text": "new"})
+                heard.append(await anext(changes))
+    assert heard == [Change("tools"), Change("prompts"), Change("updated", watched)]
 
 
 async def test_a_tool_may_end_its_response_early_and_the_client_comes_back_for_the_rest() -> None:
