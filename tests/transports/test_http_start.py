@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from trio_mcp import Server
+from trio_mcp import Server, ServiceOptions
 from trio_mcp.errors import ConfigurationError
+from trio_mcp.protocol.request_state import KeyRing
 from trio_mcp_transports.http import asgi_app
 
 
@@ -31,3 +33,13 @@ async def test_wrong_keys_are_an_error_of_the_one_who_serves(monkeypatch: pytest
     monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
     with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"), trio.fail_after(5):
         await Server("shop").serve("http", port=0)
+
+
+async def test_keys_that_were_given_make_those_of_the_environment_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
+    serve = partial(Server("shop", options=ServiceOptions(keys=KeyRing.random())).serve, "http", port=0, announce=False)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(20):
+            (url,) = await nursery.start(partial(serve, signals=False))
+        assert url.startswith("http://")
+        nursery.cancel_scope.cancel()

@@ -121,7 +121,8 @@ class Server(Authoring):
             TypeError: it has no such option.
             ConfigurationError: `TRIO_MCP_KEYS` holds no keys; nothing was opened.
         """
-        KeyRing.from_environment()  # a transport opens its own nursery, and would say this late and wrapped
+        if self.options.keys is None:
+            KeyRing.from_environment()  # a transport opens its own nursery, and would say this late and wrapped
         check_options(transport, "serve", options)
         await find_transport(transport).serve(self, **options)
 
