@@ -17,9 +17,9 @@ from trio_mcp.session.pump import serve_channel
 from trio_mcp.session.service import Service
 from trio_mcp.testing.contract import Proxy, Stage, Trait, contract_server, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
-from trio_mcp_transports.http import HttpLimits
+from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http import client as http_client
-from trio_mcp_transports.http import transport as http
+from trio_mcp_transports.http.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
 Connection = AbstractAsyncContextManager[trio.abc.Channel[Envelope]]
@@ -60,6 +60,9 @@ class MemoryEndpoint:
         for channel in self._channels:
             await channel.aclose()
 
+    async def stop(self, seconds: float) -> None:
+        await self._service.drain(seconds)
+
     def stall(self) -> None:
         raise NotImplementedError
 
@@ -95,6 +98,11 @@ class StdioEndpoint:
             assert stdin is not None
             await stdin.aclose()
 
+    async def stop(self, seconds: float) -> None:
+        for channel in self._channels:
+            channel.process.terminate()
+            await channel.process.wait()
+
     def stall(self) -> None:
         raise NotImplementedError
 
@@ -111,24 +119,18 @@ class StreamableHttpMaker:
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[HttpEndpoint]:
-        serve = partial(
-            http.serve,
-            contract_server(stage),
-            port=0,
-            announce=False,
-            signals=False,
-            limits=HttpLimits(disconnect_grace=grace),
-        )
+        app = asgi_app(contract_server(stage), limits=HttpLimits(disconnect_grace=grace))
         async with trio.open_nursery() as nursery:
             with trio.fail_after(START):
-                (url,) = await nursery.start(serve)
-            async with open_proxy(int(url.rpartition(":")[2].partition("/")[0])) as proxy:
-                yield HttpEndpoint(proxy)
+                (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
+            async with open_proxy(int(url.partition(" ")[0].rpartition(":")[2])) as proxy:
+                yield HttpEndpoint(app, proxy)
             nursery.cancel_scope.cancel()
 
 
 class HttpEndpoint:
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, app: McpApp, proxy: Proxy) -> None:
+        self._app = app
         self._proxy = proxy
 
     def connect(self) -> Connection:
@@ -136,6 +138,9 @@ class HttpEndpoint:
 
     async def cut(self) -> None:
         await self._proxy.cut()
+
+    async def stop(self, seconds: float) -> None:
+        await self._app.drain(seconds)
 
     def stall(self) -> None:
         self._proxy.stall()
