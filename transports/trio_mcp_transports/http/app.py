@@ -42,6 +42,7 @@ from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from .asgi import Receive, Scope, Send, read_body, respond
+from .authentication import Authenticate, check_hook, identified
 from .exchange import MODERN_STATUS, Exchange, refused
 from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
@@ -67,6 +68,7 @@ def asgi_app(
     path: str = "/mcp",
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    authenticate: Authenticate | None = None,
     limits: HttpLimits | None = None,
     event_store: EventStore | None = None,
 ) -> McpApp:
@@ -75,25 +77,37 @@ def asgi_app(
     Args:
         allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
         allowed_origins: web pages that may call it (`https://app.example.com`).
+        authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
+            user's name; None refuses the request. It has 10 seconds. See `McpApp.identify`.
         limits: what a client may cost.
         event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
 
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
     """
+    check_hook(authenticate)
     access = Access(tuple(allowed_hosts), tuple(allowed_origins))
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
-    return McpApp(server, path, access, limits or HttpLimits(), store)
+    return McpApp(server, path, access, limits or HttpLimits(), store, authenticate)
 
 
 class McpApp:
     """An ASGI 3 application; made by `asgi_app`."""
 
-    def __init__(self, server: Server, path: str, access: Access, limits: HttpLimits, event_store: EventStore) -> None:
+    def __init__(
+        self,
+        server: Server,
+        path: str,
+        access: Access,
+        limits: HttpLimits,
+        event_store: EventStore,
+        authenticate: Authenticate | None = None,
+    ) -> None:
         self._server = server
         self._path = path
         self._access = access
         self._limits = limits
         self._event_store = event_store
+        self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
 
@@ -118,6 +132,18 @@ class McpApp:
         running.legacy.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
+
+    async def identify(self, headers: Mapping[str, str]) -> str | None:
+        """The principal who makes a request with these headers; None when nobody is asked for (no `authenticate=`).
+
+        It comes after the checks of Host and Origin and before anything is read or made. A cancel leaves nothing.
+
+        Raises:
+            HttpRefusal: 401, they are nobody's; 500 or 503, the hook failed or took more than 10 seconds.
+        """
+        if self._authenticate is None:
+            return None
+        return await identified(self._authenticate, headers)
 
     @property
     def service(self) -> Service:
@@ -176,17 +202,19 @@ class McpApp:
         try:
             headers = read_headers(scope["headers"])
             check_access(headers, self._access)
+            peer = Peer(await self.identify(headers), headers)
             if scope["path"] != self._path:
                 raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {self._path}.")
             serve = VERBS.get(scope["method"])
             if serve is None:
                 raise HttpRefusal(405, "The methods of this endpoint are POST, GET and DELETE.", [ALLOW])
-            await serve(self, self._started(), headers, receive, send)
+            await serve(self, self._started(), peer, receive, send)
         except HttpRefusal as refusal:
             error = ErrorResponse(refusal.request_id, ErrorDetail(INVALID_REQUEST, str(refusal)))
             await respond(send, refusal.status, dump(error), refusal.headers)
 
-    async def _post(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+    async def _post(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+        headers = peer.headers
         check_post(headers)
         limits = self._limits
         body = await read_body(receive, limits.body, limits.body_seconds, headers.get("content-length"))
@@ -194,7 +222,7 @@ class McpApp:
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
             await respond(send, 400, dump(error_response(message.error)))
             return
-        envelope = Envelope(message, peer=Peer(None, headers), size=len(body))
+        envelope = Envelope(message, peer=peer, size=len(body))
         try:
             if is_modern(message, headers):
                 await self._modern(running, message, envelope, receive, send)
@@ -229,14 +257,14 @@ class McpApp:
         elif not await exchange.run():
             session.disconnect(listener)
 
-    async def _get(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-        await running.legacy.get(headers, receive, send)
+    async def _get(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+        await running.legacy.get(peer, receive, send)
 
-    async def _delete(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-        await running.legacy.delete(headers, receive, send)
+    async def _delete(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+        await running.legacy.delete(peer, receive, send)
 
 
-VERBS: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send], Awaitable[None]]] = {
+VERBS: Mapping[str, Callable[[McpApp, Running, Peer, Receive, Send], Awaitable[None]]] = {
     "POST": McpApp._post,  # noqa: SLF001  one room
     "GET": McpApp._get,  # noqa: SLF001
     "DELETE": McpApp._delete,  # noqa: SLF001

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from trio_mcp.protocol.jsonrpc import RequestId
 
-__all__ = ["ALLOW", "Access", "HttpRefusal", "check_access", "check_post", "read_headers"]
+__all__ = ["ALLOW", "RETRY_LATER", "Access", "HttpRefusal", "check_access", "check_post", "read_headers"]
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
+RETRY_LATER = (b"retry-after", b"1")
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 

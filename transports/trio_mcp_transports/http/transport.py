@@ -12,6 +12,7 @@ from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
 from .app import asgi_app
+from .authentication import Authenticate
 from .client import connect
 from .limits import HttpLimits
 from .serve import serve_asgi
@@ -31,6 +32,7 @@ async def serve_http(
     path: str = "/mcp",
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    authenticate: Authenticate | None = None,
     limits: HttpLimits | None = None,
     event_store: EventStore | None = None,
     drain: float = 10.0,
@@ -42,7 +44,7 @@ async def serve_http(
 
     Args:
         host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
-        event_store: see `asgi_app`.
+        authenticate, event_store: see `asgi_app`.
         drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
             cancelled and their callers answered.
         announce: say on stderr where the server listens.
@@ -62,6 +64,7 @@ async def serve_http(
         path=path,
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
+        authenticate=authenticate,
         limits=limits,
         event_store=event_store,
     )
