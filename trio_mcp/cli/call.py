@@ -57,7 +57,13 @@ def describe(parser: ArgumentParser) -> None:
     )
     add("--sample", metavar="TEXT", help="what the model answers when the tool asks it")
     add("--root", action="append", default=[], metavar="FOLDER", help="a folder to tell the server of; repeatable")
-    add("--header", action="append", default=[], metavar="NAME=VALUE", help="sent with every HTTP request, or to open a WebSocket; repeatable")
+    add(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="sent with every HTTP request, or to open a WebSocket; repeatable",
+    )
     parser.epilog = EXAMPLES
 
 
