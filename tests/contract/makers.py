@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http import client as http_client
 from trio_mcp_transports.http.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
+from trio_mcp_transports.websocket import client as websocket_client
 
 Connection = AbstractAsyncContextManager[trio.abc.Channel[Envelope]]
 
@@ -118,23 +119,39 @@ class StreamableHttpMaker:
     traits = frozenset({Trait.STREAMS, Trait.RESUMES, Trait.SOCKET, Trait.SERVES_MANY})
 
     @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[HttpEndpoint]:
-        app = asgi_app(contract_server(stage), limits=HttpLimits(disconnect_grace=grace))
-        async with trio.open_nursery() as nursery:
-            with trio.fail_after(START):
-                (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
-            async with open_proxy(int(url.partition(" ")[0].rpartition(":")[2])) as proxy:
-                yield HttpEndpoint(app, proxy)
-            nursery.cancel_scope.cancel()
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp"))
 
 
-class HttpEndpoint:
-    def __init__(self, app: McpApp, proxy: Proxy) -> None:
+class WebSocketMaker:
+    name = "websocket"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
+
+
+@asynccontextmanager
+async def open_application(stage: Stage, grace: float) -> AsyncIterator[tuple[McpApp, Proxy]]:
+    """The contract's server under hypercorn, and a network in front of it."""
+    app = asgi_app(contract_server(stage), limits=HttpLimits(disconnect_grace=grace))
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(START):
+            (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
+        async with open_proxy(int(url.partition(" ")[0].rpartition(":")[2])) as proxy:
+            yield app, proxy
+        nursery.cancel_scope.cancel()
+
+
+class ProxiedEndpoint:
+    def __init__(self, app: McpApp, proxy: Proxy, connect: Callable[[], Connection]) -> None:
         self._app = app
         self._proxy = proxy
-
-    def connect(self) -> Connection:
-        return http_client.connect(f"http://127.0.0.1:{self._proxy.port}/mcp")
+        self.connect = connect
 
     async def cut(self) -> None:
         await self._proxy.cut()
