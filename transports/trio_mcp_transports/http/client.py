@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 import httpx2
@@ -41,7 +41,7 @@ from trio_mcp.session import Envelope
 
 from .._background import open_background
 from .client_answers import LOST, answers, is_notice, refusal, session_named, unanswering
-from .client_streams import EVENT_STREAM, EventStream, NotContinued, reason
+from .client_streams import EVENT_STREAM, EventStream, NotContinued, open_body, reason
 
 __all__ = ["HttpChannel", "connect"]
 
@@ -314,7 +314,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
     async def _whole(self, response: httpx2.Response) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        async with aclosing(response.aiter_bytes()) as pieces:
+        async with open_body(response) as pieces:
             async for piece in pieces:
                 size += len(piece)
                 if size > self._max_message:

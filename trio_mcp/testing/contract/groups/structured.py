@@ -156,10 +156,10 @@ async def our_client_cancels_the_call_that_takes_too_long(pair: Pair) -> None:
 
 @rule("D")
 async def a_client_that_is_closed_leaves_no_call_behind(pair: Pair) -> None:
-    async with trio.open_nursery() as nursery:
-        async with pair.client() as client:
-            nursery.start_soon(failure, Disconnected, client.call_tool("wait"))
-            await pair.stage.marked("wait began")
+    async with pair.client() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(failure, Disconnected, client.call_tool("wait"))
+        await pair.stage.marked("wait began")
+        await client.aclose()
         await pair.stage.marked("wait finally")
 
 
