@@ -11,7 +11,7 @@ from ...errors import ToolError
 from ...server import Context, Server
 from ...session import ServiceOptions
 from .stage import Gauges, Options, Stage
-from .subjects import structured
+from .subjects import lifecycle, rounds, structured
 from .subjects.common import Seat, reason_of
 
 __all__ = ["contract_server", "gauges_of"]
@@ -126,5 +126,7 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     structured.add_splitting_tools,
     structured.add_holding_tools,
     structured.add_talking_tools,
+    lifecycle.add_lifecycle_tools,
+    rounds.add_rounds_tools,
 )
 """What is on the server; a group of rules that needs more adds a function."""
