@@ -6,7 +6,7 @@ import json
 
 from ....errors import PeerError, ProtocolError
 from ....server import Context, Server
-from ....types import LOGGING_LEVELS
+from ....types import LOGGING_LEVELS, JsonObject
 from ..stage import Stage
 
 __all__ = ["REFUSED", "SEATS", "add_lifecycle_tools"]
@@ -14,7 +14,7 @@ __all__ = ["REFUSED", "SEATS", "add_lifecycle_tools"]
 REFUSED = -32011
 """The code that `refuse` answers with."""
 
-SEATS = {"seats": [1, 2], "left": None}
+SEATS: JsonObject = {"seats": [1, 2], "left": None}
 """The data of its error."""
 
 
