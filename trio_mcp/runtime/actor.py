@@ -14,6 +14,7 @@ in one go. The rules of the count, each with a test:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -49,10 +50,14 @@ class CancelReason(Enum):
 
 
 class ActorState(Enum):
-    """Running in front of a caller, parked between two requests of its caller, or over."""
+    """Running in front of a caller, parked between two requests of its caller, stuck, or over.
+
+    A stuck one was cancelled and did not end in its time. It was answered for, and runs on without anybody who waits for it.
+    """
 
     RUNNING = "running"
     PARKED = "parked"
+    STUCK = "stuck"
     DONE = "done"
 
 
@@ -104,11 +109,15 @@ class Actor:
         "deadline",
         "held",
         "name",
+        "on_cancel",
+        "on_done",
         "on_quiet",
+        "overdue_at",
         "principal",
         "root",
         "scope",
         "state",
+        "task",
     )
 
     def __init__(self, name: str, principal: str | None, deadline: float, journal: Journal | None = None) -> None:
@@ -127,6 +136,14 @@ class Actor:
         """Bytes of the requests that it has had, counted by its owner for the caps; it never changes while parked."""
         self.on_quiet: Callable[[], None] | None = None
         """Called whenever no lane can do anything more on its own."""
+        self.on_cancel: Callable[[Actor], None] | None = None
+        """Called when it is cancelled by `cancel`."""
+        self.on_done: Callable[[Actor, Outcome], None] | None = None
+        """To be told its outcome; None once that was done."""
+        self.overdue_at = math.inf
+        """When whoever waits for its end gives up on it, on Trio's clock."""
+        self.task: trio.lowlevel.Task | None = None
+        """The task that runs its body, while it does."""
         self.root = Lane(self, "")
 
     @property
@@ -147,6 +164,8 @@ class Actor:
         """Ask the actor to stop. It unwinds through its `finally` blocks; the first reason given is the one it sees."""
         if self.cancel_reason is None:
             self.cancel_reason = reason
+        if self.on_cancel is not None:
+            self.on_cancel(self)
         self.scope.cancel()
 
     @property
@@ -156,6 +175,11 @@ class Actor:
             return self.cancel_reason
         parked = self.state is ActorState.PARKED and self.scope.deadline < self.deadline
         return CancelReason.EXPIRED if parked else CancelReason.DEADLINE
+
+    @property
+    def open_questions(self) -> int:
+        """Questions of its lanes that have no answer yet."""
+        return 0 if self._mailbox is None else len(self._mailbox)
 
     @property
     def quiet(self) -> bool:

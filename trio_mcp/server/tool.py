@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypedDict
 
 import trio
 
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ToolError
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, RequestTimeout, ToolError
 from ..protocol.capabilities import lacks
 from ..protocol.parameter_headers import ParameterHeaders
 from ..runtime import CancelReason
@@ -141,14 +141,12 @@ class Tool:
     def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
         """What the model is told; None leaves it to the protocol, or to nobody."""
         match cause:
-            case CancelReason.DEADLINE:
-                return error_result(f"{self.name} did not finish within {self.timeout:g} seconds.")
             case LocalProtocolError():
                 logger.error("the tool %s broke a rule", self.name, exc_info=cause)
                 return error_result(f"{self.name}: {cause}")
             case CancelReason() | ProtocolError() | CapabilityError():
                 return None
-            case ToolError() | LimitExceeded():
+            case ToolError() | LimitExceeded() | RequestTimeout():
                 return error_result(str(cause))
             case _:
                 reference = secrets.token_hex(4)

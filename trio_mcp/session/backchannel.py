@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ..errors import CapabilityError, LimitExceeded
+from ..errors import CapabilityError, Disconnected, LimitExceeded
 from ..protocol.capabilities import lacks
 from ..runtime import Lane
 from ..types import ClientCapabilities, Model
@@ -48,6 +48,7 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
+            Disconnected: the call took too long to clean up after its cancel, and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
         ...
@@ -71,7 +72,8 @@ class LiveBackchannel:
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         leg = call.leg
-        assert leg is not None, "a handshake-era call keeps its one leg"
+        if leg is None:
+            raise Disconnected("the call was cancelled and answered for: nobody can be asked about it any more")
         require(leg.facts.client_capabilities, question)
         session = self._session
         request = session.connection.ask(question.method, question.params)

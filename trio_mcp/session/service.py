@@ -44,7 +44,8 @@ class Plan(NamedTuple):
         run: the body; its result is the request's.
         target: what is called (a tool's name, a resource's URI), bound into `requestState`.
         seconds: the longest the call may take, or infinity.
-        failed: the result that tells of a failure or of a cancellation, or None to answer with a protocol error instead.
+        failed: the result that tells of a failure or of a cancellation, or None to answer with a protocol error instead. That the
+            call took too long is a `LimitExceeded` that says which limit it was.
         resume: what becomes of the call when its parked actor is gone.
     """
 
@@ -67,6 +68,11 @@ class ServiceOptions:
     """Limits and times of a service, in seconds."""
 
     actors: ActorLimits = field(default_factory=ActorLimits)
+    max_seconds: float = math.inf
+    """The longest that any call may take, whatever its own `timeout` says."""
+    cancel_grace: float = 5.0
+    """How long a call may take to clean up when it was cancelled or its time is up; then it is *stuck*: its caller is answered,
+    and nobody waits for it any longer."""
     settle: float = 0.2
     """How long a busy branch may hold back the questions of its siblings."""
     outcome_grace: float = 60.0
@@ -163,7 +169,7 @@ async def open_service(
     """
     options = options or ServiceOptions()
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
-    async with open_supervisor(options.actors) as supervisor:
+    async with open_supervisor(options.actors, options.cancel_grace) as supervisor:
         yield Service(supervisor, routes, identity, capabilities, instructions, options, guards, keys)
         with trio.CancelScope(shield=True):
             await supervisor.drain(0)
