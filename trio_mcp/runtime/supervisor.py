@@ -169,8 +169,8 @@ class Supervisor:
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Refuse new actors, give the running ones `seconds` to end, then cancel all and wait `clean_up` seconds for them.
 
-        Parked actors cannot end by themselves and are cancelled at once. What is left in the end is stuck: it is answered for, and
-        runs on. A cancel cuts the waiting short.
+        Parked actors cannot end by themselves and are cancelled at once. What is left in the end is stuck: it is answered for
+        and runs on. A cancel cuts the waiting short.
         """
         self.refuse_new()
         for actor in list(self._actors.values()):
