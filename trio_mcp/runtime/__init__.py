@@ -6,6 +6,7 @@ from .journal import Divergence, Entry, Journal, Kind
 from .mailbox import Mailbox, MailboxStatistics, Slot
 from .outbox import Outbox, OutboxStatistics
 from .supervisor import Limits, Supervisor, SupervisorStatistics, open_supervisor
+from .threads import Threads, ThreadStatistics
 
 __all__ = [
     "Actor",
@@ -31,6 +32,8 @@ __all__ = [
     "Slot",
     "Supervisor",
     "SupervisorStatistics",
+    "ThreadStatistics",
+    "Threads",
     "open_supervisor",
     "run_branch",
 ]

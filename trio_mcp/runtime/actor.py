@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 import trio
 
+from ..errors import Disconnected
 from .journal import Journal
 from .mailbox import Mailbox, MailboxStatistics
 
@@ -59,6 +60,10 @@ class ActorState(Enum):
     PARKED = "parked"
     STUCK = "stuck"
     DONE = "done"
+
+
+NO_LONGER = (ActorState.STUCK, ActorState.DONE)
+UNHEARD = "the call is over, or was answered for: no answer reaches it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,8 @@ class Actor:
         """Where answers to it arrive; made when it first asks, since most calls never do."""
         if self._mailbox is None:
             self._mailbox = Mailbox()
+            if self.state in NO_LONGER:
+                self._mailbox.close(Disconnected(UNHEARD))
         return self._mailbox
 
     @property
@@ -167,6 +174,12 @@ class Actor:
         if self.on_cancel is not None:
             self.on_cancel(self)
         self.scope.cancel()
+
+    def leave(self, state: ActorState) -> None:
+        """It is over, or stuck: no answer reaches it any more, and what still runs of it (a thread, say) may ask nothing."""
+        self.state = state
+        if self._mailbox is not None:
+            self._mailbox.close(Disconnected(UNHEARD))
 
     @property
     def reason(self) -> CancelReason | None:

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 import trio
 
-from ..errors import Disconnected, LimitExceeded
+from ..errors import LimitExceeded
 from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
 from .boundary import Body, contained
 from .journal import Journal
 from .overdue import Overdue, stacks
+from .watchdog import Watchdog
 
 __all__ = ["Limits", "Supervisor", "SupervisorStatistics", "open_supervisor"]
 
@@ -67,7 +68,7 @@ class SupervisorStatistics:
 class Supervisor:
     """Made by `open_supervisor`. All methods but `drain` are synchronous and must be called from its Trio loop."""
 
-    def __init__(self, nursery: trio.Nursery, limits: Limits, grace: float) -> None:
+    def __init__(self, nursery: trio.Nursery, limits: Limits, grace: float, watchdog: float) -> None:
         self.limits = limits
         self.grace = grace
         self._nursery = nursery
@@ -83,6 +84,7 @@ class Supervisor:
         self._stuck = self._ever_stuck = 0
         self._overdue = Overdue(self._actors, self._give_up)
         self._timing = False
+        self._watchdog = Watchdog(watchdog, self._is_busy, self._owner)
         self._draining = self._closing = False
         self._idle: trio.Event | None = None
 
@@ -117,6 +119,8 @@ class Supervisor:
         self._per_principal[principal] += 1
         self._started += 1
         self._nursery.start_soon(self._run, actor, body, name=actor.name)
+        if self._watchdog.asleep:
+            self._watchdog.wake()
         if deadline != math.inf:
             self._expect_end(actor, deadline)
         return actor
@@ -156,6 +160,8 @@ class Supervisor:
         actor.state = ActorState.RUNNING
         actor.scope.deadline = actor.deadline
         self._expect_end(actor, actor.deadline)
+        if self._watchdog.asleep:
+            self._watchdog.wake()
 
     def cancel_all(self, reason: CancelReason) -> None:
         """Cancel every actor."""
@@ -191,7 +197,12 @@ class Supervisor:
         self.cancel_all(CancelReason.SHUTDOWN)
         self._closing = True
         if not self._actors:
-            self._overdue.stop()
+            self._end_timing()
+
+    @property
+    def blocked(self) -> int:
+        """How often an actor was seen to keep the event loop from turning."""
+        return self._watchdog.incidents
 
     @property
     def actors(self) -> tuple[Actor, ...]:
@@ -254,14 +265,14 @@ class Supervisor:
         if actor.state is ActorState.STUCK:
             self._stuck -= 1
             logger.warning("%s, which was stuck, has ended", actor.name)
-        actor.state = ActorState.DONE
+        actor.leave(ActorState.DONE)
         actor.on_cancel = actor.task = None
         del self._actors[actor.name]
         self._per_principal[actor.principal] -= 1
         if not self._per_principal[actor.principal]:
             del self._per_principal[actor.principal]
         if self._closing and not self._actors:
-            self._overdue.stop()
+            self._end_timing()
 
     def _tell(self, actor: Actor, outcome: Outcome) -> None:
         """Tell what became of an actor to whoever wants to know, unless that was done when it got stuck."""
@@ -282,7 +293,27 @@ class Supervisor:
         except BaseException:  # noqa: ASYNC103
             logger.exception("the end of %s failed", actor.name)
 
+    # what the watchdog's thread asks
+
+    def _is_busy(self) -> bool:
+        """Some actor may do something."""
+        return len(self._actors) > self._parked_total
+
+    def _owner(self, task: trio.lowlevel.Task) -> str | None:
+        """The actor in whose task, or below it, a task runs."""
+        above: trio.lowlevel.Task | None = task
+        while above is not None:
+            actor = self._actors.get(above.name)
+            if actor is not None and actor.task is above:
+                return actor.name
+            above = None if above.parent_nursery is None else above.parent_nursery.parent_task
+        return None
+
     # those that do not end
+
+    def _end_timing(self) -> None:
+        self._overdue.stop()
+        self._watchdog.close()
 
     def _was_cancelled(self, actor: Actor) -> None:
         self._expect_end(actor, min(trio.current_time(), actor.overdue_at - self.grace))
@@ -307,9 +338,8 @@ class Supervisor:
         )
         self._unpark(actor)
         actor.cancel_reason = reason
-        actor.state = ActorState.STUCK
+        actor.leave(ActorState.STUCK)
         actor.on_cancel = None
-        actor.mailbox.close(Disconnected("the call was cancelled and answered for: no answer reaches it any more"))
         self._overdue.expect(actor, math.inf)
         self._stuck += 1
         self._ever_stuck += 1
@@ -334,14 +364,17 @@ CUT_OFF = Cancelled(CancelReason.SHUTDOWN)
 
 
 @asynccontextmanager
-async def open_supervisor(limits: Limits | None = None, grace: float = GRACE) -> AsyncIterator[Supervisor]:
+async def open_supervisor(
+    limits: Limits | None = None, grace: float = GRACE, watchdog: float = math.inf
+) -> AsyncIterator[Supervisor]:
     """A supervisor for the length of the block; leaving it cancels the actors that are left, and waits for them all.
 
     Args:
         grace: seconds that an actor may take to end when it was cancelled or its time is up.
+        watchdog: seconds for which an actor may keep the event loop from turning before it is logged; `inf` for not looking.
     """
     async with trio.open_nursery() as nursery:
-        supervisor = Supervisor(nursery, limits or Limits(), grace)
+        supervisor = Supervisor(nursery, limits or Limits(), grace, watchdog)
         try:
             yield supervisor
         finally:

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-import trio
-
 from ..errors import McpError
+from ..runtime import Threads
 from ..session import Call, RequestFacts
 from .context import Context
 from .forms import Elicit
@@ -29,9 +28,14 @@ class Handler:
 
     function: Function
     context: str | None
-    threads: trio.CapacityLimiter
+    threads: Threads
     is_async: bool
     keys: frozenset[str] = frozenset()
+
+    def admit(self) -> None:
+        """Raise `LimitExceeded` when no thread would ever run it."""
+        if not self.is_async:
+            self.threads.admit()
 
     async def __call__(self, facts: RequestFacts, values: dict[str, object], call: Call) -> object:
         """Call it and return its value. Of a group of exceptions with one voice, that one is raised."""
@@ -46,16 +50,14 @@ class Handler:
         raise failure
 
     async def _in_thread(self, values: dict[str, object]) -> object:
-        (value,) = await trio.to_thread.run_sync(
-            lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self.threads
-        )
+        (value,) = await self.threads.run(lambda: (self.function(**values),))
         if isinstance(value, Awaitable):  # a plain decorator round an async function
             return cast("object", await value)
         return value
 
 
 def make_handler(
-    function: Function, context: str | None, threads: trio.CapacityLimiter, elicits: Sequence[Elicit[object]] = ()
+    function: Function, context: str | None, threads: Threads, elicits: Sequence[Elicit[object]] = ()
 ) -> Handler:
     """A handler of a function.
 

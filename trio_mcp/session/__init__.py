@@ -10,6 +10,7 @@ from .pump import serve_channel
 from .replay import Resume
 from .server import ServerSession
 from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
+from .statistics import ReplyStatistics, ServiceStatistics
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
@@ -27,12 +28,14 @@ __all__ = [
     "Peer",
     "Plan",
     "Question",
+    "ReplyStatistics",
     "RequestFacts",
     "Resume",
     "Route",
     "ServerSession",
     "Service",
     "ServiceOptions",
+    "ServiceStatistics",
     "Transport",
     "check_options",
     "find_transport",

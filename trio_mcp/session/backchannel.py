@@ -48,7 +48,7 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
-            Disconnected: the call took too long to clean up after its cancel, and was answered for.
+            Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
         ...
@@ -73,7 +73,7 @@ class LiveBackchannel:
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         leg = call.leg
         if leg is None:
-            raise Disconnected("the call was cancelled and answered for: nobody can be asked about it any more")
+            raise Disconnected("the call is over, or was answered for: nobody can be asked about it any more")
         require(leg.facts.client_capabilities, question)
         session = self._session
         request = session.connection.ask(question.method, question.params)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,15 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.request_state import KeyRing, Sealer
-from ..runtime import CancelReason, Supervisor, open_supervisor
+from ..runtime import CancelReason, Supervisor, Threads, open_supervisor
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
 from ..types import Implementation, Model, ServerCapabilities
 from .directory import Directory
 from .leg import RequestFacts
 from .replay import Resume
+from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -73,6 +76,8 @@ class ServiceOptions:
     cancel_grace: float = 5.0
     """How long a call may take to clean up when it was cancelled or its time is up; then it is *stuck*: its caller is answered,
     and nobody waits for it any longer."""
+    watchdog: float = 0.25
+    """A tool that keeps the event loop from turning for this long is logged with its stack; `inf` for not looking."""
     settle: float = 0.2
     """How long a busy branch may hold back the questions of its siblings."""
     outcome_grace: float = 60.0
@@ -106,6 +111,7 @@ class Service:
         options: ServiceOptions,
         guards: Mapping[str, Guard],
         keys: KeyRing | None,
+        threads: Threads | None,
     ) -> None:
         self.supervisor = supervisor
         self.routes = routes
@@ -119,6 +125,9 @@ class Service:
         self.instructions = instructions
         self.options = options
         self.directory = Directory(options.outcome_grace)
+        self.strays: Counter[StrayKind] = Counter()
+        """Replies of clients that nobody waited for."""
+        self._threads = threads
         self._keys = keys
         self.node = secrets.token_urlsafe(8)
         """This process, among those that share the keys."""
@@ -134,6 +143,21 @@ class Service:
                 "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
             )
         return Sealer(keys, audience=self.identity.name, ttl=self.options.actors.park_ttl)
+
+    def statistics(self) -> ServiceStatistics:
+        """What runs, waits and is held now, and what was dropped; a snapshot."""
+        strays = self.strays
+        return ServiceStatistics(
+            actors=self.supervisor.statistics(),
+            open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
+            dropped=ReplyStatistics(
+                late=strays[StrayKind.LATE],
+                duplicate=strays[StrayKind.DUPLICATE],
+                unknown=strays[StrayKind.UNKNOWN],
+            ),
+            threads=None if self._threads is None else self._threads.statistics(),
+            blocked=self.supervisor.blocked,
+        )
 
     def note_divergence(self, what: str) -> None:
         """A replay asked something else than was answered; the old answer was not used."""
@@ -161,15 +185,19 @@ async def open_service(
     instructions: str | None = None,
     options: ServiceOptions | None = None,
     guards: Mapping[str, Guard] = NO_GUARDS,
+    threads: Threads | None = None,
 ) -> AsyncIterator[Service]:
-    """A service for the length of the block; leaving it cancels what still runs.
+    """A service for the length of the block; leaving it cancels what still runs, and waits for it all.
+
+    Args:
+        threads: where plain functions run, for the statistics.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys.
     """
     options = options or ServiceOptions()
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
-    async with open_supervisor(options.actors, options.cancel_grace) as supervisor:
-        yield Service(supervisor, routes, identity, capabilities, instructions, options, guards, keys)
+    async with open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor:
+        yield Service(supervisor, routes, identity, capabilities, instructions, options, guards, keys, threads)
         with trio.CancelScope(shield=True):
             await supervisor.drain(0)
