@@ -1,4 +1,4 @@
-"""The ASGI application: Streamable HTTP for both eras, on one path.
+"""The ASGI application: Streamable HTTP for both eras, on one path, and HTTP+SSE on two others if it is asked for.
 
 Modern requests are stateless: each has a conversation of its own, and the end of its connection is its cancellation
 (M-HTTP-10s). Legacy requests belong to a session that `initialize` opened; the end of a connection cancels nothing there for a
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import sniffio
 import trio
@@ -41,13 +42,15 @@ from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
-from .asgi import Receive, Scope, Send, read_body, respond
+from .asgi import Incoming, Receive, Scope, Send, read_body, respond
 from .authentication import Authenticate, check_hook, identified
 from .exchange import MODERN_STATUS, Exchange, refused
 from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
-from .refusals import ALLOW, Access, HttpRefusal, check_access, check_post, read_headers
+from .paths import MESSAGE_PATH, Paths, check_paths
+from .refusals import Access, HttpRefusal, check_access, check_post, read_headers
+from .sse_endpoint import SseEndpoint
 
 __all__ = ["McpApp", "asgi_app"]
 
@@ -60,12 +63,18 @@ class Running:
 
     service: Service
     legacy: LegacyEndpoint
+    sse: SseEndpoint
+
+
+Route: TypeAlias = Callable[[Running, Incoming], Awaitable[None]]
 
 
 def asgi_app(
     server: Server,
     *,
-    path: str = "/mcp",
+    path: str | None = "/mcp",
+    sse_path: str | None = None,
+    message_path: str = MESSAGE_PATH,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     authenticate: Authenticate | None = None,
@@ -75,6 +84,9 @@ def asgi_app(
     """An ASGI application that serves `server` under `path`: `hypercorn -k trio module:app`.
 
     Args:
+        path: of Streamable HTTP; None leaves it out.
+        sse_path: of the streams of HTTP+SSE (2024-11-05), for clients that know nothing newer; None leaves it out.
+        message_path: where the messages that belong to those streams are posted.
         allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
         allowed_origins: web pages that may call it (`https://app.example.com`).
         authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
@@ -83,11 +95,17 @@ def asgi_app(
         event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
 
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
+
+    Raises:
+        ValueError: two of the paths are the same, or one is none; or nothing would be served.
+        TypeError: `authenticate` is no function.
     """
+    paths = Paths(path, sse_path, message_path)
+    check_paths(paths)
     check_hook(authenticate)
     access = Access(tuple(allowed_hosts), tuple(allowed_origins))
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
-    return McpApp(server, path, access, limits or HttpLimits(), store, authenticate)
+    return McpApp(server, paths, access, limits or HttpLimits(), store, authenticate)
 
 
 class McpApp:
@@ -96,20 +114,26 @@ class McpApp:
     def __init__(
         self,
         server: Server,
-        path: str,
+        paths: Paths,
         access: Access,
         limits: HttpLimits,
         event_store: EventStore,
         authenticate: Authenticate | None = None,
     ) -> None:
         self._server = server
-        self._path = path
+        self._paths = paths
         self._access = access
         self._limits = limits
         self._event_store = event_store
         self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
+        self._routes: dict[str, Mapping[str, Route]] = {}
+        if paths.streamable is not None:
+            self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+        if paths.sse is not None:
+            self._routes[paths.sse] = {"GET": self._open_stream}
+            self._routes[paths.messages] = {"POST": self._post_to_stream}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -129,9 +153,10 @@ class McpApp:
         running = self._running
         if running is None:
             return
-        running.legacy.draining = True
+        running.legacy.draining = running.sse.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
+        running.sse.close_streams()
 
     async def identify(self, headers: Mapping[str, str]) -> str | None:
         """The principal who makes a request with these headers; None when nobody is asked for (no `authenticate=`).
@@ -156,7 +181,7 @@ class McpApp:
 
     def __repr__(self) -> str:
         state = f"serving {self._running.service!r}" if self._running else "not started"
-        return f"<McpApp {self._path} {state}>"
+        return f"<McpApp {' '.join(self._paths.entrances)} {state}>"
 
     # life
 
@@ -179,13 +204,15 @@ class McpApp:
                 return
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
-            self._running = Running(service, legacy)
+            sse = SseEndpoint(service, self._limits, self._paths.messages)
+            self._running = Running(service, legacy, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 await self.drain(0)
                 legacy.sessions.end_all(CancelReason.SHUTDOWN)
+                sse.end_all(CancelReason.SHUTDOWN)
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
@@ -203,17 +230,24 @@ class McpApp:
             headers = read_headers(scope["headers"])
             check_access(headers, self._access)
             peer = Peer(await self.identify(headers), headers)
-            if scope["path"] != self._path:
-                raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {self._path}.")
-            serve = VERBS.get(scope["method"])
-            if serve is None:
-                raise HttpRefusal(405, "The methods of this endpoint are POST, GET and DELETE.", [ALLOW])
-            await serve(self, self._started(), peer, receive, send)
+            serve = self._route(scope["path"], scope["method"])
+            await serve(self._started(), Incoming(scope, peer, receive, send))
         except HttpRefusal as refusal:
             error = ErrorResponse(refusal.request_id, ErrorDetail(INVALID_REQUEST, str(refusal)))
             await respond(send, refusal.status, dump(error), refusal.headers)
 
-    async def _post(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+    def _route(self, path: str, method: str) -> Route:
+        verbs = self._routes.get(path)
+        if verbs is None:
+            raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {' or '.join(self._paths.entrances)}.")
+        serve = verbs.get(method)
+        if serve is None:
+            allowed = ", ".join(verbs)
+            raise HttpRefusal(405, f"This endpoint takes {allowed} only.", [(b"allow", allowed.encode())])
+        return serve
+
+    async def _post(self, running: Running, incoming: Incoming) -> None:
+        _, peer, receive, send = incoming
         headers = peer.headers
         check_post(headers)
         limits = self._limits
@@ -257,18 +291,17 @@ class McpApp:
         elif not await exchange.run():
             session.disconnect(listener)
 
-    async def _get(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
-        await running.legacy.get(peer, receive, send)
+    async def _get(self, running: Running, incoming: Incoming) -> None:
+        await running.legacy.get(incoming.peer, incoming.receive, incoming.send)
 
-    async def _delete(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
-        await running.legacy.delete(peer, receive, send)
+    async def _delete(self, running: Running, incoming: Incoming) -> None:
+        await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
 
+    async def _open_stream(self, running: Running, incoming: Incoming) -> None:
+        await running.sse.get(incoming)
 
-VERBS: Mapping[str, Callable[[McpApp, Running, Peer, Receive, Send], Awaitable[None]]] = {
-    "POST": McpApp._post,  # noqa: SLF001  one room
-    "GET": McpApp._get,  # noqa: SLF001
-    "DELETE": McpApp._delete,  # noqa: SLF001
-}
+    async def _post_to_stream(self, running: Running, incoming: Incoming) -> None:
+        await running.sse.post(incoming)
 
 
 def is_modern(message: Message | Batch, headers: Mapping[str, str]) -> bool:
