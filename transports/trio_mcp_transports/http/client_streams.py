@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.sse import SseDecoder, SseEvent
 
-__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "open_body", "reason"]
+__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "open_body", "reason", "whole"]
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -182,6 +182,23 @@ async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[by
                 at_once.cancel()
                 while True:
                     await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
+
+
+async def whole(response: httpx2.Response, limit: int) -> bytes:
+    """The body of a response.
+
+    Raises:
+        httpx2.RequestError: it broke off, or has more than `limit` bytes.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async with open_body(response) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
+            chunks.append(piece)
+    return b"".join(chunks)
 
 
 def refused(response: httpx2.Response) -> str | None:
