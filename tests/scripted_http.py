@@ -40,6 +40,7 @@ class Exchange:
 
     def __init__(self, request: httpx2.Request) -> None:
         self.verb = request.method
+        self.url = str(request.url)
         self.headers = request.headers
         self.message: Json = json.loads(request.content) if request.content else {}
         self.at = trio.current_time()
