@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ..errors import CapabilityError, Disconnected, LimitExceeded
 from ..protocol.capabilities import lacks
+from ..protocol.jsonrpc import RequestId
 from ..runtime import Lane
 from ..types import ClientCapabilities, Model
 from .envelope import Envelope
+from .leg import Leg
 
 if TYPE_CHECKING:
     from .call import Call
@@ -79,19 +82,30 @@ class LiveBackchannel:
         request = session.connection.ask(question.method, question.params)
         request_id = request.id
         try:
-            slot = call.actor.mailbox.open(str(request_id), question.answer_type)
-        except LimitExceeded:
+            slot = call.actor.mailbox.open(
+                str(request_id), question.answer_type, partial(self._withdraw, request_id, leg)
+            )
+        except (LimitExceeded, Disconnected):
             session.connection.withdraw(request_id, "never sent")
             raise
         session.awaited[request_id] = call.actor.mailbox
         try:
             listener = leg.listeners[0]
             await listener.outbox.send(Envelope(request, about=listener.request_id))
-            del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+        except BaseException:
+            session.awaited.pop(request_id, None)
+            session.connection.withdraw(request_id, "never sent")
+            slot.give_up()
+            raise
+        del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+        try:
             return await slot.take()
         finally:
             slot.give_up()
-            if session.awaited.pop(request_id, None) is not None:
-                notice = session.connection.withdraw(request_id, "the call no longer needs the answer")
-                if notice is not None:
-                    leg.post(notice)
+
+    def _withdraw(self, request_id: RequestId, leg: Leg) -> None:
+        """The question was settled: by its answer, or else the client is told that none is wanted any more."""
+        if self._session.awaited.pop(request_id, None) is not None:
+            notice = self._session.connection.withdraw(request_id, "the call no longer needs the answer")
+            if notice is not None:
+                leg.post(notice)
