@@ -534,7 +534,8 @@ async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
         call = await player.call("asks")
         await wait_all_tasks_blocked()
         now = service.statistics()
-        assert (now.open_questions, quiet(now)) == (3, False)
+        at_once = 1 if era is Legacy else 3  # prompts of a live session go out one at a time
+        assert (now.open_questions, quiet(now)) == (at_once, False)
         assert (now.actors.running, now.actors.parked) == ((1, 0) if era is Legacy else (0, 1))
         if era is Legacy:
             player.talk.cancel(call)

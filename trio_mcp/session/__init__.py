@@ -11,6 +11,7 @@ from .replay import Resume
 from .server import ServerSession
 from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
+from .tokens import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
@@ -36,9 +37,12 @@ __all__ = [
     "Service",
     "ServiceOptions",
     "ServiceStatistics",
+    "TokenEstimate",
     "Transport",
     "check_options",
+    "estimate_tokens",
     "find_transport",
     "open_service",
     "serve_channel",
+    "used_tokens",
 ]

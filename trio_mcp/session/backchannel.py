@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+import trio
+
 from ..errors import CapabilityError, Disconnected, LimitExceeded
 from ..protocol.capabilities import lacks
-from ..protocol.jsonrpc import RequestId
-from ..runtime import Lane
+from ..protocol.jsonrpc import Request, RequestId
+from ..runtime import Lane, Slot
 from ..types import ClientCapabilities, Model
 from .envelope import Envelope
 from .leg import Leg
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Backchannel", "LiveBackchannel", "Question", "require"]
 
 T = TypeVar("T", bound=Model)
+
+NOBODY = "the call is over, or was answered for: nobody can be asked about it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,46 +70,92 @@ def require(declared: ClientCapabilities, question: Question[T]) -> None:
 
 
 class LiveBackchannel:
-    """Questions travel as requests of their own, about the call they belong to."""
+    """Questions travel as requests of their own, about the call they belong to.
 
-    __slots__ = ("_session",)
+    Those for the user go out one at a time, in the order in which they were asked, unless the service says otherwise: a user
+    sees one prompt, and what came meanwhile would lie on top of it. What a model or the client itself answers is not held back.
+    """
+
+    __slots__ = ("_prompting", "_session", "_waiting")
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
+        self._prompting = False
+        self._waiting: trio.lowlevel.ParkingLot | None = None
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         leg = call.leg
         if leg is None:
-            raise Disconnected("the call is over, or was answered for: nobody can be asked about it any more")
+            raise Disconnected(NOBODY)
         require(leg.facts.client_capabilities, question)
-        session = self._session
-        request = session.connection.ask(question.method, question.params)
-        request_id = request.id
+        in_turn = question.kind == "elicit" and not call.service.options.parallel_prompts
+        if in_turn:
+            await self._turn(call)
         try:
-            slot = call.actor.mailbox.open(
-                str(request_id), question.answer_type, partial(self._withdraw, request_id, leg)
-            )
-        except (LimitExceeded, Disconnected):
-            session.connection.withdraw(request_id, "never sent")
-            raise
-        session.awaited[request_id] = call.actor.mailbox
-        try:
-            listener = leg.listeners[0]
-            await listener.outbox.send(Envelope(request, about=listener.request_id))
-        except BaseException:
-            session.awaited.pop(request_id, None)
-            session.connection.withdraw(request_id, "never sent")
-            slot.give_up()
-            raise
-        del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
-        try:
-            return await slot.take()
+            request, slot = self._opened(call, leg, question)
+            try:
+                await leg.listeners[0].outbox.send(Envelope(request, about=leg.listeners[0].request_id))
+            except BaseException:
+                self._forget(request.id)
+                slot.give_up()
+                raise
+            del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+            try:
+                return await slot.take()
+            finally:
+                slot.give_up()
         finally:
-            slot.give_up()
+            if in_turn:
+                self._pass_turn()
 
-    def _withdraw(self, request_id: RequestId, leg: Leg) -> None:
-        """The question was settled: by its answer, or else the client is told that none is wanted any more."""
-        if self._session.awaited.pop(request_id, None) is not None:
-            notice = self._session.connection.withdraw(request_id, "the call no longer needs the answer")
+    def _opened(self, call: Call, leg: Leg, question: Question[T]) -> tuple[Request, Slot[T]]:
+        """The request that asks, and the slot in which its answer will be."""
+        if leg.ended or not leg.listeners:
+            raise Disconnected(NOBODY)
+        session, mailbox = self._session, call.actor.mailbox
+        request = session.connection.ask(question.method, question.params)
+        settled = partial(self._settled, request.id, leg)
+        try:
+            slot = mailbox.open(str(request.id), question.answer_type, settled)
+        except (LimitExceeded, Disconnected):
+            self._forget(request.id)
+            raise
+        session.awaited[request.id] = mailbox
+        return request, slot
+
+    def _forget(self, request_id: RequestId) -> None:
+        """A request that was not sent."""
+        self._session.awaited.pop(request_id, None)
+        self._session.connection.withdraw(request_id, "never sent")
+
+    def _settled(self, request_id: RequestId, leg: Leg) -> None:
+        """A question has its answer, or nobody waits for it any more; the client is told so if it still owes one.
+
+        In the very step in which that happens: of a stuck call, before it is answered for.
+        """
+        session = self._session
+        if session.awaited.pop(request_id, None) is not None:
+            notice = session.connection.withdraw(request_id, "the call no longer needs the answer")
             if notice is not None:
                 leg.post(notice)
+
+    async def _turn(self, call: Call) -> None:
+        """Wait until the user has answered what was asked before. A cancel while waiting gives the place up."""
+        if not self._prompting:
+            self._prompting = True
+            return
+        if self._waiting is None:
+            self._waiting = trio.lowlevel.ParkingLot()
+        call.actor.mailbox.admit(len(self._waiting))
+        await self._waiting.park()
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been cancelled since it was given its turn
+        except BaseException:
+            self._pass_turn()
+            raise
+
+    def _pass_turn(self) -> None:
+        if self._waiting:
+            self._waiting.unpark()
+        else:
+            self._prompting = False
