@@ -130,7 +130,7 @@ async def test_a_question_that_is_cancelled_while_it_waits_never_goes_out(autoju
         assert await talk.text(call) == "a:accept b:given up c:decline"
 
 
-async def test_a_question_that_is_cancelled_in_the_moment_it_has_its_turn_never_goes_out_and_passes_it_on(
+async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_out_and_passes_it_on(
     autojump_clock: MockClock,
 ) -> None:
     scope = trio.CancelScope()
