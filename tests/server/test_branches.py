@@ -654,7 +654,7 @@ async def test_a_cancelled_call_is_not_told_as_a_branch_that_took_too_long(autoj
         return "never"
 
     async with talk_to(server) as talk:
-        assert await talk.failure(talk.leg("tool")) == "tool did not finish within 2 seconds."
+        assert await talk.failure(talk.leg("tool")) == "tool did not finish within 2 seconds, its timeout."
     assert seen == [CancelReason.DEADLINE]
 
 
@@ -867,7 +867,9 @@ async def test_what_cannot_be_said_of_a_branch_is_refused_and_nothing_runs(
 
 
 @pytest.mark.parametrize("how", ["return", "fail", "cancel"])
-async def test_ten_thousand_branches_of_one_call_end_and_nothing_is_left_of_them(how: str) -> None:
+async def test_ten_thousand_branches_of_one_call_end_and_nothing_is_left_of_them(
+    how: str, autojump_clock: MockClock
+) -> None:
     server = Server("tester")
     before = living()
 
@@ -898,8 +900,7 @@ async def test_ten_thousand_branches_of_one_call_end_and_nothing_is_left_of_them
         return "10000"
 
     async with talk_to(server) as talk:
-        with trio.fail_after(60):
-            assert await talk.text(talk.leg("tool")) == "10000"
+        assert await talk.text(talk.leg("tool")) == "10000"
         assert talk.service.supervisor.actors == ()
         assert talk.service.supervisor.statistics().returned == 1
     assert living() == before

@@ -109,7 +109,7 @@ class LiveBackchannel:
         request = session.connection.ask(question.method, question.params)
         try:
             slot = mailbox.open(str(request.id), question.answer_type)
-        except LimitExceeded:
+        except (LimitExceeded, Disconnected):
             session.connection.withdraw(request.id, "never sent")
             raise
         session.awaited[request.id] = mailbox
