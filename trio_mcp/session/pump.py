@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import trio
@@ -53,6 +54,15 @@ class SendsNow(Protocol):
         ...
 
 
+@runtime_checkable
+class Delivers(Protocol):
+    """A channel that can hand a message over as soon as it has come, without waking who receives."""
+
+    def deliver_to(self, take: Callable[[Envelope], bool], /) -> None:
+        """Offer messages to `take` while somebody waits in `receive` and none came before; what it refuses is received."""
+        ...
+
+
 async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -> None:
     """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind."""
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
@@ -61,6 +71,8 @@ async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -
         now = channel.send_nowait
         # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
         outbox.shortcut = lambda envelope: not session.busy and now(envelope)
+    if isinstance(channel, Delivers):
+        channel.deliver_to(partial(_take, session, outbox))
     session.attach(outbox)
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
@@ -89,6 +101,13 @@ async def write_all(channel: trio.abc.Channel[Envelope], outbox: Outbox[Envelope
         else:
             for envelope in envelopes:
                 await channel.send(envelope)
+
+
+def _take(session: ServerSession, outbox: Outbox[Envelope], envelope: Envelope) -> bool:
+    if outbox.full:
+        return False
+    session.receive(envelope, outbox)
+    return True
 
 
 async def _read_all(channel: trio.abc.Channel[Envelope], session: ServerSession, outbox: Outbox[Envelope]) -> None:

@@ -43,6 +43,7 @@ from ..websocket.endpoint import Check, WebSockets
 from .asgi import Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
 from .authentication import Authenticate, check_hook, identified
 from .exchange import MODERN_STATUS, Exchange, refused
+from .hypercorn_direct import DIRECT
 from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
@@ -284,7 +285,8 @@ class McpApp:
         check = None
         if self._authenticate is not None:
             check = Check(self._limits.recheck, partial(self._still, headers, principal))
-        await websockets.serve(receive, send, Peer(principal, headers), check)
+        direct = scope.get("state", {}).get(DIRECT)
+        await websockets.serve(receive, send, Peer(principal, headers), check, direct)
 
     async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
         """Whether these headers are still those of the principal."""
