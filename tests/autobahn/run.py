@@ -1,7 +1,7 @@
 """The Autobahn test suite against both ends of our WebSockets: `make autobahn`, or `python tests/autobahn/run.py`.
 
-The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or `python2.7` says where that is. It is installed with
-its own pip into a folder of its own, once. Three agents echo what it sends:
+The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or `python2.7` says where that is. It is installed
+with its own pip into a folder of its own, once. Three agents echo what it sends:
 
 - `server`: an ASGI application behind our guarded hypercorn,
 - `server-direct`: the same, by the short way that our own endpoint uses (`hypercorn_direct.py`) where it can be used,
@@ -21,24 +21,23 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
-from trio_websocket import ConnectionClosed
+from trio_websocket import ConnectionClosed, WebSocketConnection
 
 from trio_mcp_transports.http.config import guarded_config
 from trio_mcp_transports.http.hypercorn_direct import DIRECT
 from trio_mcp_transports.http.serve import serve_asgi
-from trio_mcp_transports.websocket.opening import Refused, open_socket
+from trio_mcp_transports.websocket.opening import open_socket
 from trio_mcp_transports.websocket.wire import Address, open_wire
 
 SUITE = "autobahntestsuite==0.8.2"
 CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*"]
-GOOD = ("OK", "NON-STRICT", "INFORMATIONAL")
 SECONDS = 900.0
 MAX_MESSAGE = 16 * 1024 * 1024
 
@@ -94,22 +93,30 @@ async def echo(direct: bool, scope: Any, receive: Any, send: Any) -> None:
             await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
 
 
-async def echo_as_client(url: str) -> None:
-    """Connect, and send back what comes until the server closes."""
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[WebSocketConnection]:
+    """A connection as our client opens it, which ends as our client's does: with the stream, when the library says so."""
     address = Address.of(url)
     async with await open_wire(address, None) as wire, trio.open_nursery() as nursery:
-        with suppress(ConnectionClosed, Refused):
-            socket = await open_socket(nursery, wire, address, {}, MAX_MESSAGE, lambda _why: None, subprotocol=None)
-            wire.allow()
+        socket = await open_socket(nursery, wire, address, {}, MAX_MESSAGE, lambda _why: None, subprotocol=None)
+        wire.allow()
+        try:
+            yield socket
+        finally:
+            await trio.aclose_forcefully(wire)
+
+
+async def echo_as_client(url: str) -> None:
+    """Connect, and send back what comes until the connection ends."""
+    async with connected(url) as socket:
+        with suppress(ConnectionClosed):
             while True:
                 await socket.send_message(await socket.get_message())
 
 
 async def ask(url: str) -> str | bytes:
     """The one message that a server sends to whoever connects."""
-    address = Address.of(url)
-    async with await open_wire(address, None) as wire, trio.open_nursery() as nursery:
-        socket = await open_socket(nursery, wire, address, {}, MAX_MESSAGE, lambda _why: None, subprotocol=None)
+    async with connected(url) as socket:
         return await socket.get_message()
 
 
@@ -153,7 +160,7 @@ async def test_client(command: list[str], folder: Path, port: int) -> None:
 async def suite(command: list[str], spec: Mapping[str, Any], folder: Path) -> None:
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
-    with open(folder / "log.txt", "wb") as log:
+    with (folder / "log.txt").open("wb") as log:
         await trio.run_process([*command, "-s", str(path)], stdout=log, stderr=log, cwd=folder)
 
 
@@ -171,10 +178,8 @@ def told(folders: list[Path]) -> int:
     failed = 0
     for folder in folders:
         for agent, cases in sorted(json.loads((folder / "index.json").read_text()).items()):
-            worst = {
-                case: max(GRADES(result["behavior"]), GRADES(result["behaviorClose"])) for case, result in cases.items()
-            }
-            counts = Counter(grade for grade in worst.values())
+            worst = {case: max(grade(each["behavior"]), grade(each["behaviorClose"])) for case, each in cases.items()}
+            counts = Counter(worst.values())
             failed += counts[2]
             print(f"| `{agent}` | {len(cases)} | {counts[0]} | {counts[1]} | {counts[2]} |")
             for case, result in sorted(cases.items()):
@@ -183,8 +188,9 @@ def told(folders: list[Path]) -> int:
     return failed
 
 
-def GRADES(word: str) -> int:  # noqa: N802
-    return 0 if word in ("OK", "INFORMATIONAL") else 1 if word in GOOD else 2
+def grade(word: str) -> int:
+    """0: as it should be; 1: allowed, but later than it could be; 2: wrong."""
+    return 0 if word in ("OK", "INFORMATIONAL") else 1 if word == "NON-STRICT" else 2
 
 
 async def main(python: str, folder: Path, cache: Path, port: int) -> int:
