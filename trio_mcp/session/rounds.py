@@ -180,11 +180,13 @@ class Rounds:
         if len(self._outcomes) > KEPT_OUTCOMES:
             del self._outcomes[next(iter(self._outcomes))]
 
-    def finished(self) -> None:
-        """The call is over."""
-        if self._name is not None:
-            size = sum(len(ending.raw) for ending in self._outcomes.values() if isinstance(ending, Encoded))
-            self._call.service.directory.finish(self._name, size)
+    def finished(self) -> bool:
+        """The call is over; returns whether its outcomes are kept for whoever comes back for them."""
+        if self._name is None:
+            return False
+        size = sum(len(ending.raw) for ending in self._outcomes.values() if isinstance(ending, Encoded))
+        self._call.service.directory.finish(self._name, size)
+        return True
 
     # the next leg
 
