@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ..errors import CapabilityError, LimitExceeded
+import trio
+
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError
 from ..protocol.capabilities import lacks
 from ..runtime import Lane
 from ..types import ClientCapabilities, Model
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from .call import Call
     from .server import ServerSession
 
-__all__ = ["Backchannel", "LiveBackchannel", "Question", "require"]
+__all__ = ["Backchannel", "LiveBackchannel", "Question", "require", "still_asking"]
 
 T = TypeVar("T", bound=Model)
 
@@ -48,6 +50,7 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
+            LocalProtocolError: the call was cancelled, and its clean-up asks behind a shield; nothing was sent.
             PeerError: the client answered with an error (handshake era only).
         """
         ...
@@ -61,6 +64,12 @@ def require(declared: ClientCapabilities, question: Question[T]) -> None:
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
 
 
+def still_asking(call: Call) -> None:
+    """A call that was cancelled asks nothing more: nobody would answer, and behind a shield it would wait for ever."""
+    if call.actor.reason is not None:
+        raise LocalProtocolError("the call was cancelled, and can ask nothing more")
+
+
 class LiveBackchannel:
     """Questions travel as requests of their own, about the call they belong to."""
 
@@ -70,6 +79,8 @@ class LiveBackchannel:
         self._session = session
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
+        await trio.lowlevel.checkpoint_if_cancelled()
+        still_asking(call)
         leg = call.leg
         assert leg is not None, "a handshake-era call keeps its one leg"
         require(leg.facts.client_capabilities, question)

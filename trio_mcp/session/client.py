@@ -169,6 +169,7 @@ class ClientSession:
         try:
             async for envelope in self._channel:
                 self._receive(envelope, nursery)
+                del envelope  # the next one may come in an hour, and this one may be large
                 if self._outbox.full:  # a server that does not read our answers is not read either
                     await self._outbox.room()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -21,7 +21,7 @@ from ..errors import InvalidRequestState, LimitExceeded, LocalProtocolError, Rem
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
 from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned
 from ..types import JsonObject, JsonValue, Model
-from .backchannel import Question, require
+from .backchannel import Question, require, still_asking
 from .leg import UNHEARD, Ending, Leg, Listener
 from .replay import Asked, Recollection
 
@@ -60,6 +60,8 @@ class Rounds:
         """The leg that runs, or ran last; the first is 1."""
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        still_asking(call)
         if call.leg is not None:
             require(call.leg.facts.client_capabilities, question)
         key = lane.next_key(question.kind) if question.name is None else lane.named_key(question.name)
