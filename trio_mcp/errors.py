@@ -26,10 +26,12 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from .types.base import JsonValue
+
+E = TypeVar("E", bound=Exception)
 
 __all__ = [
     "CallLost",
@@ -172,3 +174,15 @@ class Disconnected(McpError):
 
 class SessionLost(Disconnected):
     """The server no longer knows the session (L-HTTP-18s). It did nothing for the request, which may be sent again."""
+
+
+def anew(error: E) -> E:
+    """The same error without the frames it came through, for one more task to raise.
+
+    An error that is kept, and raised wherever somebody asks, would gather the frames of all who did, and keep alive what
+    they hold.
+    """
+    again: E = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    again.__cause__ = error.__cause__
+    return again

@@ -9,14 +9,13 @@ wires, ids or sessions; the session decides which key a reply belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
 import trio
 from outcome import Error, Outcome, Value
 
-from ..errors import LimitExceeded
+from ..errors import LimitExceeded, anew
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ class Mailbox:
             ValueError: the key is open already.
         """
         if self._closed is not None:
-            raise copy(self._closed)
+            raise anew(self._closed)
         if key in self._slots:
             raise ValueError(f"the question {key!r} is already open")
         if len(self._slots) >= self._limit:
@@ -84,10 +83,10 @@ class Mailbox:
         return True
 
     def close(self, error: Exception) -> None:
-        """Raise a copy of `error` in every waiting lane, and in every later attempt to open a slot."""
+        """Raise `error`, each time anew, in every waiting lane, and in every later attempt to open a slot."""
         self._closed = error
         for key in list(self._slots):
-            self.fail(key, copy(error))  # a shared one would gather the frames of all of them, and keep them
+            self.fail(key, anew(error))  # a shared one would gather the frames of all of them, and keep them
 
     def withdraw(self, slot: Slot[T]) -> None:
         """Forget a slot whose lane gave up; a later answer to it is dropped."""

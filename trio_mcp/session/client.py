@@ -198,6 +198,8 @@ class ClientSession:
             logger.debug("writing ended: %s", error)
             self._end(f"the connection broke: {error}")
         finally:
+            self._outbox.close()
+            self._outbox.take_nowait()  # nobody else will take it
             self._written.set()
 
     def _stamped(self, params: RequestParams, token: int | None) -> RequestParams:

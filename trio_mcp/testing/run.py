@@ -238,13 +238,18 @@ class Errors(logging.Handler):
 
 @contextmanager
 def logged_errors() -> Iterator[list[str]]:
-    """What this package and Trio log as errors within the block."""
+    """What this package and Trio log as errors within the block; nobody else hears of it, thousands of runs would be too much."""
     handler = Errors()
     loggers = [logging.getLogger("trio_mcp"), logging.getLogger("trio")]
+    before = [(each.level, each.propagate) for each in loggers]
     for each in loggers:
         each.addHandler(handler)
+        each.setLevel(logging.ERROR)
+        each.propagate = False
     try:
         yield handler.lines
     finally:
-        for each in loggers:
+        for each, (level, propagate) in zip(loggers, before, strict=True):
             each.removeHandler(handler)
+            each.setLevel(level)
+            each.propagate = propagate
