@@ -177,12 +177,11 @@ class SessionLost(Disconnected):
 
 
 def anew(error: E) -> E:
-    """The same error without the frames it came through, for one more task to raise.
+    """The same error without what led to it: neither the frames it came through, nor its cause.
 
-    An error that is kept, and raised wherever somebody asks, would gather the frames of all who did, and keep alive what
-    they hold.
+    An error that is kept keeps alive what its frames hold, and one that is raised wherever somebody asks gathers those of all
+    who did. A function that ends with an error in its hands, raised below it, leaves a cycle.
     """
     again: E = type(error).__new__(type(error), *error.args)
     again.__dict__.update(error.__dict__)
-    again.__cause__ = error.__cause__
     return again
