@@ -108,6 +108,11 @@ async def fanned(ctx: Context) -> str:
     return str(len(answers))
 
 
+async def napping(_ctx: Context) -> None:
+    """A branch that takes its time."""
+    await trio.sleep(5)
+
+
 @server.tool
 async def nested(ctx: Context) -> str:
     """Ask in a branch of a branch, and wait for one branch in another."""
@@ -118,7 +123,7 @@ async def nested(ctx: Context) -> str:
     async def outer(child: Context) -> object:
         async with child.branches() as group:
             first = group.start(inner)
-            group.start(lambda _c: trio.sleep(0.1))
+            group.start(napping)
             await first.result()
             return await child.elicit("Outer?", int)
 
@@ -134,7 +139,7 @@ async def failing_sibling(ctx: Context) -> str:
         await trio.sleep(0.1)
         raise ValueError("a branch failed")
 
-    await ctx.branch_all(lambda c: c.elicit("Never answered in time?", int), fails, lambda _c: trio.sleep(5))
+    await ctx.branch_all(lambda c: c.elicit("Never answered in time?", int), fails, napping)
     return "not reached"
 
 
@@ -322,6 +327,17 @@ async def a_batch(raw: Raw) -> None:
     )
     while not isinstance(await raw.receive(), list):
         pass
+
+
+async def messages_that_are_refused(raw: Raw) -> None:
+    await raw.send({"id": 1, "method": "tools/call", "params": {"name": 5}})
+    await raw.send({"id": 2, "method": "no/such"})
+    await raw.send({"id": 3, "method": "tools/call", "params": {"name": "no_such_tool"}})
+    await raw.send({"id": 4, "method": "initialize", "params": {}})
+    await raw.send({"method": "notifications/progress", "params": {"progressToken": []}})
+    await raw.send_batch({"id": 5, "method": "tools/call", "params": {}}, {"id": 6, "method": "initialize"})
+    for _ in range(5):
+        await raw.receive()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from scenarios import (
     all_lists,
     called,
     effects,
+    messages_that_are_refused,
     nothing,
     raw_client,
     refused,
@@ -113,9 +114,12 @@ def test_opening_and_closing_leave_nothing(mode: str) -> None:
 
 def test_a_call_that_is_replayed_at_every_leg_does_its_steps_once() -> None:
     replayed = server.with_options(replace(server.options, always_replay=True))
-    sweep(
-        replayed, called("stepping"), mode=MODERN, on_elicit=lambda _asked: accept(value=1), effects=effects
-    ).check()
+    sweep(replayed, called("stepping"), mode=MODERN, on_elicit=lambda _asked: accept(value=1), effects=effects).check()
+
+
+def test_what_is_refused_leaves_nothing() -> None:
+    play = Play(server, raw_client, messages_that_are_refused)
+    sweep_play(play, effects=effects, ways=[Way.PEER, Way.END, Way.MESSAGE]).check()
 
 
 def test_a_batch_leaves_nothing_wherever_it_is_interrupted() -> None:

@@ -82,13 +82,15 @@ def withdraws(message: object) -> bool:
 
 def progress_problems(log: list[Crossed]) -> Iterator[str]:
     """Progress that does not rise within one request, which has one token (L-PRG-1b)."""
-    last: dict[tuple[bool, RequestId | None, object], float] = {}
+    last: dict[tuple[bool, RequestId | None, RequestId], float] = {}
     for inward, message, about in log:
         if not isinstance(message, Notification) or message.method != PROGRESS:
             continue
         params = decoded(message.params)
-        key, value = (inward, about, params.get("progressToken")), params.get("progress")
-        assert isinstance(value, int | float)
+        token, value = params.get("progressToken"), params.get("progress")
+        if not isinstance(token, str | int) or not isinstance(value, int | float):
+            continue  # the other side refuses it
+        key = (inward, about, token)
         if key in last and value <= last[key]:
             yield f"progress went from {last[key]} to {value}"
         last[key] = value
