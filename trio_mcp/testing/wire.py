@@ -6,7 +6,7 @@ received and sent.
 
 from __future__ import annotations
 
-import math
+
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from ..types import JsonObject
 
 __all__ = ["Crossed", "Wire", "WireEnd"]
 
+UNBOUNDED: Final = 1 << 30
 BUFFER: Final = 64
 """Messages that a sender may be ahead."""
 
@@ -39,8 +40,8 @@ class Wire:
     """Two ends, `client` and `server`, and what has crossed between them."""
 
     def __init__(self) -> None:
-        to_server, at_server = trio.open_memory_channel[bytes](math.inf)  # each end bounds what it has on its way
-        to_client, at_client = trio.open_memory_channel[bytes](math.inf)
+        to_server, at_server = trio.open_memory_channel[bytes](UNBOUNDED)  # each end bounds what it has on its way
+        to_client, at_client = trio.open_memory_channel[bytes](UNBOUNDED)
         self._inject = to_server
         self.client = WireEnd(self, to_server, at_client, self._client_sent)
         self.server = WireEnd(self, to_client, at_server, self._server_sent, self._server_received)
