@@ -224,10 +224,10 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 stream = self._stream(request, sent, response.headers)
                 await stream.read_first(response, METHOD_HEADER not in sent)
             else:
-                message = parse(await self._whole(response), self._json_limits)
+                message = parse(body := await self._whole(response), self._json_limits)
                 self._learn(request, message, response.headers)
                 answered = any(answers(request, part) for part in self._parts(message))
-                await self._pass_on(message if answered else unanswering(request, message))
+                await self._pass_on(message if answered else unanswering(request, body, message))
         if stream is not None and not stream.finished:
             await self._read_on(request, stream, sent)
 
