@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from trio_mcp import Context, PeerError, Server
+from trio_mcp import BranchLimit, Context, PeerError, Server
 from trio_mcp.client import Client
 from trio_mcp.protocol.jsonrpc import Answers, Batch, dump, parse
 from trio_mcp.session import Envelope
@@ -141,6 +141,37 @@ async def failing_sibling(ctx: Context) -> str:
 
     await ctx.branch_all(lambda c: c.elicit("Never answered in time?", int), fails, napping)
     return "not reached"
+
+
+@server.tool
+async def racing(ctx: Context) -> str:
+    """Let two questions and a sleeper race."""
+    won = await ctx.branch_race(lambda c: c.elicit("First?", int), lambda c: c.sample("Second?"), napping)
+    effects.did("won")
+    return str(won)
+
+
+@server.tool
+async def hurried(ctx: Context) -> str:
+    """Give a branch less time than it takes, and ask afterwards."""
+    try:
+        await ctx.branch(napping, timeout=1)
+    except BranchLimit as limit:
+        effects.did("hurried")
+        return f"{limit} {await ctx.elicit('Go on?', int)}"
+    return "not reached"
+
+
+@server.tool
+async def prompting_in_turn(ctx: Context) -> str:
+    """Ask the user three things at once, of which one is given up before its turn."""
+
+    async def impatient(child: Context) -> object:
+        with trio.move_on_after(0):
+            return await child.elicit("Never mind?", int)
+
+    await ctx.branch_all(lambda c: c.elicit("One?", int), impatient, lambda c: c.elicit("Three?", int))
+    return "asked"
 
 
 @server.tool(resume="replay")

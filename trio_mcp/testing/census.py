@@ -18,7 +18,14 @@ from ..session import ClientSession, ServerSession
 
 __all__ = ["census", "held", "living", "only_new_objects"]
 
-ROOMS: Final = ("trio_mcp.runtime.", "trio_mcp.session.", "trio_mcp.client.", "trio_mcp.server.context")
+ROOMS: Final = (
+    "trio_mcp.runtime.",
+    "trio_mcp.session.",
+    "trio_mcp.client.",
+    "trio_mcp.server.asking",
+    "trio_mcp.server.branching",
+    "trio_mcp.server.context",
+)
 """Modules whose objects belong to a call or a connection; those of the author live as long as the server."""
 
 HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
