@@ -32,7 +32,7 @@ server = demo.server.with_options(replace(demo.server.options, actors=Limits(par
 
 
 def service() -> Service | None:
-    return next(iter(server._services), None)
+    return next(iter(server.services), None)
 
 
 @server.tool
@@ -42,7 +42,7 @@ async def deserted() -> str:
     mine = service()
     assert mine is not None
     with trio.move_on_after(WITHIN):
-        while len(mine.supervisor.actors) > 1:
+        while len(mine.supervisor.actors) > 1:  # noqa: ASYNC110  nothing tells when but one of them is left
             await trio.sleep(0.01)
         return str(trio.current_time() - began)
     raise ToolError(f"still here: {mine.supervisor.actors}")
@@ -52,7 +52,7 @@ async def serve_stdio(file: Path) -> None:
     served: list[Service] = []
 
     async def remember() -> None:
-        while (mine := service()) is None:
+        while (mine := service()) is None:  # noqa: ASYNC110  nothing tells when it is there
             await trio.sleep(0.01)
         served.append(mine)
 

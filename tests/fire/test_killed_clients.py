@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from serving import IMPORTS, ROOT, http_process
+from serving import IMPORTS, http_process
 
 from trio_mcp.client import Client
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -69,8 +69,9 @@ async def victims(*arguments: str) -> AsyncIterator[Victims]:
 
 
 @eras
-async def test_over_http_no_actor_outlives_its_client_for_longer_than_the_grace(mode: str) -> None:
-    async with http_process(SERVER) as server, victims(mode, server.url) as clients:
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_no_actor_outlives_its_client_for_longer_than_the_grace(scheme: str, mode: str) -> None:
+    async with http_process(SERVER) as server, victims(mode, server.url.replace("http", scheme)) as clients:
         assert await clients.run(0) == "done"
         for length in itertools.count(1):
             outcome = await clients.run(length)
@@ -91,7 +92,7 @@ async def test_over_stdio_the_server_ends_with_its_client_and_without_an_actor(m
             file = tmp_path / str(length)
             outcome = await clients.run(length, str(file))
             with trio.fail_after(BOUND):
-                while not file.exists():
+                while not file.exists():  # noqa: ASYNC110  a process that is no child of ours writes it
                     await trio.sleep(0.01)
             assert json.loads(file.read_text()) == {"running": 0, "parked": 0}
             if outcome != "killed":

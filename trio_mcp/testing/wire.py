@@ -6,7 +6,6 @@ received and sent.
 
 from __future__ import annotations
 
-
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
