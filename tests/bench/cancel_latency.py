@@ -63,7 +63,10 @@ async def busy(peer: Shared) -> None:
 def show(transport: str, load: str, times: list[float]) -> None:
     p50, p99 = percentile(times, 0.5), percentile(times, 0.99)
     met = "met" if p99 < GOALS[load] else "MISSED"
-    print(f"| {transport} | {load} | {p50:.1f} ms | {p99:.1f} ms | {max(times):.1f} ms | {GOALS[load]:g} ms | {met} |", flush=True)
+    print(
+        f"| {transport} | {load} | {p50:.1f} ms | {p99:.1f} ms | {max(times):.1f} ms | {GOALS[load]:g} ms | {met} |",
+        flush=True,
+    )
 
 
 async def main(count: int) -> None:

@@ -133,9 +133,7 @@ class Shared:
 
     async def leave(self, request_id: int) -> None:
         """Cancel the call."""
-        await self.write(
-            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request_id}}
-        )
+        await self.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request_id}})
 
     def heard(self, data: bytes | str) -> None:
         message = json.loads(data)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
 
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError
+from ..errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
 from ..protocol.capabilities import lacks
 from ..protocol.jsonrpc import Request, RequestId
 from ..runtime import Lane, Slot
@@ -53,6 +53,7 @@ class Backchannel(Protocol):
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
             LocalProtocolError: the call was cancelled, and its clean-up asks behind a shield; nothing was sent.
+            Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
         ...
@@ -90,7 +91,8 @@ class LiveBackchannel:
         await trio.lowlevel.checkpoint_if_cancelled()
         still_asking(call)
         leg = call.leg
-        assert leg is not None, "a handshake-era call keeps its one leg"
+        if leg is None:
+            raise Disconnected("the call is over, or was answered for: nobody can be asked about it any more")
         require(leg.facts.client_capabilities, question)
         in_turn = question.kind == "elicit" and not call.service.options.parallel_prompts
         if in_turn:
