@@ -2,7 +2,7 @@
 
 Usage: demo_client.py MODE URL, or demo_client.py MODE COMMAND... It reads lines `NUMBER [ARGUMENT]`: after NUMBER messages the
 client, a process of its own, is gone with SIGKILL; ARGUMENT is one more for the COMMAND. It says `killed`, or `done` when the
-conversation was over before that. Message 0 is for a client that is not killed.
+conversation was over before that.
 """
 
 from __future__ import annotations

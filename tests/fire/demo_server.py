@@ -22,7 +22,7 @@ from trio_mcp_transports.http import HttpLimits
 GRACE = 0.3
 """Seconds that a legacy call goes on without its client."""
 
-PARKED = 1.0
+PARKED = 0.7
 """Seconds that a modern call waits for its next leg."""
 
 WITHIN = 10.0

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -71,12 +71,13 @@ async def victims(*arguments: str) -> AsyncIterator[Victims]:
 @eras
 @pytest.mark.parametrize("scheme", ["http", "ws"])
 async def test_no_actor_outlives_its_client_for_longer_than_the_grace(scheme: str, mode: str) -> None:
-    async with http_process(SERVER) as server, victims(mode, server.url.replace("http", scheme)) as clients:
-        assert await clients.run(0) == "done"
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(http_process(SERVER))
+        clients = await stack.enter_async_context(victims(mode, server.url.replace("http", scheme, 1)))
+        survivor = await stack.enter_async_context(Client.connect(server.url, mode=mode))
         for length in itertools.count(1):
             outcome = await clients.run(length)
-            async with Client.connect(server.url, mode=mode) as survivor:
-                result = await survivor.call_tool("deserted", timeout=BOUND)
+            result = await survivor.call_tool("deserted", timeout=BOUND)
             assert not result.is_error, f"after {length} messages: {result.text}"
             assert float(result.text) < SLOW
             if outcome != "killed":

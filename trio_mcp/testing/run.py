@@ -211,9 +211,9 @@ async def expired(service: Service) -> None:
 
 def counted(service: Service) -> Iterator[str]:
     """What the gauges of a server say that is left."""
-    now = service.supervisor.statistics()
-    if now.running or now.parked or now.parked_bytes:
-        yield f"actors are left: {now.running} running, {now.parked} parked with {now.parked_bytes} bytes"
+    now = service.statistics()
+    if not now.quiet or now.actors.parked_bytes:
+        yield f"the server is not quiet: {now}"
     if len(service.directory):
         yield f"{len(service.directory)} calls can still be carried on"
 
