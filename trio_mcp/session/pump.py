@@ -116,8 +116,10 @@ async def write_all(channel: trio.abc.Channel[Envelope], outbox: Outbox[Envelope
         if many is not None:
             await many.send_many(envelopes)
         else:
-            for envelope in envelopes:
-                await channel.send(envelope)
+            envelopes.reverse()
+            while envelopes:
+                await channel.send(envelopes.pop())
+        del envelopes  # the next ones may come in an hour, and these may be large
 
 
 def _take(session: ServerSession, outbox: Outbox[Envelope], envelope: Envelope) -> bool:
@@ -134,6 +136,8 @@ async def _read_all(channel: trio.abc.Channel[Envelope], session: ServerSession,
             session.receive(envelope, outbox)
             for further in came_with():
                 session.receive(further, outbox)
+                del further
+            del envelope  # the next one may come in an hour, and this one may be large
             if outbox.full:  # a client that does not read its answers is not read either
                 await outbox.room()
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
