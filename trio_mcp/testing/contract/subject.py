@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from ...errors import ToolError
 from ...server import Context, Server
+from . import faults
 from .stage import Gauges, Stage
 
 __all__ = ["Seat", "contract_server", "gauges_of"]
@@ -116,5 +117,14 @@ def reason_of(ctx: Context) -> str:
     return "done" if ctx.cancel_reason is None else ctx.cancel_reason.value
 
 
-PARTS: tuple[Callable[[Server, Stage], None], ...] = (add_plain_tools, add_asking_tools, add_branching_tools)
+PARTS: tuple[Callable[[Server, Stage], None], ...] = (
+    add_plain_tools,
+    add_asking_tools,
+    add_branching_tools,
+    faults.add_failing_tools,
+    faults.add_leaving_tools,
+    faults.add_promising_tools,
+    faults.add_questioning_tools,
+    faults.add_talking_tools,
+)
 """What is on the server; a group of rules that needs more adds a function."""
