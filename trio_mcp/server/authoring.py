@@ -53,7 +53,7 @@ class Authoring:
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. Beside that there are the options `name`, `title`, `description`, `annotations`, `icons`, `timeout`
-        (seconds), `meta`, `resume`, `requires`, `elicits`, `input_schema` and `output_schema`;
+        (seconds), `meta`, `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth` and `token_budget`;
         `trio_mcp.server.ToolKeywords` says what each is for.
 
         Raises:

@@ -10,6 +10,7 @@ from .pump import serve_channel
 from .replay import Resume
 from .server import ServerSession
 from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
+from .tokens import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
@@ -33,9 +34,12 @@ __all__ = [
     "ServerSession",
     "Service",
     "ServiceOptions",
+    "TokenEstimate",
     "Transport",
     "check_options",
+    "estimate_tokens",
     "find_transport",
     "open_service",
     "serve_channel",
+    "used_tokens",
 ]

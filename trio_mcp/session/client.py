@@ -335,6 +335,8 @@ def unheard(method: str, _params: Model) -> None:
 
 
 def outcome(channel: object) -> str:
-    """What became of the server's process, where the channel has one."""
-    said = getattr(channel, "outcome", None)
-    return f" (its process {said})" if isinstance(said, str) else ""
+    """What became of the server's process, or how it took leave, where the channel knows."""
+    said, reason = getattr(channel, "outcome", None), getattr(channel, "close_reason", None)
+    if isinstance(said, str):
+        return f" (its process {said})"
+    return f" ({reason})" if isinstance(reason, str) else ""

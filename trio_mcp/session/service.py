@@ -20,7 +20,7 @@ import trio
 
 from ..protocol.jsonrpc import Encoded
 from ..protocol.request_state import KeyRing, Sealer
-from ..runtime import CancelReason, Supervisor, open_supervisor
+from ..runtime import MAX_DEPTH, CancelReason, Supervisor, open_supervisor
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
 from ..types import Implementation, Model, ServerCapabilities
@@ -28,6 +28,7 @@ from .directory import Directory
 from .leg import RequestFacts
 from .replay import Resume
 from .subscriptions import Subscriptions
+from .tokens import TokenEstimate, estimate_tokens
 
 if TYPE_CHECKING:
     from .call import Call
@@ -83,6 +84,12 @@ class ServiceOptions:
     """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
     watched: int = 1000
     """Resources that one session, or one `subscriptions/listen`, may watch."""
+    max_depth: int = MAX_DEPTH
+    """How deep the branches of a call may nest, whatever its tool or a branch says."""
+    parallel_prompts: bool = False
+    """Put the questions that one call has for the user to a handshake-era client side by side, instead of one after the other."""
+    estimate_tokens: TokenEstimate = estimate_tokens
+    """What a sample counts in token budgets when its client does not say."""
     on_divergence: Callable[[str], None] | None = None
     """Told when a replay asks something else than the run before; it is logged anyway."""
 
