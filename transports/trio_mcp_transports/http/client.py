@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 import httpx2
@@ -41,7 +41,7 @@ from trio_mcp.session import Envelope
 
 from .._background import open_background
 from .client_answers import LOST, answers, is_notice, refusal, session_named, unanswering
-from .client_streams import EVENT_STREAM, EventStream, NotContinued, reason
+from .client_streams import EVENT_STREAM, EventStream, NotContinued, body_of, reason
 
 __all__ = ["HttpChannel", "connect"]
 
@@ -87,8 +87,7 @@ async def connect(
         tell_timeout: seconds that a server may take to accept what it need not answer.
         max_message: bytes that one message of the server may have.
 
-    A session has one more stream, for what belongs to no request. It is opened again whenever it ends, unless the server has
-    none.
+    A session has one more stream, for what belongs to no request. If the server has one, it is opened again whenever it ends.
     On the way out open requests are abandoned, which cancels modern ones, and a legacy session is deleted (two seconds at most).
     """
     timeout = httpx2.Timeout(connect_timeout, read=None, pool=None)
@@ -208,7 +207,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
             except RemoteProtocolError as error:
                 await self._pass_on(Malformed(error, request.id))
-        del self._open[request.id]
+        if self._open.get(request.id) is scope:  # the id may be used again as soon as it was answered
+            del self._open[request.id]
         self._asked_by = {asked: by for asked, by in self._asked_by.items() if by != request.id}
 
     async def _post(self, request: Request, sent: Mapping[str, str]) -> None:
@@ -314,7 +314,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
     async def _whole(self, response: httpx2.Response) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        async with aclosing(response.aiter_bytes()) as pieces:
+        async with body_of(response) as pieces:
             async for piece in pieces:
                 size += len(piece)
                 if size > self._max_message:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TypeAlias
 
 import httpx2
@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.sse import SseDecoder, SseEvent
 
-__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "reason"]
+__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "body_of", "reason"]
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -86,7 +86,7 @@ class EventStream:
         """
         decoder = SseDecoder(self._max_event)
         with trio.CancelScope() as self._rest:
-            async with aclosing(response.aiter_bytes()) as chunks:
+            async with body_of(response) as chunks:
                 async for chunk in chunks:
                     await self._take(decoder, chunk)
         if not self.finished:
@@ -165,6 +165,20 @@ class EventStream:
             return max(wanted, SHORTEST_PAUSE)
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(fruitless, 16))
         return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
+
+
+@asynccontextmanager
+async def body_of(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The pieces of a body. One that is left before its end is ended where it is read, by a cancellation of that alone: closing
+    an async generator closes none of those that it iterates over, and httpx has five on top of each other."""
+    pieces = response.aiter_bytes()
+    try:
+        yield pieces
+    finally:
+        with trio.CancelScope() as left, suppress(httpx2.HTTPError):
+            left.cancel()
+            async for _ in pieces:  # noqa: ASYNC102  only what has arrived already
+                pass
 
 
 def refused(response: httpx2.Response) -> str | None:
