@@ -7,6 +7,7 @@ from .journal import Divergence, Entry, Journal, Kind
 from .mailbox import Mailbox, MailboxStatistics, Slot
 from .outbox import Outbox, OutboxStatistics
 from .supervisor import Limits, Supervisor, SupervisorStatistics, open_supervisor
+from .threads import Threads, ThreadStatistics
 
 __all__ = [
     "MAX_DEPTH",
@@ -34,6 +35,8 @@ __all__ = [
     "Slot",
     "Supervisor",
     "SupervisorStatistics",
+    "ThreadStatistics",
+    "Threads",
     "open_supervisor",
     "race",
     "run_branch",

@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import trio
 
+from ..errors import Disconnected
 from .journal import Journal
 from .mailbox import Mailbox, MailboxStatistics
 
@@ -69,11 +70,19 @@ class Siblings(Protocol):
 
 
 class ActorState(Enum):
-    """Running in front of a caller, parked between two requests of its caller, or over."""
+    """Running in front of a caller, parked between two requests of its caller, stuck, or over.
+
+    A stuck one was cancelled and did not end in its time. It was answered for, and runs on without anybody who waits for it.
+    """
 
     RUNNING = "running"
     PARKED = "parked"
+    STUCK = "stuck"
     DONE = "done"
+
+
+NO_LONGER = (ActorState.STUCK, ActorState.DONE)
+UNHEARD = "the call is over, or was answered for: no answer reaches it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +134,15 @@ class Actor:
         "deadline",
         "held",
         "name",
+        "on_cancel",
+        "on_done",
         "on_quiet",
+        "overdue_at",
         "principal",
         "root",
         "scope",
         "state",
+        "task",
     )
 
     def __init__(self, name: str, principal: str | None, deadline: float, journal: Journal | None = None) -> None:
@@ -150,6 +163,14 @@ class Actor:
         """Bytes of the requests that it has had, counted by its owner for the caps; it never changes while parked."""
         self.on_quiet: Callable[[], None] | None = None
         """Called whenever no lane can do anything more on its own."""
+        self.on_cancel: Callable[[Actor], None] | None = None
+        """Called when it is cancelled by `cancel`."""
+        self.on_done: Callable[[Actor, Outcome], None] | None = None
+        """To be told its outcome; None once that was done."""
+        self.overdue_at = math.inf
+        """When whoever waits for its end gives up on it, on Trio's clock."""
+        self.task: trio.lowlevel.Task | None = None
+        """The task that runs its body, while it does."""
         self.root = Lane(self, "")
 
     @property
@@ -157,6 +178,8 @@ class Actor:
         """Where answers to it arrive; made when it first asks, since most calls never do."""
         if self._mailbox is None:
             self._mailbox = Mailbox()
+            if self.state in NO_LONGER:
+                self._mailbox.close(Disconnected(UNHEARD))
         return self._mailbox
 
     @property
@@ -171,7 +194,15 @@ class Actor:
         if self.cancel_reason is None:
             self.cancel_reason = reason
             self.cancelled_at = trio.current_time()
+        if self.on_cancel is not None:
+            self.on_cancel(self)
         self.scope.cancel()
+
+    def leave(self, state: ActorState) -> None:
+        """It is over, or stuck: no answer reaches it any more, and what still runs of it (a thread, say) may ask nothing."""
+        self.state = state
+        if self._mailbox is not None:
+            self._mailbox.close(Disconnected(UNHEARD))
 
     @property
     def reason(self) -> CancelReason | None:
@@ -188,6 +219,11 @@ class Actor:
         if reason is None:
             return None
         return Cancellation(self.scope.deadline if self.cancel_reason is None else self.cancelled_at, reason)
+
+    @property
+    def open_questions(self) -> int:
+        """Questions of its lanes that have no answer yet."""
+        return 0 if self._mailbox is None else len(self._mailbox)
 
     @property
     def quiet(self) -> bool:

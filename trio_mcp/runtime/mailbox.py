@@ -101,6 +101,9 @@ class Mailbox:
         if self._slots.get(slot.key) is slot:
             del self._slots[slot.key]
 
+    def __len__(self) -> int:
+        return len(self._slots)
+
     def __contains__(self, key: str) -> bool:
         return key in self._slots
 

@@ -18,6 +18,7 @@ from ..types import (
     TextContent,
 )
 from .forms import Form
+from .patience import Patience
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -82,18 +83,21 @@ def spoken(prompt: str) -> SamplingMessage:
 
 
 def ask_model(
-    call: Call, lane: Lane, params: CreateMessageRequestParams, budget: Budget | None
+    waits: Patience, call: Call, lane: Lane, params: CreateMessageRequestParams, budget: Budget | None
 ) -> Awaitable[CreateMessageResult]:
-    """Ask the client's model, within a budget where there is one; see `Backchannel.ask`.
+    """Ask the client's model, within a budget where there is one; see `Patience.ask`.
 
     Raises:
         BranchLimit: nothing is left of the budget, and nothing was sent; or the answer was more than was left.
     """
     question = Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
-    return call.ask(lane, question) if budget is None else charged(call, lane, question, params, budget)
+    if budget is None:
+        return waits.ask(call, lane, question)
+    return charged(waits, call, lane, question, params, budget)
 
 
 async def charged(
+    waits: Patience,
     call: Call,
     lane: Lane,
     question: Question[CreateMessageResult],
@@ -104,7 +108,7 @@ async def charged(
     budget.check()
     estimate = call.service.options.estimate_tokens
     try:
-        answer = await call.ask(lane, question)
+        answer = await waits.ask(call, lane, question)
     except (CapabilityError, LimitExceeded):  # nothing was sent
         raise
     except BaseException:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, Unpack, overload
 
-import trio
-
+from ..runtime import Threads
 from ..session.subscriptions import Change
 from .completion import make_completer
 from .handler import Function
@@ -32,7 +31,7 @@ class Authoring:
 
     def __init__(self) -> None:
         self._registry = Registry(self._announce)
-        self._threads = trio.CapacityLimiter(MAX_THREADS)
+        self._threads = Threads(MAX_THREADS)
 
     def _announce(self, change: Change) -> None:
         """Something has changed; whoever serves tells the clients."""

@@ -26,6 +26,7 @@ from ..types import (
 from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, ask_model, form_question, spoken
 from .branching import PLAIN, BranchGroup, BranchOptions, BranchSettings, Conversation, Terms, branch_settings, own
 from .forms import Elicit, Form, declared, form
+from .patience import patience
 from .steps import step_result
 
 T = TypeVar("T")
@@ -55,19 +56,28 @@ class Context:
     # asking
 
     @overload
-    async def elicit(self, message: str, schema: type[T], *, reask: int = 2) -> Elicited[T]: ...  # type: ignore[overload-overlap]
+    async def elicit(  # type: ignore[overload-overlap]
+        self, message: str, schema: type[T], *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[T]: ...
     @overload
-    async def elicit(self, message: str, schema: Elicit[T], *, reask: int = 2) -> Elicited[T]: ...  # type: ignore[overload-overlap]
+    async def elicit(  # type: ignore[overload-overlap]
+        self, message: str, schema: Elicit[T], *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[T]: ...
     @overload
-    async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[JsonValue]: ...
-    async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[object]:
-        """Ask the user to fill in a form, and wait for the answer for as long as it takes.
+    async def elicit(
+        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[JsonValue]: ...
+    async def elicit(
+        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[object]:
+        """Ask the user to fill in a form, and wait for the answer for as long as it takes, or for `timeout` seconds.
 
         Args:
             message: what to ask.
             schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
                 an `Enum` of strings, `list[Literal[...]]`. Or an `Elicit` that the tool has declared.
             reask: how often an answer that breaks the schema is asked for again, with the reason.
+            timeout: seconds for a valid answer, however often it is asked for.
 
         Returns:
             `Accepted`, `Declined` or `Dismissed`; look at `.action`.
@@ -78,6 +88,7 @@ class Context:
             ElicitationInvalid: every answer broke the schema.
             FormError: the schema is not flat; the message names the member.
             LookupError: the tool did not declare this `Elicit`.
+            RequestTimeout: there was no answer within `timeout`; the question was withdrawn.
 
         A client of the handshake era is asked one thing at a time by each call (`ServiceOptions.parallel_prompts`). A cancel
         withdraws the question, or the place in line.
@@ -86,9 +97,9 @@ class Context:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
         asked: Form[object] = form(declared(schema, self._terms.keys))
         name = schema.key if isinstance(schema, Elicit) else None
-        question, problem = message, ""
+        question, problem, waits = message, "", patience(timeout)
         for _ in range(reask + 1):
-            result = await self._call.ask(self._lane, form_question(question, asked, name))
+            result = await waits.ask(self._call, self._lane, form_question(question, asked, name))
             if result.action == "decline":
                 return Declined()
             if result.action == "cancel":
@@ -111,6 +122,7 @@ class Context:
         stop_sequences: Sequence[str] | None = None,
         model_preferences: ModelPreferences | None = None,
         metadata: JsonObject | None = None,
+        timeout: float = math.inf,
     ) -> Sampled:
         """Ask the client's model, with either a prompt or whole messages, for at most `max_tokens` tokens.
 
@@ -120,6 +132,7 @@ class Context:
 
         Raises:
             BranchLimit: the tokens of this branch, or of the call, are used up; with the first answer that is too much, too.
+            RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
             CapabilityError: the client offers no model; nothing was sent.
             PeerError: the client refused or failed (handshake era; a modern client does not come back then).
             TypeError: neither or both of `prompt` and `messages` were given.
@@ -138,20 +151,21 @@ class Context:
             model_preferences=model_preferences,
             metadata=metadata,
         )
-        answer = await ask_model(self._call, self._lane, params, self._terms.budget)
+        answer = await ask_model(patience(timeout), self._call, self._lane, params, self._terms.budget)
         if asked is not None:  # at once: nobody sees a prompt without its answer, and what was said meanwhile stays
             said = SamplingMessage(role=answer.role, content=answer.content)
             self._messages = (*self._messages, asked, *own([said]))
         return Sampled(answer)
 
-    async def roots(self) -> list[Root]:
+    async def roots(self, *, timeout: float = math.inf) -> list[Root]:
         """The folders the client works in. They are hints, not permissions (L-ROOT-1c).
 
         Raises:
             CapabilityError: the client does not tell its roots.
+            RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
         question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))
-        return (await self._call.ask(self._lane, question)).roots
+        return (await patience(timeout).ask(self._call, self._lane, question)).roots
 
     # telling
 

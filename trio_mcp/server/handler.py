@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-import trio
-
 from ..errors import McpError
-from ..runtime import Budget
+from ..runtime import Budget, Threads
 from ..session import Call, RequestFacts
 from .branching import CallLimits, Terms
 from .context import BODY, Context
@@ -34,10 +32,15 @@ class Handler:
 
     function: Function
     context: str | None
-    threads: trio.CapacityLimiter
+    threads: Threads
     is_async: bool
     terms: Terms = BODY
     token_budget: int | None = None
+
+    def admit(self) -> None:
+        """Raise `LimitExceeded` when no thread would ever run it."""
+        if not self.is_async:
+            self.threads.admit()
 
     async def __call__(self, facts: RequestFacts, values: dict[str, object], call: Call) -> object:
         """Call it and return its value. Of a group of exceptions with one voice, that one is raised."""
@@ -55,9 +58,7 @@ class Handler:
         raise failure
 
     async def _in_thread(self, values: dict[str, object]) -> object:
-        (value,) = await trio.to_thread.run_sync(
-            lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self.threads
-        )
+        (value,) = await self.threads.run(lambda: (self.function(**values),))
         if isinstance(value, Awaitable):  # a plain decorator round an async function
             return cast("object", await value)
         return value
@@ -66,7 +67,7 @@ class Handler:
 def make_handler(
     function: Function,
     context: str | None,
-    threads: trio.CapacityLimiter,
+    threads: Threads,
     elicits: Sequence[Elicit[object]] = (),
     limits: CallLimits = UNLIMITED,
 ) -> Handler:

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias, TypedDict
 
-import trio
-
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ToolError
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, RequestTimeout, ToolError
 from ..protocol.capabilities import lacks
 from ..protocol.parameter_headers import ParameterHeaders
-from ..runtime import CancelReason
+from ..runtime import CancelReason, Threads
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -134,6 +132,7 @@ class Tool:
 
         Raises:
             CapabilityError: the client lacks what the tool requires; nothing of it runs.
+            LimitExceeded: a plain function would need a thread, and all are held by calls that were cancelled.
         """
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
@@ -142,6 +141,7 @@ class Tool:
             values = self._arguments.bind(arguments)
         except ValueError as error:
             return error_result(f"Invalid arguments for {self.name}: {error}")
+        self._handler.admit()
         return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed, self._resume)
 
     async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
@@ -150,14 +150,12 @@ class Tool:
     def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
         """What the model is told; None leaves it to the protocol, or to nobody."""
         match cause:
-            case CancelReason.DEADLINE:
-                return error_result(f"{self.name} did not finish within {self.timeout:g} seconds.")
             case LocalProtocolError():
                 logger.error("the tool %s broke a rule", self.name, exc_info=cause)
                 return error_result(f"{self.name}: {cause}")
             case CancelReason() | ProtocolError() | CapabilityError():
                 return None
-            case ToolError() | LimitExceeded():
+            case ToolError() | LimitExceeded() | RequestTimeout():
                 return error_result(str(cause))
             case _:
                 reference = secrets.token_hex(4)
@@ -168,7 +166,7 @@ class Tool:
         return f"<Tool {self.name}>"
 
 
-def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLimiter) -> Tool:
+def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Tool:
     """A tool from a function.
 
     Raises:

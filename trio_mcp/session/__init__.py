@@ -10,6 +10,7 @@ from .pump import serve_channel
 from .replay import Resume
 from .server import ServerSession
 from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
+from .statistics import ReplyStatistics, ServiceStatistics
 from .tokens import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
@@ -28,12 +29,14 @@ __all__ = [
     "Peer",
     "Plan",
     "Question",
+    "ReplyStatistics",
     "RequestFacts",
     "Resume",
     "Route",
     "ServerSession",
     "Service",
     "ServiceOptions",
+    "ServiceStatistics",
     "TokenEstimate",
     "Transport",
     "check_options",

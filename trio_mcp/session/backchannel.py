@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
 
-from ..errors import CapabilityError, LimitExceeded
+from ..errors import CapabilityError, Disconnected, LimitExceeded
 from ..protocol.capabilities import lacks
 from ..protocol.jsonrpc import Request, RequestId
 from ..runtime import Lane, Slot
@@ -52,6 +52,7 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
+            Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
         ...
@@ -81,7 +82,8 @@ class LiveBackchannel:
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         leg = call.leg
-        assert leg is not None, "a handshake-era call keeps its one leg"
+        if leg is None:
+            raise Disconnected("the call is over, or was answered for: nobody can be asked about it any more")
         require(leg.facts.client_capabilities, question)
         in_turn = question.kind == "elicit" and not call.service.options.parallel_prompts
         if in_turn:
