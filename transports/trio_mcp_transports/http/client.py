@@ -41,7 +41,7 @@ from trio_mcp.session import Envelope
 
 from .._background import open_background
 from .client_answers import LOST, answers, is_notice, refusal, session_named, unanswering
-from .client_streams import EVENT_STREAM, EventStream, NotContinued, body_of, reason
+from .client_streams import EVENT_STREAM, EventStream, NotContinued, open_body, reason
 
 __all__ = ["HttpChannel", "connect"]
 
@@ -314,7 +314,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
     async def _whole(self, response: httpx2.Response) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        async with body_of(response) as pieces:
+        async with open_body(response) as pieces:
             async for piece in pieces:
                 size += len(piece)
                 if size > self._max_message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TypeAlias
 
 import httpx2
@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.sse import SseDecoder, SseEvent
 
-__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "body_of", "reason"]
+__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "open_body", "reason"]
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -86,7 +86,7 @@ class EventStream:
         """
         decoder = SseDecoder(self._max_event)
         with trio.CancelScope() as self._rest:
-            async with body_of(response) as chunks:
+            async with open_body(response) as chunks:
                 async for chunk in chunks:
                     await self._take(decoder, chunk)
         if not self.finished:
@@ -168,17 +168,20 @@ class EventStream:
 
 
 @asynccontextmanager
-async def body_of(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The pieces of a body. One that is left before its end is ended where it is read, by a cancellation of that alone: closing
-    an async generator closes none of those that it iterates over, and httpx has five on top of each other."""
-    pieces = response.aiter_bytes()
-    try:
-        yield pieces
-    finally:
-        with trio.CancelScope() as left, suppress(httpx2.HTTPError):
-            left.cancel()
-            async for _ in pieces:  # noqa: ASYNC102  only what has arrived already
-                pass
+async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
+    rest is read in a scope that is cancelled already.
+    """
+    async with aclosing(response.aiter_bytes()) as chunks:
+        try:
+            yield chunks
+        finally:
+            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
+                at_once.cancel()
+                while True:
+                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
 
 
 def refused(response: httpx2.Response) -> str | None:

@@ -95,7 +95,7 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
         return "never"
 
     @server.tool
-    async def siblings(ctx: Context) -> str:
+    async def split_and_fail(ctx: Context) -> str:
         """Let one branch fail while another waits."""
 
         async def waits(_: Context) -> None:
@@ -182,7 +182,7 @@ def add_leaving_tools(server: Server, stage: Stage) -> None:
 
 def add_talking_tools(server: Server, stage: Stage) -> None:
     @server.tool
-    async def chatter(ctx: Context) -> str:
+    async def talk_until_held(ctx: Context) -> str:
         """Talk until the client does not read; then say when it did again, and how much it was told in all."""
         said = 0
         try:
@@ -192,11 +192,11 @@ def add_talking_tools(server: Server, stage: Stage) -> None:
                 if patience.cancelled_caught:
                     break
                 said += 1
-            stage.mark("chatter held")
+            stage.mark("talker held")
             await ctx.progress(said + 1, message="at last")
             return str(said + 1)
         finally:
-            stage.mark("chatter finally")
+            stage.mark("talker finally")
 
     @server.tool
     async def wrong_progress(values: list[float | None], ctx: Context) -> str:
@@ -208,7 +208,7 @@ def add_talking_tools(server: Server, stage: Stage) -> None:
 
 def add_questioning_tools(server: Server, stage: Stage) -> None:
     @server.tool
-    async def ask_twice(ctx: Context) -> str:
+    async def ask_two_numbers(ctx: Context) -> str:
         """Ask for two numbers, one after the other."""
         first = await ctx.elicit("The first?", int)
         second = await ctx.elicit("The second?", int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import trio
@@ -9,8 +10,9 @@ from pydantic import BaseModel
 
 from ...errors import ToolError
 from ...server import Context, Server
+from ...session import ServiceOptions
 from . import faults
-from .stage import Gauges, Stage
+from .stage import Gauges, Options, Stage
 
 __all__ = ["Seat", "contract_server", "gauges_of"]
 
@@ -24,11 +26,23 @@ class Seat(BaseModel):
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""
-    server = Server("contract", version="1.0", instructions="Be strict.")
+    server = Server("contract", version="1.0", instructions="Be strict.", options=service_options(stage.options))
     for add in PARTS:
         add(server, stage)
     stage.measured_by(lambda: gauges_of(server))
     return server
+
+
+def service_options(said: Options) -> ServiceOptions:
+    """What a rule wants the server to be served with, those of its `actors` among them."""
+    of_actors = {each.name for each in dataclasses.fields(ServiceOptions().actors)}
+    actors = {name: value for name, value in said.items() if name in of_actors}
+    rest = {name: value for name, value in said.items() if name not in of_actors}
+    return dataclasses.replace(
+        ServiceOptions(),
+        actors=dataclasses.replace(ServiceOptions().actors, **actors),  # type: ignore[arg-type]
+        **rest,  # type: ignore[arg-type]
+    )
 
 
 def gauges_of(server: Server) -> Gauges:

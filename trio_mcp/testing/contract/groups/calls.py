@@ -43,7 +43,7 @@ async def a_cancel_at_the_very_end_leaves_one_answer_at_most(pair: Pair) -> None
 
 
 @rule("calls")
-async def a_cancel_of_what_does_not_run_is_ignored(pair: Pair) -> None:
+async def a_cancel_of_something_else_ends_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         call = await peer.call("echo", {"text": "done"})
         await call.text()
@@ -155,7 +155,7 @@ async def a_nursery_that_a_tool_leaves_open_is_cancelled(pair: Pair) -> None:
 @rule("calls")
 async def a_branch_that_fails_takes_its_siblings_along_and_speaks_for_the_call(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
-        assert await (await peer.call("siblings")).failure() == "one branch failed"
+        assert await (await peer.call("split_and_fail")).failure() == "one branch failed"
         assert pair.stage.count("sibling finally") == 1
 
 

@@ -58,8 +58,8 @@ async def a_connection_that_is_lost_with_a_question_open_leaves_nothing(pair: Pa
 @rule("peers")
 async def a_tool_that_talks_waits_for_a_client_that_does_not_read_and_nothing_is_lost(pair: Pair) -> None:
     async with pair.peer() as peer:
-        call = await peer.call("chatter", progress="talk")
-        await pair.stage.marked("chatter held")
+        call = await peer.call("talk_until_held", progress="talk")
+        await pair.stage.marked("talker held")
         said = int(await call.text())
         heard = [message for message in peer.unread() if message.get("method") == "notifications/progress"]
         assert len(heard) == said
@@ -69,10 +69,10 @@ async def a_tool_that_talks_waits_for_a_client_that_does_not_read_and_nothing_is
 async def a_client_that_reads_nothing_holds_up_nobody_else(pair: Pair) -> None:
     async with pair.peer() as stays:
         async with pair.peer() as deaf:
-            await deaf.call("chatter", progress="talk")
-            await pair.stage.marked("chatter held")
+            await deaf.call("talk_until_held", progress="talk")
+            await pair.stage.marked("talker held")
             assert await (await stays.call("echo", {"text": "hello"})).text() == "hello"
-        await pair.stage.marked("chatter finally")
+        await pair.stage.marked("talker finally")
 
 
 @rule("peers")
@@ -107,7 +107,7 @@ async def an_id_may_be_used_again_once_it_was_answered(pair: Pair) -> None:
 
 
 @rule("peers", revisions=LEGACY, why=NO_ANSWERS)
-async def an_answer_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
+async def an_answer_to_no_question_reaches_nobody_and_ends_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         for question_id in ("nobody", 1, 99_999):
             await peer.answer(question_id, accepted(value=1))
@@ -133,7 +133,7 @@ async def an_answer_that_comes_too_late_reaches_no_other_question(pair: Pair) ->
 @rule("peers", revisions=LIVE, why=ONE_ROUND)
 async def the_first_answer_counts(pair: Pair) -> None:
     async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
+        call = await peer.call("ask_two_numbers")
         first = await call.question()
         await call.answer(first, accepted(value=1))
         await call.answer(first, accepted(value=9))
