@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 
@@ -11,12 +12,13 @@ from pydantic import BaseModel
 
 from ...errors import ToolError
 from ...server import Context, Server
-from .stage import Stage
+from .stage import BOUND, Stage
 
 __all__ = [
     "HELD",
     "SECRET",
     "add_failing_tools",
+    "add_holding_tools",
     "add_leaving_tools",
     "add_promising_tools",
     "add_questioning_tools",
@@ -124,6 +126,30 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
             group.start(waits)
             await trio.lowlevel.checkpoint()
             raise ToolError("the parent failed")
+
+
+def add_holding_tools(server: Server, stage: Stage) -> None:
+    free = threading.Event()
+
+    @server.tool(timeout=0.2)
+    async def ignore_the_deadline() -> str:
+        """Hear of no cancellation until the gate opens."""
+        with trio.CancelScope(shield=True):
+            await stage.gate("ignored")
+        return "at last"
+
+    @server.tool
+    def hold_a_thread() -> str:
+        """Stay in a thread until it is freed."""
+        trio.from_thread.run_sync(stage.mark, "thread held")
+        free.wait(BOUND)
+        return "freed"
+
+    @server.tool
+    async def free_the_threads() -> str:
+        """Let those go that stay in a thread."""
+        free.set()
+        return "free"
 
 
 def add_leaving_tools(server: Server, stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 
 import trio
@@ -47,11 +48,13 @@ def service_options(said: Options) -> ServiceOptions:
 
 def gauges_of(server: Server) -> Gauges:
     """What there is at a server now, over all the places where it is served."""
-    found: dict[str, int] = {"running": 0, "parked": 0}
+    found = Counter[str]()
     for service in server.services:
-        actors = service.supervisor.statistics()
-        found["running"] += actors.running
-        found["parked"] += actors.parked
+        now = service.statistics()
+        actors, threads = now.actors, now.threads
+        found.update(running=actors.running, parked=actors.parked, stuck=actors.stuck, questions=now.open_questions)
+        if threads is not None:
+            found.update(threads=threads.running + threads.waiting)
     return found
 
 
@@ -136,6 +139,7 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     add_asking_tools,
     add_branching_tools,
     faults.add_failing_tools,
+    faults.add_holding_tools,
     faults.add_leaving_tools,
     faults.add_promising_tools,
     faults.add_questioning_tools,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ....errors import RequestTimeout
 from ....types import JsonObject
 from ..faults import MISHAPS, SECRET
 from ..makers import Trait
 from ..pair import Pair
-from ..peer import EVERYTHING, INFO, Peer
+from ..peer import INFO, Peer
 from ..rules import ELICITS, LEGACY, rule
+from ..stage import BOUND
 from .peers import LIVE, ONE_ROUND, undisturbed
 
 NO_HANDSHAKE = "the modern era has no handshake"
@@ -76,19 +80,35 @@ async def a_question_of_a_branch_is_withdrawn_when_its_call_is_cancelled(pair: P
         await pair.stage.marked("asker finally")
 
 
-@rule("calls")
-async def the_shorter_of_two_deadlines_ends_a_call_and_is_named(pair: Pair) -> None:
+@rule("calls", options={"max_seconds": 0.5})
+async def the_shortest_of_three_deadlines_ends_a_call_and_is_named(pair: Pair) -> None:
     async with pair.client() as client:
-        result = await client.call_tool("slow", timeout=30)
-        assert result.is_error
-        assert "0.3 seconds" in result.text
-        try:
+        assert "0.3 seconds" in (await client.call_tool("slow", timeout=BOUND)).text  # the tool's own
+        assert "0.5 seconds" in (await client.call_tool("wait", timeout=BOUND)).text  # the server's
+        with expected(RequestTimeout, "0.1 seconds"):
             await client.call_tool("slow", timeout=0.1)
-        except RequestTimeout as timeout:
-            assert "0.1" in str(timeout), timeout
-        else:
-            raise AssertionError("the client's own time is shorter")
         await pair.stage.marked("slow finally", 2)
+        await pair.stage.marked("wait finally")
+
+
+@rule("calls", options={"cancel_grace": 0.2})
+async def a_call_that_ignores_its_deadline_is_given_up_and_its_caller_told(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert "0.2 seconds" in await (await peer.call("ignore_the_deadline")).failure()
+        assert (await pair.stage.gauges())["stuck"] == 1
+        assert await (await peer.call("echo", {"text": "meanwhile"})).text() == "meanwhile"
+        await pair.stage.open("ignored")
+
+
+@rule("calls", threads=True)
+async def a_thread_whose_call_was_cancelled_holds_up_nobody_and_is_counted(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        call = await peer.call("hold_a_thread")
+        await pair.stage.marked("thread held")
+        await call.cancel()
+        await peer.ping()
+        assert (await pair.stage.gauges())["threads"] == 1
+        assert await (await peer.call("free_the_threads")).text() == "free"
 
 
 # saying
@@ -166,6 +186,13 @@ async def no_branch_outlives_the_call_that_started_it(pair: Pair) -> None:
         await pair.stage.marked("branch finally")
 
 
+@rule("calls")
+async def branches_that_nest_too_deep_are_refused_by_the_limit(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert "32" in await (await peer.call("nest", {"depth": 40})).failure()
+        assert pair.stage.count("nest began") == 0
+
+
 @rule("calls", revisions=ELICITS, why="elicitation came with 2025-06-18")
 async def more_questions_than_a_call_may_have_are_refused_by_the_limit(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
@@ -226,13 +253,23 @@ async def a_second_handshake_is_refused_and_changes_nothing(pair: Pair) -> None:
 
 @rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs=(Trait.SHARED,))
 async def a_call_before_the_handshake_is_refused_and_does_not_run(pair: Pair) -> None:
-    async with pair.endpoint.connect() as channel:
-        peer = Peer(channel, pair.revision, EVERYTHING)
+    async with pair.unopened() as peer:
         error = await (await peer.call("echo", {"text": "too early"})).error()
         assert "initialize" in str(error["message"])
         assert pair.stage.count("echo") == 0
         await peer.open()
         assert await (await peer.call("echo", {"text": "in time"})).text() == "in time"
+
+
+@contextmanager
+def expected(error: type[Exception], text: str) -> Iterator[None]:
+    """The block raises this error, with this in its text."""
+    try:
+        yield
+    except error as raised:
+        assert text in str(raised), raised
+    else:
+        raise AssertionError(f"no {error.__name__} was raised")
 
 
 def replies_to(peer: Peer, request_id: object) -> int:
