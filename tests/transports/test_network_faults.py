@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import trio
 from cryptography import x509
@@ -24,11 +25,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from hypercorn_peer import SOON, Client, get, running, serving
-from serving import IMPORTS, http_process
+from serving import IMPORTS, http_process, served
+from talk import modern_meta
 
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http_headers import mirrored
 from trio_mcp_transports.http.config import guarded_config
 
 HERE = Path(__file__).parent
@@ -241,3 +244,26 @@ async def test_a_redirect_is_not_followed() -> None:
     assert asked == []
 
 
+
+
+# Row 54: proxies
+
+
+async def test_a_stream_asks_proxies_to_hold_nothing_back() -> None:
+    """nginx reads the first header, every cache the second."""
+    server = trio_mcp.Server("streams", version="1")
+
+    @server.tool
+    async def report(ctx: trio_mcp.Context) -> str:
+        await ctx.progress(1)
+        return "done"
+
+    meta = {**modern_meta(), "progressToken": "p"}
+    params = {"name": "report", "arguments": {}, "_meta": meta}
+    headers = {"accept": "application/json, text/event-stream", **mirrored("tools/call", params)}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    async with served(server) as url, httpx2.AsyncClient() as client:
+        response = await client.post(url, json=message, headers=headers)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["x-accel-buffering"] == "no"
+    assert "no-cache" in response.headers["cache-control"] or "no-store" in response.headers["cache-control"]

@@ -14,7 +14,7 @@ from ..pair import Pair
 from ..peer import INFO, Peer
 from ..rules import ELICITS, LEGACY, rule
 from ..stage import BOUND
-from .peers import LIVE, ONE_ROUND, undisturbed
+from .peers import LIVE, ONE_ROUND, never_marked, undisturbed
 
 NO_HANDSHAKE = "the modern era has no handshake"
 
@@ -29,7 +29,7 @@ async def a_cancel_right_behind_its_request_leaves_no_answer(pair: Pair) -> None
         await call.cancel()
         await peer.ping()
         assert replies_to(peer, call.id) == 0
-    assert pair.stage.count("early ended") == 0
+        await never_marked(pair, "early ended")
 
 
 @rule("calls")
@@ -176,7 +176,7 @@ async def a_nursery_that_a_tool_leaves_open_is_cancelled(pair: Pair) -> None:
 async def a_branch_that_fails_takes_its_siblings_along_and_speaks_for_the_call(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         assert await (await peer.call("split_and_fail")).failure() == "one branch failed"
-        assert pair.stage.count("sibling finally") == 1
+        await pair.stage.marked("sibling finally")
 
 
 @rule("calls")
@@ -190,7 +190,7 @@ async def no_branch_outlives_the_call_that_started_it(pair: Pair) -> None:
 async def branches_that_nest_too_deep_are_refused_by_the_limit(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         assert "32" in await (await peer.call("nest", {"depth": 40})).failure()
-        assert pair.stage.count("nest began") == 0
+        await never_marked(pair, "nest began")
 
 
 @rule("calls", revisions=ELICITS, why="elicitation came with 2025-06-18")
@@ -256,7 +256,7 @@ async def a_call_before_the_handshake_is_refused_and_does_not_run(pair: Pair) ->
     async with pair.unopened() as peer:
         error = await (await peer.call("echo", {"text": "too early"})).error()
         assert "initialize" in str(error["message"])
-        assert pair.stage.count("echo") == 0
+        await never_marked(pair, "echo")
         await peer.open()
         assert await (await peer.call("echo", {"text": "in time"})).text() == "in time"
 

@@ -185,7 +185,7 @@ async def an_error_instead_of_an_answer_is_raised_in_the_tool_that_asked(pair: P
         question = await call.question()
         await peer.send({"id": question.key, "error": {"code": -1, "message": SECRET}})
         assert await call.failure()
-        assert pair.stage.count("ask_model finally done") == 1
+        await pair.stage.marked("ask_model finally done")
 
 
 @rule("peers")
@@ -234,6 +234,12 @@ async def a_call_whose_connection_is_lost_fails_at_once(pair: Pair) -> None:
 @rule("peers", revisions=MODERN, why="there a client comes back for the rest", needs=(Trait.STREAMS,))
 async def a_call_whose_stream_is_lost_fails_at_once(pair: Pair) -> None:
     await lose_a_call(pair)
+
+
+async def never_marked(pair: Pair, name: str) -> None:
+    """That has not happened: whoever tells of gauges has told of every mark before."""
+    await pair.stage.gauges()
+    assert pair.stage.count(name) == 0, name
 
 
 async def lose_a_call(pair: Pair) -> None:
