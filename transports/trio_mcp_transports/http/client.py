@@ -215,7 +215,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
             except RemoteProtocolError as error:
                 await self._pass_on(Malformed(error, request.id))
-        del self._open[request.id]
+        if self._open.get(request.id) is scope:  # the id may be used again as soon as it was answered
+            del self._open[request.id]
         self._asked_by = {asked: by for asked, by in self._asked_by.items() if by != request.id}
 
     async def _post(self, request: Request, sent: Mapping[str, str]) -> None:

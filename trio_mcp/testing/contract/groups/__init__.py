@@ -1,5 +1,5 @@
 """The rules of the contract, group by group. Loading this makes them known."""
 
-from . import lifecycle, structured
+from . import calls, lifecycle, peers, structured
 
-__all__ = ["lifecycle", "structured"]
+__all__ = ["calls", "lifecycle", "peers", "structured"]
