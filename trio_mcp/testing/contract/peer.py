@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -99,6 +99,10 @@ class Peer:
         """Answer a live question of the server."""
         await self.send({"id": question_id, "result": result})
 
+    async def refuse(self, question_id: RequestId, code: int, message: str) -> None:
+        """Answer a live question of the server with an error."""
+        await self.send({"id": question_id, "error": {"code": code, "message": message}})
+
     async def call(self, tool: str, arguments: JsonObject | None = None, *, progress: RequestId | None = None) -> Call:
         """Call a tool; the call can then be followed through its questions, in either era."""
         call = Call(self, tool, arguments or {}, progress)
@@ -115,15 +119,19 @@ class Peer:
         """
         return self._kept.popleft() if self._kept else await self._next()
 
-    async def reply(self, request_id: RequestId) -> JsonObject:
-        """The reply to a request; other messages that come before it are kept."""
+    async def first(self, wanted: Callable[[JsonObject], bool]) -> JsonObject:
+        """The first message of this kind; others that come before it are kept."""
         for message in self._kept:
-            if is_reply(message, request_id):
+            if wanted(message):
                 self._kept.remove(message)
                 return message
-        while not is_reply(message := await self._next(), request_id):
+        while not wanted(message := await self._next()):
             self._kept.append(message)
         return message
+
+    async def reply(self, request_id: RequestId) -> JsonObject:
+        """The reply to a request; other messages that come before it are kept."""
+        return await self.first(lambda message: is_reply(message, request_id))
 
     async def result(self, request_id: RequestId) -> JsonObject:
         reply = await self.reply(request_id)
@@ -139,13 +147,15 @@ class Peer:
 
     async def message(self, method: str) -> JsonObject:
         """The next message of this method; others that come before it are kept."""
-        for message in self._kept:
-            if message.get("method") == method:
-                self._kept.remove(message)
-                return message
-        while (message := await self._next()).get("method") != method:
-            self._kept.append(message)
-        return message
+        return await self.first(lambda message: message.get("method") == method)
+
+    async def ended(self) -> list[JsonObject]:
+        """Wait until the server has ended the connection; what came before that and was not asked for."""
+        try:
+            while True:
+                self._kept.append(await self._next())
+        except trio.EndOfChannel:
+            return self.unread()
 
     def unread(self) -> list[JsonObject]:
         """What has come and was not asked for, in order; it is forgotten here."""
@@ -180,12 +190,14 @@ class Question:
 
     Attributes:
         key: the id of the request it came as, or its key in the round.
+        state: what the round that it came with is carried on by (modern era).
     """
 
-    def __init__(self, key: RequestId, method: str, params: JsonObject) -> None:
+    def __init__(self, key: RequestId, method: str, params: JsonObject, state: JsonValue = None) -> None:
         self.key = key
         self.method = method
         self.params = params
+        self.state = state
 
 
 class Call:
@@ -198,9 +210,10 @@ class Call:
         self._progress = progress
         self._asked: deque[Question] = deque()
         self._answers: JsonObject = {}
-        self._state: JsonValue = None
         self.id: RequestId = 0
         """Of the last request that carried it."""
+        self.last_round: JsonObject = {}
+        """The result that asked last (modern era)."""
 
     async def send(self, **carried: JsonValue) -> None:
         params: JsonObject = {"name": self._tool, "arguments": self._arguments, **carried}
@@ -223,7 +236,13 @@ class Call:
         self._answers[str(question.key)] = result
         if not self._asked:
             answers, self._answers = self._answers, {}
-            await self.send(inputResponses=answers, requestState=self._state)
+            await self.send(inputResponses=answers, requestState=question.state)
+
+    async def again(self, question: Question, result: JsonObject) -> RequestId:
+        """Answer a question of a modern call in one more request, beside those that carry the call; returns its id."""
+        answers: JsonObject = {str(question.key): result}
+        params: JsonObject = {"name": self._tool, "arguments": self._arguments, "inputResponses": answers}
+        return await self._peer.request("tools/call", {**params, "requestState": question.state})
 
     async def result(self) -> JsonObject:
         return await self._peer.result(self.id)
@@ -247,18 +266,19 @@ class Call:
         await self._peer.cancel(self.id)
 
     async def _next_round(self) -> None:
-        result = await self.result()
+        result = self.last_round = await self.result()
         requests = result.get("inputRequests")
         assert isinstance(requests, dict), f"expected questions, got {result}"
-        self._state = result.get("requestState")
         for key, request in requests.items():
             assert isinstance(request, dict)
-            self._asked.append(as_question({"id": key, **request}))
+            self._asked.append(as_question({"id": key, **request}, result.get("requestState")))
 
     async def _next_request(self) -> JsonObject:
-        message = await self._peer.receive()
+        """The next request of the server, unless the call ends before."""
+        message = await self._peer.first(
+            lambda message: ("method" in message and "id" in message) or is_reply(message, self.id)
+        )
         assert "method" in message, f"expected a question, got {message}"
-        assert "id" in message, f"expected a question, got {message}"
         return message
 
 
@@ -270,12 +290,12 @@ async def opened(channel: trio.abc.Channel[Envelope], revision: str, capabilitie
     yield peer
 
 
-def as_question(request: Mapping[str, JsonValue]) -> Question:
+def as_question(request: Mapping[str, JsonValue], state: JsonValue = None) -> Question:
     key, method, params = request.get("id"), request.get("method"), request.get("params", {})
     assert isinstance(key, str | int)
     assert isinstance(method, str)
     assert isinstance(params, dict)
-    return Question(key, method, params)
+    return Question(key, method, params, state)
 
 
 def is_reply(message: JsonObject, request_id: RequestId) -> bool:

@@ -9,9 +9,15 @@ from pydantic import BaseModel
 
 from ...errors import ToolError
 from ...server import Context, Server
+from .asking import add_forms, add_sampling_tools, add_telling_tools
+from .noise import add_noisy_tools
+from .offers import add_changing_tools, add_contents, add_prompts, add_resources
 from .stage import Gauges, Stage
 
 __all__ = ["Seat", "contract_server", "gauges_of"]
+
+PAGE = 10
+"""Items of one page of a list: a few, so that there are several pages."""
 
 
 class Seat(BaseModel):
@@ -23,7 +29,7 @@ class Seat(BaseModel):
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""
-    server = Server("contract", version="1.0", instructions="Be strict.")
+    server = Server("contract", version="1.0", instructions="Be strict.", page_size=PAGE)
     for add in PARTS:
         add(server, stage)
     stage.measured_by(lambda: gauges_of(server))
@@ -116,5 +122,17 @@ def reason_of(ctx: Context) -> str:
     return "done" if ctx.cancel_reason is None else ctx.cancel_reason.value
 
 
-PARTS: tuple[Callable[[Server, Stage], None], ...] = (add_plain_tools, add_asking_tools, add_branching_tools)
+PARTS: tuple[Callable[[Server, Stage], None], ...] = (
+    add_plain_tools,
+    add_asking_tools,
+    add_branching_tools,
+    add_contents,
+    add_prompts,
+    add_resources,
+    add_changing_tools,
+    add_forms,
+    add_sampling_tools,
+    add_telling_tools,
+    add_noisy_tools,
+)
 """What is on the server; a group of rules that needs more adds a function."""
