@@ -9,8 +9,10 @@
     ├── ConfigurationError       what was set for this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare what this needs
     ├── LimitExceeded            a cap was reached; the message names it
+    │   └── BranchLimit              by a branch: too deep, too many, out of tokens, out of time
     ├── ResourceNotFound         raised by a resource: there is nothing under that URI
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
+    │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── CallLost                 its parked call is gone, and must not be replayed
     │   ├── ElicitationDeclined      `elicit.strict`: the user said no
     │   ├── ElicitationCancelled     `elicit.strict`: the user dismissed the question
@@ -26,12 +28,14 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from .types.base import JsonValue
 
 __all__ = [
+    "BranchElicitNotAllowed",
+    "BranchLimit",
     "CallLost",
     "CapabilityError",
     "ConfigurationError",
@@ -134,6 +138,25 @@ class LimitExceeded(McpError):
     """A configured limit was reached; the message names the limit and its value."""
 
 
+class BranchLimit(LimitExceeded):
+    """A branch, or a whole call, reached a limit of branches.
+
+    Attributes:
+        kind: "depth" (how deep branches nest), "branches" (how many run at once), "tokens" (what its samples may use) or
+            "time" (seconds).
+        limit: the limit that was reached, in units of its kind.
+        used: what was used of it, or would have been.
+    """
+
+    def __init__(
+        self, message: str, *, kind: Literal["depth", "branches", "tokens", "time"], limit: float, used: float
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.limit = limit
+        self.used = used
+
+
 class ResourceNotFound(McpError):
     """Raise it in a resource to say that there is nothing under `uri`; each revision has its own code for that (M-RES-1s)."""
 
@@ -144,6 +167,10 @@ class ResourceNotFound(McpError):
 
 class ToolError(McpError):
     """Raise it in a tool to answer with an error result whose text the model can read."""
+
+
+class BranchElicitNotAllowed(ToolError):
+    """A branch was started with `allow_elicit=False`, and it or a branch of it has asked the user; nothing was sent."""
 
 
 class CallLost(ToolError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.http import client as http_client
 from trio_mcp_transports.http import transport as http
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
+from trio_mcp_transports.websocket import client as websocket_client
 
 Connection = AbstractAsyncContextManager[trio.abc.Channel[Envelope]]
 
@@ -110,29 +111,39 @@ class StreamableHttpMaker:
     traits = frozenset({Trait.STREAMS, Trait.RESUMES, Trait.SOCKET, Trait.SERVES_MANY})
 
     @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[HttpEndpoint]:
-        serve = partial(
-            http.serve,
-            contract_server(stage),
-            port=0,
-            announce=False,
-            signals=False,
-            limits=HttpLimits(disconnect_grace=grace),
-        )
-        async with trio.open_nursery() as nursery:
-            with trio.fail_after(START):
-                (url,) = await nursery.start(serve)
-            async with open_proxy(int(url.rpartition(":")[2].partition("/")[0])) as proxy:
-                yield HttpEndpoint(proxy)
-            nursery.cancel_scope.cancel()
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as proxy:
+            yield ProxiedEndpoint(proxy, partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp"))
 
 
-class HttpEndpoint:
-    def __init__(self, proxy: Proxy) -> None:
+class WebSocketMaker:
+    name = "websocket"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as proxy:
+            yield ProxiedEndpoint(proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
+
+
+@asynccontextmanager
+async def open_application(stage: Stage, grace: float) -> AsyncIterator[Proxy]:
+    """The contract's server under hypercorn, and a network in front of it."""
+    limits = HttpLimits(disconnect_grace=grace)
+    serve = partial(http.serve, contract_server(stage), port=0, announce=False, signals=False, limits=limits)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(START):
+            (url,) = await nursery.start(serve)
+        async with open_proxy(int(url.rpartition(":")[2].partition("/")[0])) as proxy:
+            yield proxy
+        nursery.cancel_scope.cancel()
+
+
+class ProxiedEndpoint:
+    def __init__(self, proxy: Proxy, connect: Callable[[], Connection]) -> None:
         self._proxy = proxy
-
-    def connect(self) -> Connection:
-        return http_client.connect(f"http://127.0.0.1:{self._proxy.port}/mcp")
+        self.connect = connect
 
     async def cut(self) -> None:
         await self._proxy.cut()

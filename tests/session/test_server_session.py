@@ -866,11 +866,10 @@ async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_el
         assert await player.text() == "asked"
 
 
-@pytest.mark.xfail(strict=True, reason="a tool that ignores its cancellation is not answered for (architecture 6.3)")
 async def test_the_caller_of_a_tool_that_ignores_its_deadline_is_answered_after_a_grace(
     era: type[Legacy], autojump_clock: MockClock
 ) -> None:
-    server = Server("tester")
+    server = Server("tester", options=ServiceOptions(cancel_grace=2))
 
     @server.tool(timeout=1)
     async def stuck() -> str:

@@ -57,11 +57,19 @@ class Mailbox:
             raise self._closed
         if key in self._slots:
             raise ValueError(f"the question {key!r} is already open")
-        if len(self._slots) >= self._limit:
-            raise LimitExceeded(f"this call already has {self._limit} open questions, which is the limit")
+        self.admit()
         slot = Slot(self, key, answer_type, on_settled)
         self._slots[key] = cast("Slot[object]", slot)
         return slot
+
+    def admit(self, queued: int = 0) -> None:
+        """Refuse one more question where there are too many; `queued` are those of its owner that will only be opened later.
+
+        Raises:
+            LimitExceeded: there are as many as there may be.
+        """
+        if len(self._slots) + queued >= self._limit:
+            raise LimitExceeded(f"this call already has {self._limit} open questions, which is the limit")
 
     def post(self, key: str, answer: object) -> bool:
         """Deliver an answer; False when nobody waits for it (it is counted and dropped)."""
@@ -92,6 +100,9 @@ class Mailbox:
         """Forget a slot whose lane gave up; a later answer to it is dropped."""
         if self._slots.get(slot.key) is slot:
             del self._slots[slot.key]
+
+    def __len__(self) -> int:
+        return len(self._slots)
 
     def __contains__(self, key: str) -> bool:
         return key in self._slots

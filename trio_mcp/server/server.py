@@ -147,6 +147,7 @@ class Server(Authoring):
             self.instructions,
             self.options,
             router.guards,
+            self._threads,
         )
         async with opened as service:
             self._services[service] = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -17,7 +18,18 @@ import trio
 
 from ..errors import CapabilityError, Disconnected, McpError, PeerError, RequestTimeout
 from ..protocol.codec import Codec
-from ..protocol.connection import BatchIn, CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
+from ..protocol.connection import (
+    BatchIn,
+    CancelIn,
+    Connection,
+    Ignored,
+    NotificationIn,
+    Refused,
+    ReplyIn,
+    RequestIn,
+    Stray,
+    StrayKind,
+)
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -84,6 +96,8 @@ class ClientSession:
         """The codec of the revision in use; the client sets it once the era is known."""
         self.stamp: JsonObject = {}
         """Members that every request carries in `_meta`: none in the handshake era."""
+        self.strays: Counter[StrayKind] = Counter()
+        """Replies of the server that nobody waited for."""
         self._channel = channel
         self._answerers = answerers
         self._on_notification = on_notification
@@ -234,6 +248,8 @@ class ClientSession:
             case BatchIn():
                 self._receive_batch(event, nursery)
             case Ignored(why):
+                if isinstance(event, Stray):
+                    self.strays[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
 
     def _receive_batch(self, event: BatchIn, nursery: trio.Nursery) -> None:
@@ -335,6 +351,8 @@ def unheard(method: str, _params: Model) -> None:
 
 
 def outcome(channel: object) -> str:
-    """What became of the server's process, where the channel has one."""
-    said = getattr(channel, "outcome", None)
-    return f" (its process {said})" if isinstance(said, str) else ""
+    """What became of the server's process, or how it took leave, where the channel knows."""
+    said, reason = getattr(channel, "outcome", None), getattr(channel, "close_reason", None)
+    if isinstance(said, str):
+        return f" (its process {said})"
+    return f" ({reason})" if isinstance(reason, str) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import trio
@@ -53,8 +53,19 @@ class SendsNow(Protocol):
         ...
 
 
+@runtime_checkable
+class Stoppable(Protocol):
+    """A channel that hears when its process is told to end, with the client still there."""
+
+    on_stop: Callable[[], None] | None
+    """Called then, if somebody has set it who will end in order."""
+
+
 async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -> None:
-    """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind."""
+    """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind.
+
+    Where the channel is `Stoppable` and told to stop, the service is drained, and the callers are told so before this returns.
+    """
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
     session = ServerSession(service)
     if isinstance(channel, SendsNow):
@@ -62,10 +73,16 @@ async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -
         # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
         outbox.shortcut = lambda envelope: not session.busy and now(envelope)
     session.attach(outbox)
+    reading = trio.CancelScope()
+    if isinstance(channel, Stoppable):
+        channel.on_stop = reading.cancel
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
         try:
-            await _read_all(channel, session, outbox)
+            with reading:
+                await _read_all(channel, session, outbox)
+            if reading.cancelled_caught:
+                await service.drain(0, CLEAN_UP)
         finally:
             if session.working:
                 logger.warning("the client is gone: what still runs for it is cancelled")

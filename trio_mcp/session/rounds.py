@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import trio
 
 from ..errors import InvalidRequestState, LimitExceeded, LocalProtocolError, RemoteProtocolError
+from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
 from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned
 from ..types import JsonObject, JsonValue, Model
@@ -249,6 +250,7 @@ class Rounds:
                 decoded[key] = leg.codec.decode_input_response(noted.question.method, as_object(answer))
             except RemoteProtocolError as error:
                 raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None
+        self._call.service.strays[StrayKind.UNKNOWN] += len(answers.keys() - self._open.keys())
         for key in self._open.keys() - decoded.keys():
             require(leg.facts.client_capabilities, self._open[key].question)
         return decoded

@@ -16,7 +16,7 @@ import trio
 from .envelope import Envelope
 
 GROUP = "trio_mcp.transports"
-BUILT_IN = ("stdio", "http", "memory")
+BUILT_IN = ("stdio", "http", "websocket", "memory")
 
 
 class ChannelServer(Protocol):

@@ -1,4 +1,4 @@
-"""The ASGI application: Streamable HTTP for both eras, on one path.
+"""The ASGI application: Streamable HTTP for both eras, and WebSocket, on one path.
 
 Modern requests are stateless: each has a conversation of its own, and the end of its connection is its cancellation
 (M-HTTP-10s). Legacy requests belong to a session that `initialize` opened; the end of a connection cancels nothing there for a
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import sniffio
 import trio
@@ -19,10 +20,7 @@ import trio
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER, check_headers
 from trio_mcp.protocol.jsonrpc import (
-    INVALID_REQUEST,
     Batch,
-    ErrorDetail,
-    ErrorResponse,
     Malformed,
     Message,
     Notification,
@@ -41,12 +39,14 @@ from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
-from .asgi import Receive, Scope, Send, read_body, respond
+from ..websocket.endpoint import Check, WebSockets
+from .asgi import Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
+from .authentication import Authenticate, check_hook, identified
 from .exchange import MODERN_STATUS, Exchange, refused
 from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
-from .refusals import ALLOW, Access, HttpRefusal, check_access, check_post, read_headers
+from .refusals import ALLOW, RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
 
 __all__ = ["McpApp", "asgi_app"]
 
@@ -59,6 +59,7 @@ class Running:
 
     service: Service
     legacy: LegacyEndpoint
+    websockets: WebSockets
 
 
 def asgi_app(
@@ -67,33 +68,46 @@ def asgi_app(
     path: str = "/mcp",
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    authenticate: Authenticate | None = None,
     limits: HttpLimits | None = None,
     event_store: EventStore | None = None,
 ) -> McpApp:
-    """An ASGI application that serves `server` under `path`: `hypercorn -k trio module:app`.
+    """An ASGI application that serves `server` under `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
 
     Args:
         allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
         allowed_origins: web pages that may call it (`https://app.example.com`).
+        authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
+            user's name; None refuses the request. It has 10 seconds. See `McpApp.identify`.
         limits: what a client may cost.
         event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
 
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
     """
+    check_hook(authenticate)
     access = Access(tuple(allowed_hosts), tuple(allowed_origins))
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
-    return McpApp(server, path, access, limits or HttpLimits(), store)
+    return McpApp(server, path, access, limits or HttpLimits(), store, authenticate)
 
 
 class McpApp:
     """An ASGI 3 application; made by `asgi_app`."""
 
-    def __init__(self, server: Server, path: str, access: Access, limits: HttpLimits, event_store: EventStore) -> None:
+    def __init__(
+        self,
+        server: Server,
+        path: str,
+        access: Access,
+        limits: HttpLimits,
+        event_store: EventStore,
+        authenticate: Authenticate | None = None,
+    ) -> None:
         self._server = server
         self._path = path
         self._access = access
         self._limits = limits
         self._event_store = event_store
+        self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
 
@@ -104,8 +118,7 @@ class McpApp:
             case "lifespan":
                 await self._lifespan(receive, send)
             case "websocket":
-                await receive()
-                await send({"type": "websocket.close", "code": 1008, "reason": "this server speaks HTTP only"})
+                await self._websocket(scope, receive, send)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down in order: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
@@ -115,9 +128,23 @@ class McpApp:
         running = self._running
         if running is None:
             return
-        running.legacy.draining = True
+        running.legacy.draining = running.websockets.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
+        with trio.move_on_after(WEBSOCKETS_END):
+            await running.websockets.close()
+
+    async def identify(self, headers: Mapping[str, str]) -> str | None:
+        """The principal who makes a request with these headers; None when nobody is asked for (no `authenticate=`).
+
+        It comes after the checks of Host and Origin and before anything is read or made. A cancel leaves nothing.
+
+        Raises:
+            HttpRefusal: 401, they are nobody's; 500 or 503, the hook failed or took more than 10 seconds.
+        """
+        if self._authenticate is None:
+            return None
+        return await identified(self._authenticate, headers)
 
     @property
     def service(self) -> Service:
@@ -153,7 +180,8 @@ class McpApp:
                 return
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
-            self._running = Running(service, legacy)
+            websockets = WebSockets(service, self._limits.body, self._limits.websockets)
+            self._running = Running(service, legacy, websockets)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
@@ -176,17 +204,18 @@ class McpApp:
         try:
             headers = read_headers(scope["headers"])
             check_access(headers, self._access)
+            peer = Peer(await self.identify(headers), headers)
             if scope["path"] != self._path:
                 raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {self._path}.")
             serve = VERBS.get(scope["method"])
             if serve is None:
                 raise HttpRefusal(405, "The methods of this endpoint are POST, GET and DELETE.", [ALLOW])
-            await serve(self, self._started(), headers, receive, send)
+            await serve(self, self._started(), peer, receive, send)
         except HttpRefusal as refusal:
-            error = ErrorResponse(refusal.request_id, ErrorDetail(INVALID_REQUEST, str(refusal)))
-            await respond(send, refusal.status, dump(error), refusal.headers)
+            await refuse(send, refusal)
 
-    async def _post(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+    async def _post(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+        headers = peer.headers
         check_post(headers)
         limits = self._limits
         body = await read_body(receive, limits.body, limits.body_seconds, headers.get("content-length"))
@@ -194,7 +223,7 @@ class McpApp:
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
             await respond(send, 400, dump(error_response(message.error)))
             return
-        envelope = Envelope(message, peer=Peer(None, headers), size=len(body))
+        envelope = Envelope(message, peer=peer, size=len(body))
         try:
             if is_modern(message, headers):
                 await self._modern(running, message, envelope, receive, send)
@@ -229,14 +258,46 @@ class McpApp:
         elif not await exchange.run():
             session.disconnect(listener)
 
-    async def _get(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-        await running.legacy.get(headers, receive, send)
+    async def _get(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+        await running.legacy.get(peer, receive, send)
 
-    async def _delete(self, running: Running, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
-        await running.legacy.delete(headers, receive, send)
+    async def _delete(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+        await running.legacy.delete(peer, receive, send)
+
+    # WebSocket
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An upgrade on the same path: what is refused is refused before it is accepted (reliability S-15)."""
+        try:
+            headers = read_headers(scope["headers"])
+            check_access(headers, self._access)
+            principal = await self.identify(headers)
+            if scope["path"] != self._path:
+                raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {self._path}.")
+            check_upgrade(scope["subprotocols"])
+            websockets = self._started().websockets
+            if websockets.refusal is not None:
+                raise HttpRefusal(503, websockets.refusal, [RETRY_LATER])
+        except HttpRefusal as refusal:
+            await refuse_upgrade(scope, receive, send, refusal)
+            return
+        check = None
+        if self._authenticate is not None:
+            check = Check(self._limits.recheck, partial(self._still, headers, principal))
+        await websockets.serve(receive, send, Peer(principal, headers), check)
+
+    async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
+        """Whether these headers are still those of the principal."""
+        try:
+            return await self.identify(headers) == principal
+        except HttpRefusal:
+            return False
 
 
-VERBS: Mapping[str, Callable[[McpApp, Running, Mapping[str, str], Receive, Send], Awaitable[None]]] = {
+WEBSOCKETS_END = 1.0
+"""Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
+
+VERBS: Mapping[str, Callable[[McpApp, Running, Peer, Receive, Send], Awaitable[None]]] = {
     "POST": McpApp._post,  # noqa: SLF001  one room
     "GET": McpApp._get,  # noqa: SLF001
     "DELETE": McpApp._delete,  # noqa: SLF001

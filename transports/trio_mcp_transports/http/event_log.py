@@ -15,8 +15,7 @@ import trio
 
 from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
-from .exchange import RETRY_LATER
-from .refusals import HttpRefusal
+from .refusals import RETRY_LATER, HttpRefusal
 
 __all__ = ["EventLog", "event_id", "read_event_id"]
 

@@ -30,8 +30,9 @@ from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope
 
 from .asgi import Headers, Receive, Send, respond
+from .refusals import RETRY_LATER
 
-__all__ = ["BATCH_STATUS", "LEGACY_STATUS", "MODERN_STATUS", "RETRY_LATER", "Exchange", "event", "refused", "spoken"]
+__all__ = ["BATCH_STATUS", "LEGACY_STATUS", "MODERN_STATUS", "Exchange", "event", "refused", "spoken"]
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -50,7 +51,6 @@ LEGACY_STATUS = {SERVER_BUSY: 503}
 BATCH_STATUS = {INVALID_REQUEST: 400}
 """For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
 
-RETRY_LATER = (b"retry-after", b"1")
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a stream gets a comment: proxies cut silent ones after 30 (reliability row 54)."""
 

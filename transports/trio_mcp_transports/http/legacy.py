@@ -21,10 +21,10 @@ from trio_mcp.storage import EventStore
 
 from .asgi import Receive, Send, respond
 from .event_log import read_event_id
-from .exchange import BATCH_STATUS, LEGACY_STATUS, RETRY_LATER, Exchange, refused
+from .exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, refused
 from .legacy_sessions import LegacySession, LegacySessions, TooManySessions
 from .limits import HttpLimits
-from .refusals import ALLOW, HttpRefusal, accepts
+from .refusals import ALLOW, RETRY_LATER, HttpRefusal, accepts
 from .streams import EventStream, Replay, StreamReader, Unattended
 
 __all__ = ["LegacyEndpoint"]
@@ -53,10 +53,9 @@ class LegacyEndpoint:
             exchange = Exchange(receive, send, LEGACY_STATUS, self._outbox())
             await self._open_session(message.id, envelope, exchange)
             return
-        entry = self._found(headers)
+        entry = self._found(envelope.peer)
         stream = self._new_stream(entry)
         reader = StreamReader(receive, send, stream)
-        envelope = envelope._replace(peer=Peer(entry.principal, headers))
         listener = entry.session.receive(envelope, stream.outbox, exclusive=True)
         if isinstance(listener, Listener) or (isinstance(listener, OpenBatch) and listener.listeners):
             stream.answers(listener, may_pause=self._grace > 0)
@@ -68,14 +67,15 @@ class LegacyEndpoint:
         else:
             await reader.accept()
 
-    async def get(self, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+    async def get(self, peer: Peer, receive: Receive, send: Send) -> None:
         """The stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
+        headers = peer.headers
         check_version(headers)
         if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
             raise HttpRefusal(406, "The Accept header must list text/event-stream.")
         if SESSION_HEADER not in headers:
             raise HttpRefusal(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
-        entry = self._found(headers)
+        entry = self._found(peer)
         if self.draining:
             raise HttpRefusal(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
         if last := headers.get("last-event-id"):
@@ -83,12 +83,12 @@ class LegacyEndpoint:
         else:
             await self._listen(entry, receive, send)
 
-    async def delete(self, headers: Mapping[str, str], _receive: Receive, send: Send) -> None:
+    async def delete(self, peer: Peer, _receive: Receive, send: Send) -> None:
         """End a session, and everything that runs in it (L-HTTP-19c)."""
-        check_version(headers)
-        if SESSION_HEADER not in headers:
+        check_version(peer.headers)
+        if SESSION_HEADER not in peer.headers:
             raise HttpRefusal(405, "There is no session to delete.", [ALLOW])
-        self.sessions.end(self._found(headers), CancelReason.CLIENT)
+        self.sessions.end(self._found(peer), CancelReason.CLIENT)
         await respond(send, 204)
 
     # sessions
@@ -103,19 +103,19 @@ class LegacyEndpoint:
         session = ServerSession(self._service, shared=False)
         session.receive(envelope, exchange.outbox, exclusive=True)
         if session.initialized:  # a refused one leaves nothing behind
-            entry = self.sessions.add(session, None)
+            entry = self.sessions.add(session, envelope.peer.principal)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
         await exchange.run()
 
-    def _found(self, headers: Mapping[str, str]) -> LegacySession:
-        """The session that a request names (L-HTTP-18s)."""
-        session_id = headers.get(SESSION_HEADER)
+    def _found(self, peer: Peer) -> LegacySession:
+        """The session that a request names (L-HTTP-18s); one that somebody else opened is as unknown as one that never was."""
+        session_id = peer.headers.get(SESSION_HEADER)
         if session_id is None:
             raise HttpRefusal(
                 400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
             )
-        entry = self.sessions.find(session_id, None)
+        entry = self.sessions.find(session_id, peer.principal)
         if entry is None:
             raise HttpRefusal(404, SESSION_OVER)
         return entry

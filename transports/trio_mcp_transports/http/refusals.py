@@ -12,9 +12,19 @@ from dataclasses import dataclass, field
 
 from trio_mcp.protocol.jsonrpc import RequestId
 
-__all__ = ["ALLOW", "Access", "HttpRefusal", "check_access", "check_post", "read_headers"]
+__all__ = [
+    "ALLOW",
+    "RETRY_LATER",
+    "Access",
+    "HttpRefusal",
+    "check_access",
+    "check_post",
+    "check_upgrade",
+    "read_headers",
+]
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
+RETRY_LATER = (b"retry-after", b"1")
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -119,6 +129,14 @@ def check_post(headers: Mapping[str, str]) -> None:
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
         raise HttpRefusal(406, "The Accept header must list application/json and text/event-stream.")
+
+
+def check_upgrade(offered: Sequence[str]) -> None:
+    """Refuse a WebSocket (400) whose client does not say that it speaks MCP on it."""
+    if "mcp" not in offered:
+        raise HttpRefusal(
+            400, 'A WebSocket of this endpoint speaks the subprotocol "mcp": offer it in Sec-WebSocket-Protocol.'
+        )
 
 
 def accepts(accept: str, kind: str, subtype: str) -> bool:

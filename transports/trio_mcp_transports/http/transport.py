@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 import trio
 
@@ -12,7 +13,9 @@ from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
 from .app import asgi_app
+from .authentication import Authenticate
 from .client import connect
+from .config import guarded_config
 from .limits import HttpLimits
 from .serve import serve_asgi
 
@@ -31,20 +34,23 @@ async def serve_http(
     path: str = "/mcp",
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    authenticate: Authenticate | None = None,
     limits: HttpLimits | None = None,
     event_store: EventStore | None = None,
     drain: float = 10.0,
+    scheme: Literal["http", "ws"] = "http",
     announce: bool = True,
     signals: bool = True,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve over Streamable HTTP, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
+    """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
 
     Args:
         host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
-        event_store: see `asgi_app`.
+        authenticate, event_store: see `asgi_app`.
         drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
             cancelled and their callers answered.
+        scheme: of the URLs that are told; both are served, whichever it is.
         announce: say on stderr where the server listens.
         signals: False leaves all signals alone, for a server that is a part of a bigger program.
         task_status: started with the server's URLs.
@@ -62,13 +68,14 @@ async def serve_http(
         path=path,
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
+        authenticate=authenticate,
         limits=limits,
         event_store=event_store,
     )
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
-            urls = [url.partition(" ")[0] + path for url in value or []]
+            urls = [scheme + url.partition(" ")[0].removeprefix("http") + path for url in value or []]
             if announce:
                 sys.stderr.write(f"{server.identity.name} serves MCP at {', '.join(urls)}\n")
             task_status.started(urls)
@@ -83,6 +90,7 @@ async def serve_http(
         drain=drain * (FOR_CALLS + FOR_CLEAN_UP),
         on_drain=on_drain,
         signals=signals,
+        config=guarded_config(max_websocket_message=(limits or HttpLimits()).body),
         task_status=Started(),
     )
 

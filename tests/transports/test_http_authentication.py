@@ -1,0 +1,281 @@
+"""The hook `authenticate`: it is asked for every request, fails closed, and what one principal opened is nobody else's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
+from talking import Session, Stage, said
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import Context, Server
+from trio_mcp_transports.http import HttpLimits, asgi_app
+
+ALICE = {"authorization": "Bearer alice"}
+BOB = {"authorization": "Bearer bob"}
+
+Hook = Callable[[Mapping[str, str]], Awaitable[Any]]
+
+
+async def by_token(headers: Mapping[str, str]) -> str | None:
+    """Alice and Bob have tokens."""
+    return {f"Bearer {name}": name for name in ("alice", "bob")}.get(headers.get("authorization", ""))
+
+
+def server() -> Server:
+    made = Server("known", version="1")
+
+    @made.tool
+    async def whoami(ctx: Context) -> str:
+        return str(ctx.request.principal)
+
+    return made
+
+
+@asynccontextmanager
+async def guarded(hook: Hook, served_by: Server | None = None) -> AsyncIterator[AsgiPeer]:
+    app = asgi_app(served_by or server(), authenticate=hook, limits=HttpLimits(sessions=2))
+    async with served(app) as peer:
+        yield peer
+
+
+def refusal(reply: Reply) -> str:
+    return str(reply.json["error"]["message"])
+
+
+# who may call
+
+
+async def test_a_tool_knows_the_principal_in_both_eras(autojump_clock: MockClock) -> None:
+    async with guarded(by_token) as peer:
+        body, headers = modern_call("whoami")
+        reply = await peer.post(body, headers | ALICE)
+        assert reply.json["result"]["content"][0]["text"] == "alice"
+        session = await open_session(peer, BOB)
+        reply = await peer.post(legacy_call("whoami"), session)
+        assert reply.json["result"]["content"][0]["text"] == "bob"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT", "OPTIONS"])
+@pytest.mark.parametrize("stranger", [{}, {"authorization": "Bearer mallory"}], ids=["nobody", "unknown"])
+async def test_a_stranger_gets_401_on_every_route_and_verb(
+    autojump_clock: MockClock, path: str, method: str, stranger: dict[str, str]
+) -> None:
+    async with guarded(by_token) as peer:
+        session = await open_session(peer, ALICE)
+        reply = await peer.post(
+            b"", JSON_HEADERS | {"mcp-session-id": session["mcp-session-id"]} | stranger, method=method, path=path
+        )
+        assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
+        assert "Authorization" in refusal(reply)
+
+
+async def test_the_hook_is_asked_after_host_and_origin_and_before_the_body_is_read(autojump_clock: MockClock) -> None:
+    asked = list[str]()
+
+    async def note(headers: Mapping[str, str]) -> str | None:
+        asked.append(headers["host"])
+        return None
+
+    async with guarded(note) as peer:
+        for wrong, status in (({"host": "evil.example"}, 421), ({"origin": "https://evil.example"}, 403)):
+            assert (await peer.post(b"{}", JSON_HEADERS | wrong)).status == status
+        assert asked == []
+        announced = JSON_HEADERS | {"content-length": str(10**12), "content-type": "text/plain"}
+        assert (await peer.post(b"no JSON", announced)).status == 401
+
+
+async def test_a_token_that_expires_is_refused_from_then_on(autojump_clock: MockClock) -> None:
+    expired = trio.Event()
+
+    async def until_expired(_headers: Mapping[str, str]) -> str | None:
+        return None if expired.is_set() else "alice"
+
+    async with guarded(until_expired) as peer:
+        session = await peer.open_session()
+        assert (await peer.post(legacy_call("whoami"), session)).status == 200
+        expired.set()
+        assert (await peer.post(legacy_call("whoami"), session)).status == 401
+
+
+# a hook that fails
+
+
+async def raises(_headers: Mapping[str, str]) -> str:
+    raise RuntimeError("the database said: secret")
+
+
+async def returns_true(_headers: Mapping[str, str]) -> object:
+    return True
+
+
+async def returns_bytes(_headers: Mapping[str, str]) -> object:
+    return b"alice"
+
+
+async def returns_far_too_much(_headers: Mapping[str, str]) -> str:
+    return "a" * 2000
+
+
+async def gives_up_by_itself(_headers: Mapping[str, str]) -> str:
+    with trio.fail_after(1):
+        await trio.sleep_forever()
+    return "alice"
+
+
+def is_not_async(_headers: Mapping[str, str]) -> Any:
+    return "alice"
+
+
+async def spoils_the_headers(headers: Any) -> str:
+    headers["mcp-session-id"] = "another"
+    return "alice"
+
+
+BROKEN = [
+    raises,
+    returns_true,
+    returns_bytes,
+    returns_far_too_much,
+    gives_up_by_itself,
+    is_not_async,
+    spoils_the_headers,
+]
+
+
+@pytest.mark.parametrize("hook", BROKEN)
+async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, hook: Hook
+) -> None:
+    async with guarded(hook) as peer:
+        reply = await peer.post(initialize({}), JSON_HEADERS | ALICE)
+        assert reply.status == 500
+        assert refusal(reply) == "Who you are cannot be checked: something is wrong at the server."
+        assert "authenticate" in caplog.text
+
+
+async def test_a_hook_that_hangs_lets_nobody_in(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    async def hangs(_headers: Mapping[str, str]) -> str:
+        await trio.sleep_forever()
+        return "alice"
+
+    async with guarded(hangs) as peer:
+        began = trio.current_time()
+        reply = peer.start(initialize({}), JSON_HEADERS | ALICE)
+        with trio.fail_after(11):
+            await reply.ended.wait()
+        assert (reply.status, reply.headers["retry-after"], trio.current_time() - began) == (503, "1", 10)
+        assert "within 10 seconds" in caplog.text
+
+
+@pytest.mark.parametrize("principal", [None, ""])
+async def test_an_empty_principal_is_nobody(autojump_clock: MockClock, principal: str | None) -> None:
+    async def says(_headers: Mapping[str, str]) -> str | None:
+        return principal
+
+    async with guarded(says) as peer:
+        assert (await peer.post(initialize({}))).status == 401
+
+
+def test_what_is_no_function_is_refused_where_it_is_written() -> None:
+    with pytest.raises(TypeError, match="authenticate: an async function"):
+        asgi_app(server(), authenticate="alice")  # type: ignore[arg-type]
+
+
+async def test_a_refused_request_opens_no_session(autojump_clock: MockClock) -> None:
+    async with guarded(by_token) as peer:
+        for _ in range(5):
+            assert (await peer.post(initialize({}))).status == 401
+        await open_session(peer, ALICE)
+        await open_session(peer, BOB)  # of the two that there may be
+
+
+# what is whose
+
+
+async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_was(autojump_clock: MockClock) -> None:
+    async with guarded(by_token) as peer:
+        session = await open_session(peer, ALICE)
+        stolen, made_up = session | BOB, session | BOB | {"mcp-session-id": "made-up"}
+        for method in ("POST", "GET", "DELETE"):
+            body: object = legacy_call("whoami") if method == "POST" else b""
+            theirs = await peer.post(body, stolen, method=method)
+            none = await peer.post(body, made_up, method=method)
+            assert (theirs.status, theirs.body) == (none.status, none.body)
+            assert theirs.status == 404
+        assert (await peer.post(legacy_call("whoami"), session)).status == 200
+
+
+async def test_a_stream_is_resumed_by_its_own_principal_only(autojump_clock: MockClock) -> None:
+    stage = Stage()
+    talk = stage.expect()
+    async with guarded(by_token, stage.server) as peer:
+        alice = Session(peer, await open_session(peer, ALICE))
+        bob = Session(peer, alice.headers | BOB)  # type: ignore[operator]
+        reply = await alice.call()
+        await talk.say(1, 2)
+        refused = await bob.get("1-0")
+        assert refused.status == 404
+        assert not reply.ended.is_set()  # nothing was taken from its reader
+        await alice.drop(reply)
+        assert (await bob.get("1-0")).status == 404
+        resumed = await alice.get("1-1")
+        await talk.answer()
+        assert said(await resumed.end()) == [2, "done"]
+        assert (await bob.get("1-1")).status == 404
+
+
+async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody(autojump_clock: MockClock) -> None:
+    asking = Server("asking")
+
+    @asking.tool
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.elicit("How many?", int)
+        return str(answer.content) if answer.action == "accept" else answer.action
+
+    async with guarded(by_token, asking) as peer:
+        alice, bob = await open_session(peer, ALICE), await open_session(peer, BOB)
+        reply = peer.start(legacy_call("ask"), alice)
+        await reply.until("elicitation/create")
+        answer = {"jsonrpc": "2.0", "id": reply.last["id"]}
+        forged = answer | {"result": {"action": "accept", "content": {"value": 666}}}
+        assert (await peer.post(forged, alice | BOB)).status == 404
+        assert (await peer.post(forged, bob)).status == 202
+        await wait_all_tasks_blocked()
+        assert not reply.ended.is_set()
+        await peer.post(answer | {"result": {"action": "accept", "content": {"value": 1}}}, alice)
+        assert (await reply.end()).last["result"]["content"][0]["text"] == "1"
+
+
+async def test_a_request_state_counts_for_its_own_principal_only(autojump_clock: MockClock) -> None:
+    asking = Server("asking")
+
+    @asking.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("How many?", int)).action
+
+    async with guarded(by_token, asking) as peer:
+        body, headers = modern_call("ask")
+        state = (await peer.post(body, headers | ALICE)).json["result"]["requestState"]
+        ids = itertools.count(3)
+
+        async def retry(who: Mapping[str, str]) -> Any:
+            body, headers = modern_call("ask", id=next(ids), requestState=state)
+            return (await peer.post(body, headers | dict(who))).json
+
+        assert (await retry(BOB))["error"]["code"] == -32602
+        assert (await retry(ALICE))["result"]["resultType"] == "input_required"
+
+
+async def open_session(peer: AsgiPeer, who: Mapping[str, str]) -> dict[str, str]:
+    """Make a handshake as somebody; returns the headers that later requests carry."""
+    reply = await peer.post(initialize({"elicitation": {}}), JSON_HEADERS | dict(who))
+    assert reply.status == 200, reply.body
+    session = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    return JSON_HEADERS | dict(who) | session
