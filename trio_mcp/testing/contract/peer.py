@@ -103,9 +103,16 @@ class Peer:
         """Answer a live question of the server with an error."""
         await self.send({"id": question_id, "error": {"code": code, "message": message}})
 
-    async def call(self, tool: str, arguments: JsonObject | None = None, *, progress: RequestId | None = None) -> Call:
-        """Call a tool; the call can then be followed through its questions, in either era."""
-        call = Call(self, tool, arguments or {}, progress)
+    async def call(
+        self,
+        tool: str,
+        arguments: JsonObject | None = None,
+        *,
+        progress: RequestId | None = None,
+        logs: str | None = None,
+    ) -> Call:
+        """Call a tool; the call can then be followed through its questions, in either era. See `request`."""
+        call = Call(self, tool, arguments or {}, progress, logs)
         await call.send()
         return call
 
@@ -145,9 +152,22 @@ class Peer:
         assert isinstance(error, dict), f"expected an error, got {reply}"
         return error
 
+    async def refusal(self, request_id: RequestId) -> str:
+        """Why a request was refused: the text of an error, or of the transport where it refuses by itself."""
+        reply = await self.reply(request_id)
+        if "refused" in reply:
+            return str(reply["refused"])
+        error = reply.get("error")
+        assert isinstance(error, dict), f"expected a refusal, got {reply}"
+        return str(error["message"])
+
     async def message(self, method: str) -> JsonObject:
         """The next message of this method; others that come before it are kept."""
         return await self.first(lambda message: message.get("method") == method)
+
+    async def asked(self) -> JsonObject:
+        """The next request of the server; other messages that come before it are kept."""
+        return await self.first(lambda message: "method" in message and "id" in message)
 
     async def ended(self) -> list[JsonObject]:
         """Wait until the server has ended the connection; what came before that and was not asked for."""
@@ -176,6 +196,8 @@ class Peer:
             message = (await self.channel.receive()).message
         if isinstance(message, Unanswered):
             return {"id": message.id, "unanswered": True}
+        if isinstance(message, Malformed) and message.answers is not None:
+            return {"id": message.answers, "refused": str(message.error)}
         assert not isinstance(message, Malformed), f"the server sent something malformed: {message}"
         assert not isinstance(message, Answers)
         return json.loads(dump(message))  # type: ignore[no-any-return]
@@ -190,37 +212,41 @@ class Question:
 
     Attributes:
         key: the id of the request it came as, or its key in the round.
-        state: what the round that it came with is carried on by (modern era).
     """
 
-    def __init__(self, key: RequestId, method: str, params: JsonObject, state: JsonValue = None) -> None:
+    def __init__(self, key: RequestId, method: str, params: JsonObject) -> None:
         self.key = key
         self.method = method
         self.params = params
-        self.state = state
 
 
 class Call:
     """One call of a tool, from its first request to its result. In the modern era it takes a request per round."""
 
-    def __init__(self, peer: Peer, tool: str, arguments: JsonObject, progress: RequestId | None) -> None:
+    def __init__(
+        self, peer: Peer, tool: str, arguments: JsonObject, progress: RequestId | None = None, logs: str | None = None
+    ) -> None:
         self._peer = peer
         self._tool = tool
         self._arguments = arguments
         self._progress = progress
+        self._logs = logs
         self._asked: deque[Question] = deque()
         self._answers: JsonObject = {}
+        self.state: JsonValue = None
+        """The `requestState` of the last round (modern era)."""
         self.id: RequestId = 0
         """Of the last request that carried it."""
-        self.last_round: JsonObject = {}
-        """The result that asked last (modern era)."""
 
     async def send(self, **carried: JsonValue) -> None:
         params: JsonObject = {"name": self._tool, "arguments": self._arguments, **carried}
-        self.id = await self._peer.request("tools/call", params, progress=self._progress)
+        self.id = await self._peer.request("tools/call", params, progress=self._progress, logs=self._logs)
 
     async def question(self) -> Question:
-        """The next question; in the modern era those of one round come one after the other."""
+        """The next question; in the modern era those of one round come one after the other.
+
+        A live question may be any call's: it names none. Only one call should ask at a time.
+        """
         if not self._asked:
             if self._peer.modern:
                 await self._next_round()
@@ -236,13 +262,17 @@ class Call:
         self._answers[str(question.key)] = result
         if not self._asked:
             answers, self._answers = self._answers, {}
-            await self.send(inputResponses=answers, requestState=question.state)
+            await self.send(inputResponses=answers, requestState=self.state)
 
-    async def again(self, question: Question, result: JsonObject) -> RequestId:
-        """Answer a question of a modern call in one more request, beside those that carry the call; returns its id."""
-        answers: JsonObject = {str(question.key): result}
-        params: JsonObject = {"name": self._tool, "arguments": self._arguments, "inputResponses": answers}
-        return await self._peer.request("tools/call", {**params, "requestState": question.state})
+    async def round(self) -> dict[str, Question]:
+        """All the questions of the next round, by key (modern era)."""
+        await self._next_round()
+        asked, self._asked = self._asked, deque()
+        return {str(question.key): question for question in asked}
+
+    async def go_on(self, answers: JsonObject) -> None:
+        """Send the next leg of a modern call, with these answers by key."""
+        await self.send(inputResponses=answers, requestState=self.state)
 
     async def result(self) -> JsonObject:
         return await self._peer.result(self.id)
@@ -266,20 +296,16 @@ class Call:
         await self._peer.cancel(self.id)
 
     async def _next_round(self) -> None:
-        result = self.last_round = await self.result()
+        result = await self.result()
         requests = result.get("inputRequests")
         assert isinstance(requests, dict), f"expected questions, got {result}"
+        self.state = result.get("requestState")
         for key, request in requests.items():
             assert isinstance(request, dict)
-            self._asked.append(as_question({"id": key, **request}, result.get("requestState")))
+            self._asked.append(as_question({"id": key, **request}))
 
     async def _next_request(self) -> JsonObject:
-        """The next request of the server, unless the call ends before."""
-        message = await self._peer.first(
-            lambda message: ("method" in message and "id" in message) or is_reply(message, self.id)
-        )
-        assert "method" in message, f"expected a question, got {message}"
-        return message
+        return await self._peer.asked()
 
 
 @asynccontextmanager
@@ -290,12 +316,12 @@ async def opened(channel: trio.abc.Channel[Envelope], revision: str, capabilitie
     yield peer
 
 
-def as_question(request: Mapping[str, JsonValue], state: JsonValue = None) -> Question:
+def as_question(request: Mapping[str, JsonValue]) -> Question:
     key, method, params = request.get("id"), request.get("method"), request.get("params", {})
     assert isinstance(key, str | int)
     assert isinstance(method, str)
     assert isinstance(params, dict)
-    return Question(key, method, params, state)
+    return Question(key, method, params)
 
 
 def is_reply(message: JsonObject, request_id: RequestId) -> bool:

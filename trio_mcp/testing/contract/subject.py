@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import trio
@@ -9,15 +10,11 @@ from pydantic import BaseModel
 
 from ...errors import ToolError
 from ...server import Context, Server
-from .asking import add_forms, add_sampling_tools, add_telling_tools
-from .noise import add_noisy_tools
-from .offers import add_changing_tools, add_contents, add_prompts, add_resources
-from .stage import Gauges, Stage
+from ...session import ServiceOptions
+from .stage import Gauges, Options, Stage
+from .subjects import asking, noise, offers
 
 __all__ = ["Seat", "contract_server", "gauges_of"]
-
-PAGE = 10
-"""Items of one page of a list: a few, so that there are several pages."""
 
 
 class Seat(BaseModel):
@@ -29,11 +26,23 @@ class Seat(BaseModel):
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""
-    server = Server("contract", version="1.0", instructions="Be strict.", page_size=PAGE)
+    server = Server("contract", version="1.0", instructions="Be strict.", options=service_options(stage.options))
     for add in PARTS:
         add(server, stage)
     stage.measured_by(lambda: gauges_of(server))
     return server
+
+
+def service_options(said: Options) -> ServiceOptions:
+    """What a rule wants the server to be served with, those of its `actors` among them."""
+    of_actors = {each.name for each in dataclasses.fields(ServiceOptions().actors)}
+    actors = {name: value for name, value in said.items() if name in of_actors}
+    rest = {name: value for name, value in said.items() if name not in of_actors}
+    return dataclasses.replace(
+        ServiceOptions(),
+        actors=dataclasses.replace(ServiceOptions().actors, **actors),  # type: ignore[arg-type]
+        **rest,  # type: ignore[arg-type]
+    )
 
 
 def gauges_of(server: Server) -> Gauges:
@@ -126,13 +135,13 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     add_plain_tools,
     add_asking_tools,
     add_branching_tools,
-    add_contents,
-    add_prompts,
-    add_resources,
-    add_changing_tools,
-    add_forms,
-    add_sampling_tools,
-    add_telling_tools,
-    add_noisy_tools,
+    offers.add_contents,
+    offers.add_prompts,
+    offers.add_resources,
+    offers.add_changing_tools,
+    asking.add_forms,
+    asking.add_sampling_tools,
+    asking.add_telling_tools,
+    noise.add_noisy_tools,
 )
 """What is on the server; a group of rules that needs more adds a function."""

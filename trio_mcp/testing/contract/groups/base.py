@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import base64
 
+from ....server.pages import PAGE_SIZE
 from ....types import (
     BlobResourceContents,
     JsonObject,
+    JsonValue,
     PromptReference,
     ResourceTemplateReference,
     TextContent,
     TextResourceContents,
 )
 from ..makers import Trait
-from ..offers import ODD_TEXT
 from ..pair import Pair
 from ..peer import text_of
 from ..rules import ELICITS, rule
+from ..subjects.offers import ODD_TEXT
 from ..watch import LISTS, changes, watch
 
 # tools
@@ -145,22 +147,17 @@ async def arguments_of_prompts_and_families_are_completed(pair: Pair) -> None:
 
 @rule("A")
 async def the_pages_of_a_list_hold_everything_once(pair: Pair) -> None:
-    names: list[object] = []
-    pages = 0
-    cursor: JsonObject = {}
+    uris: list[JsonValue] = []
+    place: JsonObject = {}
     async with pair.peer() as peer:
-        while True:
-            page = await peer.result(await peer.request("tools/list", cursor))
-            assert isinstance(page["tools"], list)
-            names += [tool["name"] for tool in page["tools"] if isinstance(tool, dict)]
-            pages += 1
-            if "nextCursor" not in page:
-                break
-            cursor = {"cursor": page["nextCursor"]}
-    assert pages > 1
-    assert len(set(names)) == len(names)
-    async with pair.client() as client:
-        assert names == [tool.name for tool in await client.list_tools()]
+        await (await peer.call("stock", {"n": 2 * PAGE_SIZE})).text()
+        for more in (True, True, False):
+            page = await peer.result(await peer.request("resources/list", place))
+            uris += [resource["uri"] for resource in objects(page["resources"])]
+            place = {"cursor": page.get("nextCursor")}
+            assert ("nextCursor" in page) is more
+        assert uris[-1] == f"contract://stock/{2 * PAGE_SIZE - 1}"
+        assert len({*map(str, uris)}) == len(uris)
 
 
 # changes
@@ -219,6 +216,12 @@ async def nothing_is_told_of_changes_that_nobody_asked_for(pair: Pair) -> None:
         await (await peer.call("update", {"uri": "contract://text"})).text()
         assert await heard.heard() == "contract://text"
         assert changes(peer.unread()) == []
+
+
+def objects(value: JsonValue) -> list[JsonObject]:
+    """The objects of a list of them."""
+    assert isinstance(value, list)
+    return [each for each in value if isinstance(each, dict)]
 
 
 async def names_of(pair: Pair, kind: str) -> set[str]:

@@ -7,6 +7,7 @@ from ....types import CreateMessageRequestParams, CreateMessageResult, JsonObjec
 from ..pair import Pair
 from ..peer import Peer, Question
 from ..rules import LEGACY, MODERN, rule
+from .streaming import again
 
 NO_SOUND = "audio came with 2025-03-26"
 SILENT = "a modern client that cannot answer does not come back"
@@ -144,7 +145,7 @@ async def a_malformed_answer_is_refused_and_the_call_goes_on_waiting(pair: Pair)
         call = await peer.call("ask_bravely")
         question = await call.question()
         for bad in ({}, answer({"type": "smell"}), answer(TEXT, role="oracle")):
-            error = await peer.error(await call.again(question, bad))
+            error = await peer.error(await again(peer, "ask_bravely", question, bad, call.state))
             assert error["code"] == -32602
             assert str(question.key) in str(error["message"])
         await call.answer(question, answer(TEXT))

@@ -11,10 +11,10 @@ import trio
 
 from ....types import JsonObject, ProgressNotificationParams
 from ..makers import Trait
-from ..offers import ODD_TEXT
 from ..pair import Pair
 from ..peer import Call, Peer, accepted
 from ..rules import ELICITS, LEGACY, rule
+from ..subjects.offers import ODD_TEXT
 from ..watch import watch
 
 NO_RESUME = "a lost response of the modern era is a cancelled request"

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from ...errors import CapabilityError, PeerError, RemoteProtocolError
-from ...server import Context, Server
-from ...types import AudioContent, ImageContent, ModelHint, ModelPreferences, SamplingMessage, TextContent
+from ....errors import CapabilityError, PeerError, RemoteProtocolError
+from ....server import Context, Server
+from ....types import AudioContent, ImageContent, ModelHint, ModelPreferences, SamplingMessage, TextContent
+from ..stage import Stage
 from .offers import CLICK, PIXEL
-from .stage import Stage
 
 __all__ = ["add_forms", "add_sampling_tools", "add_telling_tools"]
 

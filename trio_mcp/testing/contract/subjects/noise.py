@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import trio
 
-from ...server import Server
-from .stage import Stage
+from ....server import Server
+from ..stage import Stage
 
 __all__ = ["add_noisy_tools"]
 
@@ -29,5 +28,5 @@ def add_noisy_tools(server: Server, _stage: Stage) -> None:
     async def read_input() -> str:
         """Read from standard input to its end, and let a child do so."""
         command = [sys.executable, "-c", "import sys; sys.stdout.write(sys.stdin.read())"]
-        child = await trio.run_process(command, stdin=None, stdout=subprocess.PIPE)
+        child = await trio.run_process(command, stdin=sys.stdin, capture_stdout=True)  # pyright: ignore[reportArgumentType]  Trio passes a file on
         return sys.stdin.read() + child.stdout.decode()

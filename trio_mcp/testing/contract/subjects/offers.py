@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from ...errors import ResourceNotFound
-from ...server import Context, Server
-from ...types import (
+from ....errors import ResourceNotFound
+from ....server import Context, Server
+from ....types import (
     AudioContent,
     EmbeddedResource,
     ImageContent,
@@ -18,7 +18,7 @@ from ...types import (
     TextContent,
     TextResourceContents,
 )
-from .stage import Stage
+from ..stage import Stage
 
 __all__ = ["ODD_TEXT", "add_changing_tools", "add_contents", "add_prompts", "add_resources"]
 
@@ -116,6 +116,13 @@ def add_changing_tools(server: Server, _stage: Stage) -> None:
             case "resources":
                 server.add_resource(f"contract://{name}", extra, name=name)
         return name
+
+    @server.tool
+    async def stock(n: int) -> str:
+        """Offer so many resources more."""
+        for number in range(n):
+            server.add_resource(f"contract://stock/{number}", extra)
+        return "stocked"
 
     @server.tool
     async def update(uri: str, times: int = 1) -> str:
