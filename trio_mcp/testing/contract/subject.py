@@ -14,6 +14,7 @@ from ...server import Context, Server
 from ...session import ServiceOptions
 from . import faults
 from .stage import Gauges, Options, Stage
+from .subjects import asking, noise, offers
 
 __all__ = ["Seat", "contract_server", "gauges_of"]
 
@@ -144,5 +145,13 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     faults.add_promising_tools,
     faults.add_questioning_tools,
     faults.add_talking_tools,
+    offers.add_contents,
+    offers.add_prompts,
+    offers.add_resources,
+    offers.add_changing_tools,
+    asking.add_forms,
+    asking.add_sampling_tools,
+    asking.add_telling_tools,
+    noise.add_noisy_tools,
 )
 """What is on the server; a group of rules that needs more adds a function."""
