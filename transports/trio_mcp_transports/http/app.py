@@ -37,6 +37,7 @@ from trio_mcp.stores import MemoryEventStore
 from ..websocket.endpoint import Check, WebSockets
 from .asgi import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
 from .authentication import Authenticate, check_hook, identified
+from .hypercorn_direct import DIRECT
 from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
@@ -294,7 +295,8 @@ class McpApp:
         check = None
         if self._authenticate is not None:
             check = Check(self._limits.recheck, partial(self._still, headers, principal))
-        await websockets.serve(receive, send, Peer(principal, headers), check)
+        direct = scope.get("state", {}).get(DIRECT)
+        await websockets.serve(receive, send, Peer(principal, headers), check, direct)
 
     async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
         """Whether these headers are still those of the principal."""

@@ -215,7 +215,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
             except RemoteProtocolError as error:
                 await self._pass_on(Malformed(error, request.id))
-        if self._open.get(request.id) is scope:  # else another request took its id, which is a caller's to answer for
+        if self._open.get(request.id) is scope:  # the id may be used again as soon as it was answered
             del self._open[request.id]
         self._asked_by = {asked: by for asked, by in self._asked_by.items() if by != request.id}
 

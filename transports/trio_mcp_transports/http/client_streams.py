@@ -167,23 +167,6 @@ class EventStream:
         return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
 
 
-@asynccontextmanager
-async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
-
-    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
-    rest is read in a scope that is cancelled already.
-    """
-    async with aclosing(response.aiter_bytes()) as chunks:
-        try:
-            yield chunks
-        finally:
-            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
-                at_once.cancel()
-                while True:
-                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
-
-
 async def whole(response: httpx2.Response, limit: int) -> bytes:
     """The body of a response.
 
@@ -199,6 +182,23 @@ async def whole(response: httpx2.Response, limit: int) -> bytes:
                 raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
             chunks.append(piece)
     return b"".join(chunks)
+
+
+@asynccontextmanager
+async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
+    rest is read in a scope that is cancelled already.
+    """
+    async with aclosing(response.aiter_bytes()) as chunks:
+        try:
+            yield chunks
+        finally:
+            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
+                at_once.cancel()
+                while True:
+                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
 
 
 def refused(response: httpx2.Response) -> str | None:

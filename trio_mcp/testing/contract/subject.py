@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 
 import trio
@@ -10,8 +11,9 @@ import trio
 from ...errors import ToolError
 from ...server import Context, Server
 from ...session import ServiceOptions
+from . import faults
 from .stage import Gauges, Options, Stage
-from .subjects import lifecycle, rounds, structured
+from .subjects import asking, lifecycle, noise, offers, rounds, structured
 from .subjects.common import Seat, reason_of
 
 __all__ = ["contract_server", "gauges_of"]
@@ -40,11 +42,13 @@ def service_options(said: Options) -> ServiceOptions:
 
 def gauges_of(server: Server) -> Gauges:
     """What there is at a server now, over all the places where it is served."""
-    found: dict[str, int] = {"running": 0, "parked": 0}
+    found = Counter[str]()
     for service in server.services:
-        actors = service.supervisor.statistics()
-        found["running"] += actors.running
-        found["parked"] += actors.parked
+        now = service.statistics()
+        actors, threads = now.actors, now.threads
+        found.update(running=actors.running, parked=actors.parked, stuck=actors.stuck, questions=now.open_questions)
+        if threads is not None:
+            found.update(threads=threads.running + threads.waiting)
     return found
 
 
@@ -123,6 +127,20 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     add_plain_tools,
     add_asking_tools,
     add_branching_tools,
+    faults.add_failing_tools,
+    faults.add_holding_tools,
+    faults.add_leaving_tools,
+    faults.add_promising_tools,
+    faults.add_questioning_tools,
+    faults.add_talking_tools,
+    offers.add_contents,
+    offers.add_prompts,
+    offers.add_resources,
+    offers.add_changing_tools,
+    asking.add_forms,
+    asking.add_sampling_tools,
+    asking.add_telling_tools,
+    noise.add_noisy_tools,
     structured.add_splitting_tools,
     structured.add_holding_tools,
     structured.add_talking_tools,

@@ -130,7 +130,7 @@ async def an_answer_that_is_missing_is_asked_for_again(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_answer_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
+async def an_answer_in_a_round_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (first,) = await call.round()
