@@ -18,6 +18,7 @@ from .proxy import Proxy, open_proxy
 from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, cases_of, impossible_of, rule, rules
 from .stage import Gauges, Stage, linked_stage, open_stage_port
 from .subject import contract_server
+from .table import rules_table
 
 __all__ = [
     "ELICITS",
@@ -48,5 +49,6 @@ __all__ = [
     "open_stage_port",
     "rule",
     "rules",
+    "rules_table",
     "text_of",
 ]
