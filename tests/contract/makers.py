@@ -17,9 +17,9 @@ from trio_mcp.session.pump import serve_channel
 from trio_mcp.session.service import Service
 from trio_mcp.testing.contract import Proxy, Stage, Trait, contract_server, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
-from trio_mcp_transports.http import HttpLimits
+from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app, sse_client
 from trio_mcp_transports.http import client as http_client
-from trio_mcp_transports.http import transport as http
+from trio_mcp_transports.http.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 from trio_mcp_transports.websocket import client as websocket_client
 
@@ -61,6 +61,9 @@ class MemoryEndpoint:
         for channel in self._channels:
             await channel.aclose()
 
+    async def stop(self, seconds: float) -> None:
+        await self._service.drain(seconds)
+
     def stall(self) -> None:
         raise NotImplementedError
 
@@ -96,6 +99,11 @@ class StdioEndpoint:
             assert stdin is not None
             await stdin.aclose()
 
+    async def stop(self, seconds: float) -> None:
+        for channel in self._channels:
+            channel.process.terminate()
+            await channel.process.wait()
+
     def stall(self) -> None:
         raise NotImplementedError
 
@@ -112,8 +120,8 @@ class StreamableHttpMaker:
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        async with open_application(stage, grace) as proxy:
-            yield ProxiedEndpoint(proxy, partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp"))
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp"))
 
 
 class WebSocketMaker:
@@ -123,30 +131,44 @@ class WebSocketMaker:
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
-        async with open_application(stage, grace) as proxy:
-            yield ProxiedEndpoint(proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
+
+
+class SseMaker:
+    name = "sse"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(sse_client.connect_sse, f"http://127.0.0.1:{proxy.port}/sse"))
 
 
 @asynccontextmanager
-async def open_application(stage: Stage, grace: float) -> AsyncIterator[Proxy]:
+async def open_application(stage: Stage, grace: float) -> AsyncIterator[tuple[McpApp, Proxy]]:
     """The contract's server under hypercorn, and a network in front of it."""
-    limits = HttpLimits(disconnect_grace=grace)
-    serve = partial(http.serve, contract_server(stage), port=0, announce=False, signals=False, limits=limits)
+    app = asgi_app(contract_server(stage), sse_path="/sse", limits=HttpLimits(disconnect_grace=grace))
     async with trio.open_nursery() as nursery:
         with trio.fail_after(START):
-            (url,) = await nursery.start(serve)
-        async with open_proxy(int(url.rpartition(":")[2].partition("/")[0])) as proxy:
-            yield proxy
+            (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
+        async with open_proxy(int(url.partition(" ")[0].rpartition(":")[2])) as proxy:
+            yield app, proxy
         nursery.cancel_scope.cancel()
 
 
 class ProxiedEndpoint:
-    def __init__(self, proxy: Proxy, connect: Callable[[], Connection]) -> None:
+    def __init__(self, app: McpApp, proxy: Proxy, connect: Callable[[], Connection]) -> None:
+        self._app = app
         self._proxy = proxy
         self.connect = connect
 
     async def cut(self) -> None:
         await self._proxy.cut()
+
+    async def stop(self, seconds: float) -> None:
+        await self._app.drain(seconds)
 
     def stall(self) -> None:
         self._proxy.stall()

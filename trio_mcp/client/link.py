@@ -128,7 +128,11 @@ class Link:
             raise
         if self._failure is not None:
             await self.aclose()
-            raise self._failure
+            failure, self._failure = self._failure, None
+            try:
+                raise failure
+            finally:
+                del failure  # it holds this frame
 
     async def aclose(self) -> None:
         """Close the connection, from any task, as often as you like; bounded, also when cancelled."""

@@ -262,6 +262,7 @@ class Supervisor:
                 os._exit(1)
             self._forget(actor)
             self._tell(actor, outcome)
+            actor.let_go()
 
     def _forget(self, actor: Actor) -> None:
         """An actor has ended."""

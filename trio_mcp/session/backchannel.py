@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
 
-from ..errors import CapabilityError, Disconnected, LimitExceeded
+from ..errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
 from ..protocol.capabilities import lacks
 from ..protocol.jsonrpc import Request, RequestId
 from ..runtime import Lane, Slot
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .call import Call
     from .server import ServerSession
 
-__all__ = ["Backchannel", "LiveBackchannel", "Question", "require"]
+__all__ = ["Backchannel", "LiveBackchannel", "Question", "require", "still_asking"]
 
 T = TypeVar("T", bound=Model)
 
@@ -55,6 +55,7 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
+            LocalProtocolError: the call was cancelled, and its clean-up asks behind a shield; nothing was sent.
             Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
@@ -67,6 +68,12 @@ def require(declared: ClientCapabilities, question: Question[T]) -> None:
     if missing is not None:
         names = ", ".join(missing)
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+
+
+def still_asking(call: Call) -> None:
+    """A call that was cancelled asks nothing more: nobody would answer, and behind a shield it would wait for ever."""
+    if call.actor.reason is not None:
+        raise LocalProtocolError("the call was cancelled, and can ask nothing more")
 
 
 class LiveBackchannel:
@@ -84,6 +91,8 @@ class LiveBackchannel:
         self._waiting: trio.lowlevel.ParkingLot | None = None
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
+        await trio.lowlevel.checkpoint_if_cancelled()
+        still_asking(call)
         leg = call.leg
         if leg is None:
             raise Disconnected(NOBODY)

@@ -190,6 +190,7 @@ class ClientSession:
         try:
             async for envelope in self._channel:
                 self._receive(envelope, nursery)
+                del envelope  # the next one may come in an hour, and this one may be large
                 if self._outbox.full:  # a server that does not read our answers is not read either
                     await self._outbox.room()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -218,6 +219,8 @@ class ClientSession:
             logger.debug("writing ended: %s", error)
             self._end(f"the connection broke: {error}")
         finally:
+            self._outbox.close()
+            self._outbox.take_nowait()  # nobody else will take it
             self._written.set()
 
     def _stamped(self, params: RequestParams, token: int | None) -> RequestParams:

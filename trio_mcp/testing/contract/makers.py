@@ -64,6 +64,13 @@ class Endpoint(Protocol):
         """From now on nothing that the server sends arrives at its clients. Only with `Trait.SOCKET`."""
         ...
 
+    async def stop(self, seconds: float) -> None:
+        """Shut the server down in order, and return when it is: nothing new is taken on, and what runs has so long to end.
+
+        The connections stay open as long as the transport lets them.
+        """
+        ...
+
     async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
         """Put one message's bytes on the wire of a connection as they are. Only with `Trait.BYTES`."""
         ...

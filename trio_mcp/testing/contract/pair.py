@@ -42,6 +42,12 @@ class Pair:
             yield peer
 
     @asynccontextmanager
+    async def unopened(self, capabilities: JsonObject = EVERYTHING) -> AsyncIterator[Peer]:
+        """A connection on which nothing has been said yet."""
+        async with self.endpoint.connect() as channel:
+            yield Peer(channel, self.revision, capabilities)
+
+    @asynccontextmanager
     async def client(
         self,
         *,
@@ -69,3 +75,8 @@ class Pair:
         """Lose every connection without a word of farewell."""
         with trio.fail_after(BOUND):
             await self.endpoint.cut()
+
+    async def stop(self, seconds: float) -> None:
+        """Shut the server down in order; calls that run have so long to end."""
+        with trio.fail_after(BOUND):
+            await self.endpoint.stop(seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -99,9 +99,20 @@ class Peer:
         """Answer a live question of the server."""
         await self.send({"id": question_id, "result": result})
 
-    async def call(self, tool: str, arguments: JsonObject | None = None, *, progress: RequestId | None = None) -> Call:
-        """Call a tool; the call can then be followed through its questions, in either era."""
-        call = Call(self, tool, arguments or {}, progress)
+    async def refuse(self, question_id: RequestId, code: int, message: str) -> None:
+        """Answer a live question of the server with an error."""
+        await self.send({"id": question_id, "error": {"code": code, "message": message}})
+
+    async def call(
+        self,
+        tool: str,
+        arguments: JsonObject | None = None,
+        *,
+        progress: RequestId | None = None,
+        logs: str | None = None,
+    ) -> Call:
+        """Call a tool; the call can then be followed through its questions, in either era. See `request`."""
+        call = Call(self, tool, arguments or {}, progress, logs)
         await call.send()
         return call
 
@@ -115,15 +126,19 @@ class Peer:
         """
         return self._kept.popleft() if self._kept else await self._next()
 
-    async def reply(self, request_id: RequestId) -> JsonObject:
-        """The reply to a request; other messages that come before it are kept."""
+    async def first(self, wanted: Callable[[JsonObject], bool]) -> JsonObject:
+        """The first message of this kind; others that come before it are kept."""
         for message in self._kept:
-            if is_reply(message, request_id):
+            if wanted(message):
                 self._kept.remove(message)
                 return message
-        while not is_reply(message := await self._next(), request_id):
+        while not wanted(message := await self._next()):
             self._kept.append(message)
         return message
+
+    async def reply(self, request_id: RequestId) -> JsonObject:
+        """The reply to a request; other messages that come before it are kept."""
+        return await self.first(lambda message: is_reply(message, request_id))
 
     async def result(self, request_id: RequestId) -> JsonObject:
         reply = await self.reply(request_id)
@@ -137,15 +152,30 @@ class Peer:
         assert isinstance(error, dict), f"expected an error, got {reply}"
         return error
 
+    async def refusal(self, request_id: RequestId) -> str:
+        """Why a request was refused: the text of an error, or of the transport where it refuses by itself."""
+        reply = await self.reply(request_id)
+        if "refused" in reply:
+            return str(reply["refused"])
+        error = reply.get("error")
+        assert isinstance(error, dict), f"expected a refusal, got {reply}"
+        return str(error["message"])
+
     async def message(self, method: str) -> JsonObject:
         """The next message of this method; others that come before it are kept."""
-        for message in self._kept:
-            if message.get("method") == method:
-                self._kept.remove(message)
-                return message
-        while (message := await self._next()).get("method") != method:
-            self._kept.append(message)
-        return message
+        return await self.first(lambda message: message.get("method") == method)
+
+    async def asked(self) -> JsonObject:
+        """The next request of the server; other messages that come before it are kept."""
+        return await self.first(lambda message: "method" in message and "id" in message)
+
+    async def ended(self) -> list[JsonObject]:
+        """Wait until the server has ended the connection; what came before that and was not asked for."""
+        try:
+            while True:
+                self._kept.append(await self._next())
+        except trio.EndOfChannel:
+            return self.unread()
 
     def unread(self) -> list[JsonObject]:
         """What has come and was not asked for, in order; it is forgotten here."""
@@ -166,6 +196,8 @@ class Peer:
             message = (await self.channel.receive()).message
         if isinstance(message, Unanswered):
             return {"id": message.id, "unanswered": True}
+        if isinstance(message, Malformed) and message.answers is not None:
+            return {"id": message.answers, "refused": str(message.error)}
         assert not isinstance(message, Malformed), f"the server sent something malformed: {message}"
         assert not isinstance(message, Answers)
         return json.loads(dump(message))  # type: ignore[no-any-return]
@@ -191,23 +223,31 @@ class Question:
 class Call:
     """One call of a tool, from its first request to its result. In the modern era it takes a request per round."""
 
-    def __init__(self, peer: Peer, tool: str, arguments: JsonObject, progress: RequestId | None) -> None:
+    def __init__(
+        self, peer: Peer, tool: str, arguments: JsonObject, progress: RequestId | None = None, logs: str | None = None
+    ) -> None:
         self._peer = peer
         self._tool = tool
         self._arguments = arguments
-        self._progress = progress
+        self.progress = progress
+        """The token under which progress of the next leg is to be told."""
+        self._logs = logs
         self._asked: deque[Question] = deque()
         self._answers: JsonObject = {}
-        self._state: JsonValue = None
+        self.state: JsonValue = None
+        """The `requestState` of the last round (modern era)."""
         self.id: RequestId = 0
         """Of the last request that carried it."""
 
     async def send(self, **carried: JsonValue) -> None:
         params: JsonObject = {"name": self._tool, "arguments": self._arguments, **carried}
-        self.id = await self._peer.request("tools/call", params, progress=self._progress)
+        self.id = await self._peer.request("tools/call", params, progress=self.progress, logs=self._logs)
 
     async def question(self) -> Question:
-        """The next question; in the modern era those of one round come one after the other."""
+        """The next question; in the modern era those of one round come one after the other.
+
+        A live question may be any call's: it names none. Only one call should ask at a time.
+        """
         if not self._asked:
             if self._peer.modern:
                 await self._next_round()
@@ -223,7 +263,17 @@ class Call:
         self._answers[str(question.key)] = result
         if not self._asked:
             answers, self._answers = self._answers, {}
-            await self.send(inputResponses=answers, requestState=self._state)
+            await self.send(inputResponses=answers, requestState=self.state)
+
+    async def round(self) -> dict[str, Question]:
+        """All the questions of the next round, by key (modern era)."""
+        await self._next_round()
+        asked, self._asked = self._asked, deque()
+        return {str(question.key): question for question in asked}
+
+    async def go_on(self, answers: JsonObject) -> None:
+        """Send the next leg of a modern call, with these answers by key."""
+        await self.send(inputResponses=answers, requestState=self.state)
 
     async def result(self) -> JsonObject:
         return await self._peer.result(self.id)
@@ -250,16 +300,13 @@ class Call:
         result = await self.result()
         requests = result.get("inputRequests")
         assert isinstance(requests, dict), f"expected questions, got {result}"
-        self._state = result.get("requestState")
+        self.state = result.get("requestState")
         for key, request in requests.items():
             assert isinstance(request, dict)
             self._asked.append(as_question({"id": key, **request}))
 
     async def _next_request(self) -> JsonObject:
-        message = await self._peer.receive()
-        assert "method" in message, f"expected a question, got {message}"
-        assert "id" in message, f"expected a question, got {message}"
-        return message
+        return await self._peer.asked()
 
 
 @asynccontextmanager

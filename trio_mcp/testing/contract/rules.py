@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from ...protocol.revisions import REVISIONS, Era
 from .leaks import no_leaks, no_tasks_left
 from .makers import IMPOSSIBLE, Maker, Trait
 from .pair import Pair
-from .stage import Stage
+from .stage import NO_OPTIONS, Options, Stage
 
 __all__ = ["ELICITS", "LEGACY", "MODERN", "Case", "Impossible", "Rule", "cases_of", "impossible_of", "rule", "rules"]
 
@@ -39,9 +39,10 @@ class Rule:
     Attributes:
         group: a letter of the contract, or `peers` and `calls` for the two failure catalogues.
         revisions: those it is about; `why` says what it means that others have no such thing.
-        needs: the traits without which it cannot be.
+        needs: the traits without which it cannot be, and why it cannot.
         grace: seconds that a call goes on without its client.
         threads: it uses real threads, so that its time is real.
+        options: limits and times that the server is to have.
     """
 
     name: str
@@ -49,16 +50,17 @@ class Rule:
     check: Check
     revisions: tuple[str, ...]
     why: str
-    needs: frozenset[Trait]
+    needs: Mapping[Trait, str]
     grace: float
     threads: bool
+    options: Options
 
     def impossible(self, maker: Maker, revision: str) -> str | None:
         """Why this rule cannot be held against that transport in that revision; None if it can."""
         if revision not in self.revisions:
             return self.why
-        missing = sorted(self.needs - maker.traits, key=lambda trait: trait.value)
-        return IMPOSSIBLE[missing[0]] if missing else None
+        missing = sorted(self.needs.keys() - maker.traits, key=lambda trait: trait.value)
+        return self.needs[missing[0]] if missing else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Case:
 
     async def _run(self, limit: float) -> None:
         with no_tasks_left(), trio.fail_after(limit):
-            stage = Stage()
+            stage = Stage(self.rule.options)
             async with self.maker.serve(stage, grace=self.rule.grace) as endpoint:
                 await self.rule.check(Pair(self.maker, endpoint, stage, self.revision))
                 await stage.at_rest()
@@ -112,11 +114,15 @@ def rule(
     *,
     revisions: tuple[str, ...] = (*LEGACY, *MODERN),
     why: str = "",
-    needs: tuple[Trait, ...] = (),
+    needs: tuple[Trait, ...] | Mapping[Trait, str] = (),
     grace: float = 0.1,
     threads: bool = False,
+    options: Options = NO_OPTIONS,
 ) -> Callable[[Check], Check]:
     """Make a function a rule of the contract; its name says what must be so. See `Rule`.
+
+    Args:
+        needs: the traits; a mapping says why there cannot be a case without them where that is another reason than usual.
 
     Raises:
         ValueError: there is such a rule already, or it leaves out revisions without saying why.
@@ -128,7 +134,8 @@ def rule(
         name = check.__name__
         if name in _RULES:
             raise ValueError(f"there are two rules {name}")
-        _RULES[name] = Rule(name, group, check, revisions, why, frozenset(needs), grace, threads)
+        reasons = dict(needs) if isinstance(needs, Mapping) else {trait: IMPOSSIBLE[trait] for trait in needs}
+        _RULES[name] = Rule(name, group, check, revisions, why, reasons, grace, threads, options)
         return check
 
     return added

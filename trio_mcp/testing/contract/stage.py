@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from types import MappingProxyType
+from typing import Any
 
 import trio
 
-__all__ = ["BOUND", "Gauges", "Stage", "linked_stage", "open_stage_port"]
+__all__ = ["BOUND", "Gauges", "Options", "Stage", "linked_stage", "open_stage_port"]
 
 BOUND = 20.0
 """Seconds that any wait of the contract may take."""
 
 QUIESCENCE = 0.005
 """Seconds between two looks at the gauges. Nothing tells that a server has come to rest, so it is asked again and again."""
+
+Options = Mapping[str, float]
+"""Limits and times of the server, by their names in `ServiceOptions` or in its `actors`."""
+
+NO_OPTIONS: Options = MappingProxyType({})
 
 Gauges = Mapping[str, int]
 """What there is now at the server, by name: everything that a quiet one has none of."""
@@ -31,7 +38,9 @@ class Stage:
     Marks are counted by name. A gate is closed until the test opens it, and stays open.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options = NO_OPTIONS) -> None:
+        self.options = options
+        """What the rule wants the server to be served with."""
         self._marks: Counter[str] = Counter()
         self._gates: dict[str, trio.Event] = {}
         self._changed = trio.Event()
@@ -136,8 +145,9 @@ class Remote:
     async def listen(self, stream: trio.SocketStream) -> None:
         """Take what the other process says, until it ends."""
         self._stream, self._over = stream, False
-        self._linked.set()
         try:
+            await stream.send_all(json.dumps({"options": dict(self._stage.options)}).encode() + b"\n")
+            self._linked.set()
             async for message in lines(stream):
                 if "mark" in message:
                     self._stage.mark(str(message["mark"]))
@@ -169,13 +179,13 @@ async def open_stage_port(stage: Stage) -> AsyncIterator[int]:
 @asynccontextmanager
 async def linked_stage(port: int) -> AsyncIterator[Stage]:
     """The stage of a server that a test in another process has started. At the end the gauges are reported once more."""
-    stage = Stage()
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     said, to_say = trio.open_memory_channel[Mapping[str, object]](float("inf"))
-    stage.on_mark = lambda name: said.send_nowait({"mark": name})
-    async with stream, trio.open_nursery() as nursery:
+    async with stream, aclosing(lines(stream)) as orders, trio.open_nursery() as nursery:
+        stage = Stage((await anext(orders))["options"])
+        stage.on_mark = lambda name: said.send_nowait({"mark": name})
         nursery.start_soon(report, stream, to_say)
-        nursery.start_soon(obey, stage, stream, said)
+        nursery.start_soon(obey, stage, orders, said)
         try:
             yield stage
         finally:
@@ -190,16 +200,18 @@ async def report(stream: trio.SocketStream, to_say: trio.MemoryReceiveChannel[Ma
     await stream.send_eof()
 
 
-async def obey(stage: Stage, stream: trio.SocketStream, said: trio.MemorySendChannel[Mapping[str, object]]) -> None:
+async def obey(
+    stage: Stage, orders: AsyncIterator[dict[str, object]], said: trio.MemorySendChannel[Mapping[str, object]]
+) -> None:
     """Open gates and read gauges as the test says."""
-    async for message in lines(stream):
+    async for message in orders:
         if "gate" in message:
             await stage.open(str(message["gate"]))
         else:
             said.send_nowait({"gauges": await stage.gauges()})
 
 
-async def lines(stream: trio.SocketStream) -> AsyncIterator[dict[str, object]]:
+async def lines(stream: trio.SocketStream) -> AsyncGenerator[dict[str, Any]]:
     rest = b""
     async for data in stream:
         *whole, rest = (rest + data).split(b"\n")
