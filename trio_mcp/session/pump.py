@@ -55,6 +55,14 @@ class SendsNow(Protocol):
 
 
 @runtime_checkable
+class Stoppable(Protocol):
+    """A channel that hears when its process is told to end, with the client still there."""
+
+    on_stop: Callable[[], None] | None
+    """Called then, if somebody has set it who will end in order."""
+
+
+@runtime_checkable
 class Delivers(Protocol):
     """A channel that can hand a message over as soon as it has come, without waking who receives."""
 
@@ -64,7 +72,10 @@ class Delivers(Protocol):
 
 
 async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -> None:
-    """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind."""
+    """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind.
+
+    Where the channel is `Stoppable` and told to stop, the service is drained, and the callers are told so before this returns.
+    """
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
     session = ServerSession(service)
     if isinstance(channel, SendsNow):
@@ -74,10 +85,16 @@ async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -
     if isinstance(channel, Delivers):
         channel.deliver_to(partial(_take, session, outbox))
     session.attach(outbox)
+    reading = trio.CancelScope()
+    if isinstance(channel, Stoppable):
+        channel.on_stop = reading.cancel
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
         try:
-            await _read_all(channel, session, outbox)
+            with reading:
+                await _read_all(channel, session, outbox)
+            if reading.cancelled_caught:
+                await service.drain(0, CLEAN_UP)
         finally:
             if session.working:
                 logger.warning("the client is gone: what still runs for it is cancelled")
@@ -99,8 +116,10 @@ async def write_all(channel: trio.abc.Channel[Envelope], outbox: Outbox[Envelope
         if many is not None:
             await many.send_many(envelopes)
         else:
-            for envelope in envelopes:
-                await channel.send(envelope)
+            envelopes.reverse()
+            while envelopes:
+                await channel.send(envelopes.pop())
+        del envelopes  # the next ones may come in an hour, and these may be large
 
 
 def _take(session: ServerSession, outbox: Outbox[Envelope], envelope: Envelope) -> bool:
@@ -117,6 +136,8 @@ async def _read_all(channel: trio.abc.Channel[Envelope], session: ServerSession,
             session.receive(envelope, outbox)
             for further in came_with():
                 session.receive(further, outbox)
+                del further
+            del envelope  # the next one may come in an hour, and this one may be large
             if outbox.full:  # a client that does not read its answers is not read either
                 await outbox.room()
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
