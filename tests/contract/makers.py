@@ -17,7 +17,7 @@ from trio_mcp.session.pump import serve_channel
 from trio_mcp.session.service import Service
 from trio_mcp.testing.contract import Proxy, Stage, Trait, contract_server, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
-from trio_mcp_transports.http import HttpLimits
+from trio_mcp_transports.http import HttpLimits, sse_client
 from trio_mcp_transports.http import client as http_client
 from trio_mcp_transports.http import transport as http
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
@@ -127,14 +127,27 @@ class WebSocketMaker:
             yield ProxiedEndpoint(proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
 
 
+class SseMaker:
+    name = "sse"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as proxy:
+            yield ProxiedEndpoint(proxy, partial(sse_client.connect_sse, f"http://127.0.0.1:{proxy.port}/sse"))
+
+
 @asynccontextmanager
 async def open_application(stage: Stage, grace: float) -> AsyncIterator[Proxy]:
     """The contract's server under hypercorn, and a network in front of it."""
     limits = HttpLimits(disconnect_grace=grace)
-    serve = partial(http.serve, contract_server(stage), port=0, announce=False, signals=False, limits=limits)
+    serve = partial(
+        http.serve, contract_server(stage), port=0, sse_path="/sse", announce=False, signals=False, limits=limits
+    )
     async with trio.open_nursery() as nursery:
         with trio.fail_after(START):
-            (url,) = await nursery.start(serve)
+            url, _ = await nursery.start(serve)
         async with open_proxy(int(url.rpartition(":")[2].partition("/")[0])) as proxy:
             yield proxy
         nursery.cancel_scope.cancel()

@@ -161,6 +161,7 @@ class Link:
         params: RequestParams,
         *,
         timeout: float = math.inf,
+        idle: float = math.inf,
         on_progress: OnProgress | None = None,
         on_notification: OnNotification | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -170,7 +171,7 @@ class Link:
 
         async def ask() -> Model:
             return await session.request(
-                method, params, on_progress=on_progress, on_notification=on_notification, headers=headers
+                method, params, idle=idle, on_progress=on_progress, on_notification=on_notification, headers=headers
             )
 
         with trio.move_on_after(timeout):

@@ -122,7 +122,7 @@ class EventStream:
     def answers(self, listener: Listener | OpenBatch, *, may_pause: bool) -> None:
         """It is the stream of this request, or of a batch of them."""
         self.listener = listener
-        if may_pause and self.primes and isinstance(listener, Listener):
+        if may_pause and self.primes and isinstance(listener, Listener) and not listener.finished:
             listener.pause = self.pause
 
     def open(self) -> bytes:
@@ -212,14 +212,6 @@ class StreamReader(Exchange):
         super().__init__(receive, send, LEGACY_STATUS, stream.outbox)
         self._stream = stream
         self._gone: trio.Event | None = None
-
-    async def listen(self) -> bool:
-        """Open the stream before there is anything to send, and go on as `run` does."""
-        try:
-            await self._send_events()
-        except OSError:
-            return False
-        return await self.run()
 
     async def resume(self, after: int, events: Sequence[bytes]) -> bool:
         """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
