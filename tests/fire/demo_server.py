@@ -69,6 +69,6 @@ async def serve_stdio(file: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "http":
         limits = HttpLimits(disconnect_grace=GRACE)
-        trio.run(partial(server.serve, "http", port=int(sys.argv[2]), limits=limits))
+        trio.run(partial(server.serve, "http", port=int(sys.argv[2]), limits=limits, sse_path="/sse"))
     else:
         trio.run(serve_stdio, Path(sys.argv[2]))

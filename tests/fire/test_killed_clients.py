@@ -68,13 +68,22 @@ async def victims(*arguments: str) -> AsyncIterator[Victims]:
             await process.stdout.aclose()  # type: ignore[union-attr]
 
 
-@eras
-@pytest.mark.parametrize("scheme", ["http", "ws"])
-async def test_no_actor_outlives_its_client_for_longer_than_the_grace(scheme: str, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "path", "mode"),
+    [
+        ("http", "mcp", NEWEST_LEGACY),
+        ("http", "mcp", MODERN),
+        ("ws", "mcp", NEWEST_LEGACY),
+        ("ws", "mcp", MODERN),
+        ("http", "sse", "2024-11-05"),
+    ],
+)
+async def test_no_actor_outlives_its_client_for_longer_than_the_grace(scheme: str, path: str, mode: str) -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(http_process(SERVER))
-        clients = await stack.enter_async_context(victims(mode, server.url.replace("http", scheme, 1)))
-        survivor = await stack.enter_async_context(Client.connect(server.url, mode=mode))
+        url = server.url.replace("http", scheme, 1).replace("/mcp", f"/{path}")
+        clients = await stack.enter_async_context(victims(mode, url))
+        survivor = await stack.enter_async_context(Client.connect(server.url))
         for length in itertools.count(1):
             outcome = await clients.run(length)
             result = await survivor.call_tool("deserted", timeout=BOUND)
