@@ -73,7 +73,7 @@ async def victims(*arguments: str) -> AsyncIterator[Victims]:
         ("http", "mcp", MODERN),
         ("ws", "mcp", NEWEST_LEGACY),
         ("ws", "mcp", MODERN),
-        ("http", "sse", "2024-11-05"),
+        ("http", "sse", NEWEST_LEGACY),
     ],
 )
 async def test_no_actor_outlives_its_client_by_more_than_its_time(scheme: str, path: str, mode: str) -> None:
