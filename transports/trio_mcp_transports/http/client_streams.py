@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.sse import SseDecoder, SseEvent
 
-__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "open_body", "reason"]
+__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "open_body", "reason", "whole"]
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -165,6 +165,23 @@ class EventStream:
             return max(wanted, SHORTEST_PAUSE)
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(fruitless, 16))
         return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
+
+
+async def whole(response: httpx2.Response, limit: int) -> bytes:
+    """The body of a response.
+
+    Raises:
+        httpx2.RequestError: it broke off, or has more than `limit` bytes.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async with open_body(response) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
+            chunks.append(piece)
+    return b"".join(chunks)
 
 
 @asynccontextmanager

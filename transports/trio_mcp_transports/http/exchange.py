@@ -96,6 +96,14 @@ class Exchange:
             return False
         return True
 
+    async def listen(self) -> bool:
+        """Open the stream before there is anything to send, and go on as `run` does."""
+        try:
+            await self._send_events()
+        except OSError:
+            return False
+        return await self.run()
+
     def leave(self) -> None:
         """End the response in order, soon."""
         self.leaving = True

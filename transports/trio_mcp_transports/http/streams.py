@@ -213,14 +213,6 @@ class StreamReader(Exchange):
         self._stream = stream
         self._gone: trio.Event | None = None
 
-    async def listen(self) -> bool:
-        """Open the stream before there is anything to send, and go on as `run` does."""
-        try:
-            await self._send_events()
-        except OSError:
-            return False
-        return await self.run()
-
     async def resume(self, after: int, events: Sequence[bytes]) -> bool:
         """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
         try:

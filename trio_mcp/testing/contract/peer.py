@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -99,6 +99,10 @@ class Peer:
         """Answer a live question of the server."""
         await self.send({"id": question_id, "result": result})
 
+    async def refuse(self, question_id: RequestId, code: int, message: str) -> None:
+        """Answer a live question of the server with an error."""
+        await self.send({"id": question_id, "error": {"code": code, "message": message}})
+
     async def call(
         self,
         tool: str,
@@ -122,15 +126,19 @@ class Peer:
         """
         return self._kept.popleft() if self._kept else await self._next()
 
-    async def reply(self, request_id: RequestId) -> JsonObject:
-        """The reply to a request; other messages that come before it are kept."""
+    async def first(self, wanted: Callable[[JsonObject], bool]) -> JsonObject:
+        """The first message of this kind; others that come before it are kept."""
         for message in self._kept:
-            if is_reply(message, request_id):
+            if wanted(message):
                 self._kept.remove(message)
                 return message
-        while not is_reply(message := await self._next(), request_id):
+        while not wanted(message := await self._next()):
             self._kept.append(message)
         return message
+
+    async def reply(self, request_id: RequestId) -> JsonObject:
+        """The reply to a request; other messages that come before it are kept."""
+        return await self.first(lambda message: is_reply(message, request_id))
 
     async def result(self, request_id: RequestId) -> JsonObject:
         reply = await self.reply(request_id)
@@ -155,23 +163,19 @@ class Peer:
 
     async def message(self, method: str) -> JsonObject:
         """The next message of this method; others that come before it are kept."""
-        for message in self._kept:
-            if message.get("method") == method:
-                self._kept.remove(message)
-                return message
-        while (message := await self._next()).get("method") != method:
-            self._kept.append(message)
-        return message
+        return await self.first(lambda message: message.get("method") == method)
 
     async def asked(self) -> JsonObject:
         """The next request of the server; other messages that come before it are kept."""
-        for message in self._kept:
-            if "method" in message and "id" in message:
-                self._kept.remove(message)
-                return message
-        while not {"method", "id"} <= (message := await self._next()).keys():
-            self._kept.append(message)
-        return message
+        return await self.first(lambda message: "method" in message and "id" in message)
+
+    async def ended(self) -> list[JsonObject]:
+        """Wait until the server has ended the connection; what came before that and was not asked for."""
+        try:
+            while True:
+                self._kept.append(await self._next())
+        except trio.EndOfChannel:
+            return self.unread()
 
     def unread(self) -> list[JsonObject]:
         """What has come and was not asked for, in order; it is forgotten here."""
@@ -225,7 +229,8 @@ class Call:
         self._peer = peer
         self._tool = tool
         self._arguments = arguments
-        self._progress = progress
+        self.progress = progress
+        """The token under which progress of the next leg is to be told."""
         self._logs = logs
         self._asked: deque[Question] = deque()
         self._answers: JsonObject = {}
@@ -236,7 +241,7 @@ class Call:
 
     async def send(self, **carried: JsonValue) -> None:
         params: JsonObject = {"name": self._tool, "arguments": self._arguments, **carried}
-        self.id = await self._peer.request("tools/call", params, progress=self._progress, logs=self._logs)
+        self.id = await self._peer.request("tools/call", params, progress=self.progress, logs=self._logs)
 
     async def question(self) -> Question:
         """The next question; in the modern era those of one round come one after the other.

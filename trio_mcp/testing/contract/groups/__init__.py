@@ -1,5 +1,5 @@
 """The rules of the contract, group by group. Loading this makes them known."""
 
-from . import calls, lifecycle, peers, structured
+from . import base, calls, lifecycle, peers, rounds, sampling, streaming, structured, wires
 
-__all__ = ["calls", "lifecycle", "peers", "structured"]
+__all__ = ["base", "calls", "lifecycle", "peers", "rounds", "sampling", "streaming", "structured", "wires"]
