@@ -1,7 +1,7 @@
 """Resuming against a model: whatever is said, dropped, resumed and waited for, in whatever order, nothing is lost or repeated.
 
 The model of a call is the list of what it said. A reader that begins after event `n` is owed exactly what follows, and nothing
-else, for as long as it is the newest. One that was replaced or has gone has a beginning of that. Both are checked after each step.
+else, for as long as it is the newest. One that was replaced or has gone has a beginning of that. Both are checked each time.
 """
 
 from __future__ import annotations
