@@ -1,4 +1,4 @@
-"""The server that the benchmark drives: `bench_server.py stdio`, or `bench_server.py http PORT`.
+"""The server that the benchmark drives: `bench_server.py stdio`, `bench_server.py http PORT`, or `bench_server.py ws PORT`.
 
 BENCH_TOOLS=n adds n more tools, so that the list of tools is long.
 """
@@ -10,9 +10,9 @@ import sys
 
 from pydantic import BaseModel
 
-from trio_mcp import Context, Server
+from trio_mcp import Context, Server, ServiceOptions
 
-server = Server("bench", version="1.0")
+server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))  # as its peers do: `fan` asks at once
 
 
 class Answer(BaseModel):
@@ -63,5 +63,7 @@ for extra_number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["http"]:
         server.run("http", port=int(sys.argv[2]))
+    elif sys.argv[1:2] == ["ws"]:
+        server.run("websocket", port=int(sys.argv[2]))
     else:
         server.run(*sys.argv[1:2])

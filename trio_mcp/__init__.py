@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .client import Change, Client, ResponseCache, accept, accept_defaults, decline, dismiss
     from .errors import (
+        BranchElicitNotAllowed,
+        BranchLimit,
         CapabilityError,
         Disconnected,
         ElicitationInvalid,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "BranchElicitNotAllowed",
+    "BranchLimit",
     "CancelReason",
     "CapabilityError",
     "Change",
@@ -79,6 +83,8 @@ __all__ = [
 _ROOMS = {
     "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "errors": (
+        "BranchElicitNotAllowed",
+        "BranchLimit",
         "CapabilityError",
         "Disconnected",
         "ElicitationInvalid",

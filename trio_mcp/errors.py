@@ -9,8 +9,10 @@
     ├── ConfigurationError       what was set for this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare what this needs
     ├── LimitExceeded            a cap was reached; the message names it
+    │   └── BranchLimit              by a branch: too deep, too many, out of tokens, out of time
     ├── ResourceNotFound         raised by a resource: there is nothing under that URI
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
+    │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── CallLost                 its parked call is gone, and must not be replayed
     │   ├── ElicitationDeclined      `elicit.strict`: the user said no
     │   ├── ElicitationCancelled     `elicit.strict`: the user dismissed the question
@@ -26,12 +28,16 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
     from .types.base import JsonValue
 
+E = TypeVar("E", bound=Exception)
+
 __all__ = [
+    "BranchElicitNotAllowed",
+    "BranchLimit",
     "CallLost",
     "CapabilityError",
     "ConfigurationError",
@@ -134,6 +140,25 @@ class LimitExceeded(McpError):
     """A configured limit was reached; the message names the limit and its value."""
 
 
+class BranchLimit(LimitExceeded):
+    """A branch, or a whole call, reached a limit of branches.
+
+    Attributes:
+        kind: "depth" (how deep branches nest), "branches" (how many run at once), "tokens" (what its samples may use) or
+            "time" (seconds).
+        limit: the limit that was reached, in units of its kind.
+        used: what was used of it, or would have been.
+    """
+
+    def __init__(
+        self, message: str, *, kind: Literal["depth", "branches", "tokens", "time"], limit: float, used: float
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.limit = limit
+        self.used = used
+
+
 class ResourceNotFound(McpError):
     """Raise it in a resource to say that there is nothing under `uri`; each revision has its own code for that (M-RES-1s)."""
 
@@ -144,6 +169,10 @@ class ResourceNotFound(McpError):
 
 class ToolError(McpError):
     """Raise it in a tool to answer with an error result whose text the model can read."""
+
+
+class BranchElicitNotAllowed(ToolError):
+    """A branch was started with `allow_elicit=False`, and it or a branch of it has asked the user; nothing was sent."""
 
 
 class CallLost(ToolError):
@@ -172,3 +201,14 @@ class Disconnected(McpError):
 
 class SessionLost(Disconnected):
     """The server no longer knows the session (L-HTTP-18s). It did nothing for the request, which may be sent again."""
+
+
+def anew(error: E) -> E:
+    """The same error without what led to it: neither the frames it came through, nor its cause.
+
+    An error that is kept keeps alive what its frames hold, and one that is raised wherever somebody asks gathers those of all
+    who did. A function that ends with an error in its hands, raised below it, leaves a cycle.
+    """
+    again: E = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    return again

@@ -50,7 +50,7 @@ TARGETS: list[tuple[object, str]] = [
     ("it's", "a command is a list of arguments"),
     ("", "such as ['python', 'server.py']"),
     ("localhost:8000/mcp", "did you mean 'http://localhost:8000/mcp'?"),
-    ("ws://localhost", "no other URL"),
+    ("gopher://localhost", "no other URL"),
     (Path("notes.py"), "such as ['python', 'notes.py']"),
     ([], "this one is empty"),
     (["python", 3], "3 is int"),
@@ -78,7 +78,12 @@ OPTIONS: list[tuple[object, dict[str, Any], type[Exception], str]] = [
     (URL, {"headers": "authorization"}, TypeError, "headers are a mapping"),
     (URL, {"headers": {"x": 1}}, TypeError, "headers are strings; 'x' is int"),
     (URL, {"env": {}}, TypeError, "env= is an option of the transport stdio; this is http, which has headers"),
-    (COMMAND, {"headers": {}}, TypeError, "headers= is an option of the transport http; this is stdio, which has env"),
+    (
+        COMMAND,
+        {"headers": {}},
+        TypeError,
+        "headers= is an option of the transport http and websocket; this is stdio, which has env",
+    ),
     (COMMAND, {"env": {"HOME": Path()}}, TypeError, "env are strings; 'HOME' is PosixPath"),
     (COMMAND, {"shutdown_grace": -1}, ValueError, "shutdown_grace is a number of seconds"),
     (offering(), {"hedaers": {}}, TypeError, "hedaers= is an option of no transport; this is memory"),
@@ -113,7 +118,9 @@ async def test_a_mode_may_be_an_era_and_means_its_newest_revision(mode: str, ver
 
 
 async def test_an_option_of_serving_that_another_transport_has_is_refused_with_how_to_choose_that() -> None:
-    with pytest.raises(TypeError, match=re.escape('port= is an option of the transport http: run("http", port=...)')):
+    with pytest.raises(
+        TypeError, match=re.escape('port= is an option of the transport http and websocket: run("http", port=...)')
+    ):
         await offering().serve(port=8000)
     with pytest.raises(TypeError, match="prot= is an option of no transport; this is http, which has host, port"):
         await offering().serve("http", prot=8000)

@@ -241,7 +241,7 @@ async def test_a_call_over_its_time_is_an_error_result_that_says_so(server: Serv
         return "never"
 
     async with talk_to(server) as talk:
-        assert await talk.failure(talk.leg("slow")) == "slow did not finish within 3 seconds."
+        assert await talk.failure(talk.leg("slow")) == "slow did not finish within 3 seconds, its timeout."
     assert seen == [3, CancelReason.DEADLINE]
 
 

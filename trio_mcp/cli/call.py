@@ -57,7 +57,13 @@ def describe(parser: ArgumentParser) -> None:
     )
     add("--sample", metavar="TEXT", help="what the model answers when the tool asks it")
     add("--root", action="append", default=[], metavar="FOLDER", help="a folder to tell the server of; repeatable")
-    add("--header", action="append", default=[], metavar="NAME=VALUE", help="sent with every HTTP request; repeatable")
+    add(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="sent with every HTTP request, or to open a WebSocket; repeatable",
+    )
     parser.epilog = EXAMPLES
 
 
@@ -104,7 +110,7 @@ def read_target(text: str) -> str | list[str]:
 
     A command has all of our environment: whoever wrote it could have started it here without us.
     """
-    if text.startswith(("http://", "https://")):
+    if text.startswith(("http://", "https://", "ws://", "wss://")):
         return text
     try:
         words = shlex.split(text)

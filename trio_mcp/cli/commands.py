@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
-    "serve": "serve a file's server over HTTP",
+    "serve": "serve a file's server over HTTP and WebSocket",
     "call": "call a tool of a server, and answer what it asks",
     "demo": "watch one tool ask an old and a new client, message by message",
 }

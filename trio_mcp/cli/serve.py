@@ -1,4 +1,4 @@
-"""`trio-mcp serve`: a file's server over HTTP."""
+"""`trio-mcp serve`: a file's server over HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ examples:
   trio-mcp serve examples/travel.py --port 9000 --path /travel
   trio-mcp serve examples/travel.py --sse
   trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
+
+WebSocket clients find it under the same URL with ws:// in place of http://.
 
 It listens on this machine only, unless --host says otherwise; then the names that clients reach it by must be given, so
 that no other web site can. SIGTERM or Ctrl-C ends it, with status 0: running calls have --drain seconds to finish.

@@ -21,7 +21,7 @@ __all__ = ["reached", "view_for"]
 
 LIKE_A_HOST = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
-DURATIONS = frozenset({"connect_timeout", "shutdown_grace", "tell_timeout", "write_deadline"})
+DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "tell_timeout", "write_deadline"})
 MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
 
@@ -48,7 +48,9 @@ def transport_name(target: object) -> str:
     if isinstance(target, str):
         if target.startswith(("http://", "https://")):
             return "http"
-        raise TypeError(f"{target!r} is not an http(s) URL; {advice(target)}")
+        if target.startswith(("ws://", "wss://")):
+            return "websocket"
+        raise TypeError(f"{target!r} is not an http(s) or ws(s) URL; {advice(target)}")
     if isinstance(target, Sequence) and not isinstance(target, bytes | bytearray | memoryview):
         check_command(target)
         return "stdio"

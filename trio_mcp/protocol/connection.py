@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost
+from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, anew
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .jsonrpc import (
@@ -55,6 +55,8 @@ __all__ = [
     "Refused",
     "ReplyIn",
     "RequestIn",
+    "Stray",
+    "StrayKind",
 ]
 
 
@@ -121,6 +123,24 @@ class Ignored:
     why: str
 
 
+class StrayKind(Enum):
+    """Why a reply reached nobody: its question was withdrawn, had its answer already, or was never asked on this connection.
+
+    The last may be meant for another session. There it was asked, perhaps, but nothing is delivered from here.
+    """
+
+    LATE = "late"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Stray(Ignored):
+    """A reply that nobody waits for."""
+
+    kind: StrayKind = StrayKind.UNKNOWN
+
+
 Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | BatchIn | Refused | Ignored
 
 
@@ -132,6 +152,10 @@ class Asked:
     codec: Codec
 
 
+MAX_WITHDRAWN = 1024
+"""Withdrawn requests of ours that are remembered, to tell a late answer from a repeated one; the oldest goes first."""
+
+
 class Connection:
     """One conversation.
 
@@ -141,7 +165,7 @@ class Connection:
             request has a stream of its own (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_asked", "_codec", "_next_id", "_open", "_peer", "_phase", "_shared")
+    __slots__ = ("_asked", "_codec", "_next_id", "_open", "_peer", "_phase", "_shared", "_withdrawn")
 
     def __init__(self, peer: Side, *, shared: bool = True) -> None:
         self._peer = peer
@@ -151,6 +175,7 @@ class Connection:
         self._open: set[RequestId] = set()
         self._asked: dict[RequestId, Asked] = {}
         self._next_id = 0
+        self._withdrawn: dict[RequestId, None] = {}
 
     @property
     def phase(self) -> Phase:
@@ -199,7 +224,7 @@ class Connection:
         except RemoteProtocolError as error:
             if isinstance(message, Request):
                 error.request_id = message.id
-            return Refused(error, answer=isinstance(message, Request))
+            return Refused(anew(error), answer=isinstance(message, Request))
 
     def answered(self, request_id: RequestId) -> None:
         """Our answer to the peer's request is on its way, or there will be none: its id may be used again."""
@@ -223,7 +248,12 @@ class Connection:
         `initialize` is never cancelled (L-CAN-1b).
         """
         asked = self._asked.pop(request_id, None)
-        if asked is None or asked.method == "initialize":
+        if asked is None:
+            return None
+        self._withdrawn[request_id] = None
+        if len(self._withdrawn) > MAX_WITHDRAWN:
+            del self._withdrawn[next(iter(self._withdrawn))]
+        if asked.method == "initialize":
             return None
         params = CancelledNotificationParams(request_id=request_id, reason=reason)
         return Notification(
@@ -274,7 +304,7 @@ class Connection:
     def _reply(self, message: Response | ErrorResponse) -> Event:
         asked = None if message.id is None else self._asked.pop(message.id, None)
         if asked is None or message.id is None:
-            return Ignored(f"an answer to {message.id!r}, which is not open")
+            return self._stray(message.id)
         if isinstance(message, ErrorResponse):
             error = message.error
             return ReplyIn(message.id, PeerError(error.code, error.message, error.data))
@@ -283,7 +313,7 @@ class Connection:
         try:
             return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
         except RemoteProtocolError as malformed:
-            return ReplyIn(message.id, malformed)
+            return ReplyIn(message.id, anew(malformed))
 
     def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
         if message.id is None:
@@ -293,8 +323,19 @@ class Connection:
     def _failed(self, request_id: RequestId, error: Exception) -> ReplyIn | Ignored:
         """Our request gets no usable answer."""
         if self._asked.pop(request_id, None) is None:
-            return Ignored(f"an answer to {request_id!r}, which is not open")
+            return self._stray(request_id)
         return ReplyIn(request_id, error)
+
+    def _stray(self, request_id: RequestId | None) -> Stray:
+        """An answer to a request that is not open."""
+        if request_id in self._withdrawn:
+            del self._withdrawn[request_id]
+            kind = StrayKind.LATE
+        elif isinstance(request_id, int) and 0 < request_id <= self._next_id:
+            kind = StrayKind.DUPLICATE
+        else:
+            kind = StrayKind.UNKNOWN
+        return Stray(f"{kind.value} answer to {request_id!r}, which is not open", kind)
 
     def _batch(self, batch: Batch) -> BatchIn | Refused:
         if not self._codec.batches:
@@ -302,7 +343,7 @@ class Connection:
         try:
             messages = batch.messages()
         except RemoteProtocolError as error:
-            return Refused(error)
+            return Refused(anew(error))
         ids = Counter(message.id for message in messages if isinstance(message, Request))
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
 

@@ -10,17 +10,22 @@ in one go. The rules of the count, each with a test:
 - when the last branch that a lane joins ends, its busyness passes to that lane, so the count never touches zero in between;
 - a lane with several open questions waits until the first of them is settled;
 - a lane that is cancelled while it waits gives its questions up and becomes busy again, since its clean-up runs.
+
+A lane is cancelled with its actor, with the lane that it is a branch of, by a sibling that fails, or when its own time is up.
+`Lane.reason` tells which came first.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import trio
 
+from ..errors import Disconnected
 from .journal import Journal
 from .mailbox import Mailbox, MailboxStatistics
 
@@ -48,12 +53,36 @@ class CancelReason(Enum):
     SIBLING = "sibling"
 
 
+class Cancellation(NamedTuple):
+    """When something was cancelled, on Trio's clock (seconds), and why."""
+
+    at: float
+    reason: CancelReason
+
+
+class Siblings(Protocol):
+    """The group that a branch was started in."""
+
+    @property
+    def failed_at(self) -> float:
+        """When one of them failed and cancelled the others, on Trio's clock (seconds); `inf` while none has."""
+        ...
+
+
 class ActorState(Enum):
-    """Running in front of a caller, parked between two requests of its caller, or over."""
+    """Running in front of a caller, parked between two requests of its caller, stuck, or over.
+
+    A stuck one was cancelled and did not end in its time. It was answered for, and runs on without anybody who waits for it.
+    """
 
     RUNNING = "running"
     PARKED = "parked"
+    STUCK = "stuck"
     DONE = "done"
+
+
+NO_LONGER = (ActorState.STUCK, ActorState.DONE)
+UNHEARD = "the call is over, or was answered for: no answer reaches it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +130,19 @@ class Actor:
         "branches",
         "busy",
         "cancel_reason",
+        "cancelled_at",
         "deadline",
         "held",
         "name",
+        "on_cancel",
+        "on_done",
         "on_quiet",
+        "overdue_at",
         "principal",
         "root",
         "scope",
         "state",
+        "task",
     )
 
     def __init__(self, name: str, principal: str | None, deadline: float, journal: Journal | None = None) -> None:
@@ -120,6 +154,8 @@ class Actor:
         self._mailbox: Mailbox | None = None
         self._journal = journal
         self.cancel_reason: CancelReason | None = None
+        self.cancelled_at = math.inf
+        """When it was given that reason, on Trio's clock (seconds)."""
         self.state = ActorState.RUNNING
         self.busy = 1
         self.branches = 0
@@ -127,6 +163,14 @@ class Actor:
         """Bytes of the requests that it has had, counted by its owner for the caps; it never changes while parked."""
         self.on_quiet: Callable[[], None] | None = None
         """Called whenever no lane can do anything more on its own."""
+        self.on_cancel: Callable[[Actor], None] | None = None
+        """Called when it is cancelled by `cancel`."""
+        self.on_done: Callable[[Actor, Outcome], None] | None = None
+        """To be told its outcome; None once that was done."""
+        self.overdue_at = math.inf
+        """When whoever waits for its end gives up on it, on Trio's clock."""
+        self.task: trio.lowlevel.Task | None = None
+        """The task that runs its body, while it does."""
         self.root = Lane(self, "")
 
     @property
@@ -134,6 +178,8 @@ class Actor:
         """Where answers to it arrive; made when it first asks, since most calls never do."""
         if self._mailbox is None:
             self._mailbox = Mailbox()
+            if self.state in NO_LONGER:
+                self._mailbox.close(Disconnected(UNHEARD))
         return self._mailbox
 
     @property
@@ -147,7 +193,16 @@ class Actor:
         """Ask the actor to stop. It unwinds through its `finally` blocks; the first reason given is the one it sees."""
         if self.cancel_reason is None:
             self.cancel_reason = reason
+            self.cancelled_at = trio.current_time()
+        if self.on_cancel is not None:
+            self.on_cancel(self)
         self.scope.cancel()
+
+    def leave(self, state: ActorState) -> None:
+        """It is over, or stuck: no answer reaches it any more, and what still runs of it (a thread, say) may ask nothing."""
+        self.state = state
+        if self._mailbox is not None:
+            self._mailbox.close(Disconnected(UNHEARD))
 
     @property
     def reason(self) -> CancelReason | None:
@@ -156,6 +211,19 @@ class Actor:
             return self.cancel_reason
         parked = self.state is ActorState.PARKED and self.scope.deadline < self.deadline
         return CancelReason.EXPIRED if parked else CancelReason.DEADLINE
+
+    @property
+    def cancellation(self) -> Cancellation | None:
+        """The same with the time of it."""
+        reason = self.reason
+        if reason is None:
+            return None
+        return Cancellation(self.scope.deadline if self.cancel_reason is None else self.cancelled_at, reason)
+
+    @property
+    def open_questions(self) -> int:
+        """Questions of its lanes that have no answer yet."""
+        return 0 if self._mailbox is None else len(self._mailbox)
 
     @property
     def quiet(self) -> bool:
@@ -171,6 +239,11 @@ class Actor:
         if self.busy == 0 and self.on_quiet is not None:
             self.on_quiet()
 
+    def let_go(self) -> None:
+        """It is over. It and its lane hold each other: that ends here, so that a call leaves the collector nothing to do."""
+        self.on_quiet = None
+        del self.root
+
     def statistics(self) -> ActorStatistics:
         return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
 
@@ -182,14 +255,33 @@ class Actor:
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 
-    `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run.
+    `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
+    the body and one more for each branch below it.
     """
 
-    __slots__ = ("_asked", "_children", "_joining", "_named", "_names", "_open", "actor", "path")
+    __slots__ = (
+        "_asked",
+        "_children",
+        "_joining",
+        "_named",
+        "_names",
+        "_open",
+        "actor",
+        "depth",
+        "parent",
+        "path",
+        "scope",
+        "siblings",
+    )
 
-    def __init__(self, actor: Actor, path: str) -> None:
+    def __init__(self, actor: Actor, path: str, parent: Lane | None = None, siblings: Siblings | None = None) -> None:
         self.actor = actor
         self.path = path
+        self.parent = parent
+        self.siblings = siblings
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.scope: trio.CancelScope | None = None
+        """The scope that ends when its own time is up; None without a limit. Nobody else cancels it."""
         self._open = 0
         self._joining = 0
         self._children = 0
@@ -229,6 +321,23 @@ class Lane:
         """The path of this lane's next branch."""
         self._children += 1
         return f"{self.path}/{self._children}"
+
+    @property
+    def reason(self) -> CancelReason | None:
+        """Why it was cancelled; the first reason stands. None while it was not."""
+        cancelled = self.cancellation
+        return None if cancelled is None else cancelled.reason
+
+    @property
+    def cancellation(self) -> Cancellation | None:
+        """The same with the time of it."""
+        first = self.actor.cancellation if self.parent is None else self.parent.cancellation
+        if self.siblings is not None and self.siblings.failed_at < math.inf:  # which is noted only where it came first
+            first = Cancellation(self.siblings.failed_at, CancelReason.SIBLING)
+        scope = self.scope
+        if scope is not None and scope.cancel_called and (first is None or scope.deadline < first.at):
+            first = Cancellation(scope.deadline, CancelReason.DEADLINE)
+        return first
 
     def begin_wait(self) -> None:
         """A question of this lane was opened."""

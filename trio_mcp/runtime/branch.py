@@ -1,30 +1,36 @@
 """Branches: child lanes of an actor, each in a scope of its own, joined before their parent goes on.
 
     async with Branches(lane) as branches:
-        first = branches.start(search, "flights")
-        second = branches.start(search, "hotels")
+        first = branches.start(flights)
+        second = branches.start(hotels, timeout=5)
     return first.value, second.value
 
-A branch cannot outlive the `async with` block. The first branch that fails cancels its siblings (their `cancel_reason` is the
-actor's if the whole actor is cancelled, otherwise they are simply siblings of a failure), and the errors come out as an
-exception group, as from any nursery.
+A branch cannot outlive the `async with` block. The first branch that fails cancels its siblings, and the errors come out as an
+exception group, as from any nursery. A branch may have a time of its own: when that is up, it is cancelled, and once it has
+unwound it fails with `BranchLimit`. Any other cancel passes through as it is.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 import trio
 from outcome import Outcome, Value
 
-from ..errors import LimitExceeded
+from ..errors import BranchLimit
 from .actor import Lane
 
 T = TypeVar("T")
+Work = Callable[[Lane], Awaitable[T]]
 
-__all__ = ["MAX_BRANCHES", "MAX_DEPTH", "Branch", "Branches", "run_branch"]
+__all__ = ["MAX_BRANCHES", "MAX_DEPTH", "Branch", "Branches", "race", "run_branch"]
+
+logger = logging.getLogger("trio_mcp.call")
 
 MAX_BRANCHES = 100_000
 """Branches of one actor that may be running at once."""
@@ -36,30 +42,40 @@ MAX_DEPTH = 32
 class Branch(Generic[T]):
     """A handle on one branch: `await branch.result()` inside the block, `branch.value` after it."""
 
-    __slots__ = ("_group", "_joiners", "_outcome", "lane")
+    __slots__ = ("_ended", "_group", "_joiners", "_outcome", "lane")
 
     def __init__(self, group: Branches, lane: Lane) -> None:
         self._group = group
         self.lane = lane
+        self._ended = False
         self._outcome: Outcome[T] | None = None
-        self._joiners: list[tuple[Lane, trio.Event]] = []
+        self._joiners: list[tuple[Lane, trio.Event]] | None = None
 
     async def result(self) -> T:
-        """Wait for the branch to end and return its value. A cancel while waiting leaves the branch running."""
-        if self._outcome is None:
-            joiner = self._group.lane
-            joiner.begin_join()
-            entry = (joiner, trio.Event())
-            self._joiners.append(entry)
-            try:
-                await entry[1].wait()
-            finally:
-                if entry in self._joiners:
-                    self._joiners.remove(entry)
-                    joiner.end_join()
+        """Wait for the branch to end and return its value. A cancel while waiting leaves the branch running.
+
+        Where the branch fails, whoever waits for it inside the block is cancelled, as everything else there is; what the branch
+        raised comes out of the block.
+        """
+        if self._ended:
+            await trio.lowlevel.checkpoint()  # where it has failed, the cancel arrives here
         else:
-            await trio.lowlevel.checkpoint()
+            await self._join()
         return self.value
+
+    async def _join(self) -> None:
+        joiner = self._group.lane
+        joiner.begin_join()
+        if self._joiners is None:  # most branches are only joined by the end of the block
+            self._joiners = []
+        entry = (joiner, trio.Event())
+        self._joiners.append(entry)
+        try:
+            await entry[1].wait()
+        finally:
+            if entry in self._joiners:
+                self._joiners.remove(entry)
+                joiner.end_join()
 
     @property
     def value(self) -> T:
@@ -74,24 +90,31 @@ class Branch(Generic[T]):
 
     def end(self, outcome: Outcome[T] | None) -> None:
         """Called once when the branch is over; passes its busyness to whoever joined it alone."""
+        self._ended = True
         self._outcome = outcome
-        for joiner, event in self._joiners:
-            joiner.end_join()
-            event.set()
-        self._joiners.clear()
+        if self._joiners:
+            for joiner, event in self._joiners:
+                joiner.end_join()
+                event.set()
+            self._joiners.clear()
 
     def __repr__(self) -> str:
-        state = "running" if self._outcome is None else "ended"
+        state = "running" if not self._ended else "failed" if self._outcome is None else "ended"
         return f"<Branch {self.lane.path} {state}>"
 
 
 class Branches:
     """A group of branches of one lane; an async context manager that ends when all of them have."""
 
-    __slots__ = ("_nursery", "_opened", "_running", "_waiting", "lane")
+    __slots__ = ("_awakened", "_nursery", "_opened", "_running", "_waiting", "cancelled", "failed_at", "lane")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
+        self.failed_at = math.inf
+        """See `Siblings`."""
+        self.cancelled = False
+        """It was cancelled from within: by `cancel`, or because something in it failed."""
+        self._awakened = False
         self._opened = trio.open_nursery()
         self._nursery: trio.Nursery | None = None
         self._running = 0
@@ -104,6 +127,10 @@ class Branches:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        if error is not None and is_failure(error):
+            self.cancel()
+        if self.cancelled:
+            await self._awake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
         if self._running:
             self._waiting = True
             self.lane.begin_join()
@@ -112,32 +139,46 @@ class Branches:
         finally:
             self._nursery = None
 
-    def start(self, fn: Callable[[Lane], Awaitable[T]]) -> Branch[T]:
+    def start(self, fn: Work[T], *, timeout: float = math.inf, max_depth: int = MAX_DEPTH) -> Branch[T]:
         """Start `fn(child_lane)` as a branch at once.
 
+        Args:
+            timeout: seconds from now on.
+            max_depth: how deep this branch may be.
+
         Raises:
-            LimitExceeded: the actor has too many branches, or they nest too deep.
+            BranchLimit: the actor has too many branches, or they nest too deep; nothing was started.
             RuntimeError: outside the `async with` block.
         """
         if self._nursery is None:
             raise RuntimeError("start branches inside `async with`")
-        branch: Branch[T] = Branch(self, new_lane(self.lane))
+        branch: Branch[T] = Branch(self, new_lane(self.lane, max_depth, self))
         self._running += 1
         self.lane.actor.branches += 1
         self.lane.actor.lane_busy()  # before its task first runs
-        self._nursery.start_soon(self._run, branch, fn)
+        self._nursery.start_soon(self._run, branch, timed(fn, timeout))
         return branch
 
     def cancel(self) -> None:
-        """Cancel every branch of the group."""
-        if self._nursery is not None:
-            self._nursery.cancel_scope.cancel()
+        """Cancel every branch of the group; to each it is as if a sibling had failed."""
+        if self._nursery is None or self.cancelled:
+            return
+        self.cancelled = True
+        if self.lane.cancellation is None:  # else that reason stands
+            self.failed_at = trio.current_time()
+        self._nursery.cancel_scope.cancel()
 
-    async def _run(self, branch: Branch[T], fn: Callable[[Lane], Awaitable[T]]) -> None:
+    async def _run(self, branch: Branch[T], work: Work[T]) -> None:
         outcome: Outcome[T] | None = None
         try:
-            outcome = Value(await fn(branch.lane))
+            outcome = Value(await work(branch.lane))
+        except BaseException as error:
+            if is_failure(error):
+                self.cancel()
+            raise
         finally:
+            if self.cancelled:
+                await self._awake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
             self._running -= 1
             branch.end(outcome)
             if self._waiting and not self._running:
@@ -146,30 +187,105 @@ class Branches:
             self.lane.actor.branches -= 1
             self.lane.actor.lane_idle()
 
+    async def _awake(self) -> None:
+        """After a cancel from within, let those who waited for answers wake up before who cancelled them is counted off.
+
+        Else no lane would be busy for a moment, and a round would go out with the very questions that are being given up. The
+        cancelled ones and this task run in the next turn of the scheduler, in any order, and all of them before the one after it.
+        """
+        if not self._awakened:
+            self._awakened = True
+            for _ in range(2):
+                await trio.lowlevel.cancel_shielded_checkpoint()
+
     def __repr__(self) -> str:
         return f"<Branches of {self.lane!r} running={self._running}>"
 
 
-async def run_branch(lane: Lane, fn: Callable[[Lane], Awaitable[T]]) -> T:
-    """Run one branch and return its value; its exception comes out bare. It runs in the caller's task."""
-    child = new_lane(lane)
+async def run_branch(lane: Lane, fn: Work[T], *, timeout: float = math.inf, max_depth: int = MAX_DEPTH) -> T:
+    """Run one branch and return its value; its exception comes out bare. It runs in the caller's task.
+
+    Raises:
+        BranchLimit: the actor has too many branches, or they nest too deep, and nothing was run; or `timeout` seconds were over.
+    """
+    child = new_lane(lane, max_depth)
     actor = lane.actor
     actor.branches += 1
     actor.lane_busy()
     lane.begin_join()
     try:
-        return await fn(child)
+        return await timed(fn, timeout)(child)
     finally:
         lane.end_join()
         actor.branches -= 1
         actor.lane_idle()
 
 
-def new_lane(parent: Lane) -> Lane:
+async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
+    """Run branches side by side until the first of them ends, and cancel the others; they have unwound when this returns.
+
+    Returns:
+        what the first one returned. If it failed, that comes out in an exception group.
+    """
+    won: list[T] = []
+
+    async def run(fn: Work[T], child: Lane) -> None:
+        try:
+            value = await fn(child)
+        except Exception:
+            if not won:
+                raise
+            logger.warning("the branch %s failed after it had lost its race", child.path, exc_info=True)
+            return
+        if not group.cancelled:
+            won.append(value)
+            group.cancel()
+
+    async with Branches(lane) as group:
+        for fn in fns:
+            group.start(partial(run, fn), max_depth=max_depth)
+    return won[0]
+
+
+def is_failure(error: BaseException) -> bool:
+    """It is more than a cancel."""
+    rest = error.split(trio.Cancelled)[1] if isinstance(error, BaseExceptionGroup) else error
+    return rest is not None and not isinstance(rest, trio.Cancelled)
+
+
+def timed(fn: Work[T], timeout: float) -> Work[T]:
+    """The same within so many seconds from now on."""
+    return fn if timeout == math.inf else partial(in_time, fn, timeout, trio.current_time() + timeout)
+
+
+async def in_time(fn: Work[T], timeout: float, deadline: float, lane: Lane) -> T:
+    with trio.CancelScope(deadline=deadline) as scope:
+        lane.scope = scope
+        return await fn(lane)
+    # The scope has caught its own expiry. A cancel from outside that came with it is not to be taken for that: it arrives here.
+    await trio.lowlevel.checkpoint()
+    raise BranchLimit(
+        f"a branch of this call did not end within {timeout:g} seconds",
+        kind="time",
+        limit=timeout,
+        used=trio.current_time() - deadline + timeout,
+    )
+
+
+def new_lane(parent: Lane, max_depth: int, siblings: Branches | None = None) -> Lane:
     """A lane for the parent's next branch, within the limits."""
     if parent.actor.branches >= MAX_BRANCHES:
-        raise LimitExceeded(f"this call already runs {MAX_BRANCHES} branches, which is the limit")
-    path = parent.next_path()
-    if path.count("/") > MAX_DEPTH:
-        raise LimitExceeded(f"branches may nest {MAX_DEPTH} deep; this one would be deeper")
-    return Lane(parent.actor, path)
+        raise BranchLimit(
+            f"this call already runs {MAX_BRANCHES} branches, which is the limit",
+            kind="branches",
+            limit=MAX_BRANCHES,
+            used=MAX_BRANCHES + 1,
+        )
+    if parent.depth >= max_depth:
+        raise BranchLimit(
+            f"the branches of this call may nest {max_depth} deep; this one would be {parent.depth + 1} deep",
+            kind="depth",
+            limit=max_depth,
+            used=parent.depth + 1,
+        )
+    return Lane(parent.actor, parent.next_path(), parent, siblings)

@@ -19,12 +19,18 @@ import trio
 
 from ..errors import LimitExceeded
 from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
+from .boundary import Body, contained
 from .journal import Journal
+from .overdue import Overdue, stacks
+from .watchdog import Watchdog
 
 __all__ = ["Limits", "Supervisor", "SupervisorStatistics", "open_supervisor"]
 
 logger = logging.getLogger("trio_mcp.call")
-Body = Callable[[Actor], Awaitable[object]]
+
+GRACE = 5.0
+"""Seconds that an actor may take to end when it was cancelled or its time is up."""
+
 OnDone = Callable[[Actor, Outcome], None]
 
 
@@ -54,13 +60,17 @@ class SupervisorStatistics:
     raised: int
     cancelled: dict[CancelReason, int]
     refused: int
+    stuck: int = 0
+    """Those that were cancelled, did not end in their time, and still run."""
+    ever_stuck: int = 0
 
 
 class Supervisor:
     """Made by `open_supervisor`. All methods but `drain` are synchronous and must be called from its Trio loop."""
 
-    def __init__(self, nursery: trio.Nursery, limits: Limits) -> None:
+    def __init__(self, nursery: trio.Nursery, limits: Limits, grace: float, watchdog: float) -> None:
         self.limits = limits
+        self.grace = grace
         self._nursery = nursery
         self._pid = os.getpid()
         self._actors: dict[str, Actor] = {}
@@ -71,7 +81,11 @@ class Supervisor:
         self._serial = itertools.count(1)
         self._started = self._returned = self._raised = self._refused = 0
         self._cancelled: Counter[CancelReason] = Counter()
-        self._draining = False
+        self._stuck = self._ever_stuck = 0
+        self._overdue = Overdue(self._actors, self._give_up)
+        self._timing = False
+        self._watchdog = Watchdog(watchdog, self._is_busy, self._owner)
+        self._draining = self._closing = False
         self._idle: trio.Event | None = None
 
     def start(
@@ -86,6 +100,8 @@ class Supervisor:
     ) -> Actor:
         """Start an actor: `body(actor)` runs in the supervisor's nursery, `on_done(actor, outcome)` is called once after it.
 
+        A body that has not ended `grace` seconds after its cancel or its deadline is stuck: `on_done` is called then.
+
         Args:
             principal: whose actor it is, for the caps.
             deadline: on Trio's clock, seconds.
@@ -97,10 +113,16 @@ class Supervisor:
         """
         self._admit(principal)
         actor = Actor(f"{label}-{next(self._serial)}", principal, deadline, journal)
+        actor.on_done = on_done
+        actor.on_cancel = self._was_cancelled
         self._actors[actor.name] = actor
         self._per_principal[principal] += 1
         self._started += 1
-        self._nursery.start_soon(self._run, actor, body, on_done, name=actor.name)
+        self._nursery.start_soon(self._run, actor, body, name=actor.name)
+        if self._watchdog.asleep:
+            self._watchdog.wake()
+        if deadline != math.inf:
+            self._expect_end(actor, deadline)
         return actor
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
@@ -130,12 +152,16 @@ class Supervisor:
         self._parked_bytes += actor.held
         actor.state = ActorState.PARKED
         actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
+        self._expect_end(actor, actor.scope.deadline)
 
     def resume(self, actor: Actor) -> None:
         """The next request of a parked actor has come."""
         self._unpark(actor)
         actor.state = ActorState.RUNNING
         actor.scope.deadline = actor.deadline
+        self._expect_end(actor, actor.deadline)
+        if self._watchdog.asleep:
+            self._watchdog.wake()
 
     def cancel_all(self, reason: CancelReason) -> None:
         """Cancel every actor."""
@@ -149,7 +175,8 @@ class Supervisor:
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Refuse new actors, give the running ones `seconds` to end, then cancel all and wait `clean_up` seconds for them.
 
-        Parked actors cannot end by themselves and are cancelled at once. A cancel cuts the waiting short.
+        Parked actors cannot end by themselves and are cancelled at once. What is left in the end is stuck: it is answered for
+        and runs on. A cancel cuts the waiting short.
         """
         self.refuse_new()
         for actor in list(self._actors.values()):
@@ -160,6 +187,27 @@ class Supervisor:
         self.cancel_all(CancelReason.SHUTDOWN)
         with trio.move_on_after(clean_up):
             await self._all_gone()
+        for actor in self.actors:
+            if actor.state is not ActorState.STUCK:
+                self._give_up(actor)
+
+    def close(self) -> None:
+        """Cancel what is left; nothing is started any more."""
+        self.refuse_new()
+        self.cancel_all(CancelReason.SHUTDOWN)
+        self._closing = True
+        if not self._actors:
+            self._end_timing()
+
+    @property
+    def blocked(self) -> int:
+        """How often an actor was seen to keep the event loop from turning."""
+        return self._watchdog.incidents
+
+    @property
+    def unwatched(self) -> bool:
+        """The watchdog sleeps."""
+        return self._watchdog.asleep
 
     @property
     def actors(self) -> tuple[Actor, ...]:
@@ -168,7 +216,7 @@ class Supervisor:
 
     def statistics(self) -> SupervisorStatistics:
         return SupervisorStatistics(
-            running=len(self._actors) - self._parked_total,
+            running=self._living - self._parked_total,
             parked=self._parked_total,
             parked_bytes=self._parked_bytes,
             started=self._started,
@@ -176,11 +224,19 @@ class Supervisor:
             raised=self._raised,
             cancelled=dict(self._cancelled),
             refused=self._refused,
+            stuck=self._stuck,
+            ever_stuck=self._ever_stuck,
         )
 
     def __repr__(self) -> str:
-        running = len(self._actors) - self._parked_total
-        return f"<Supervisor running={running} parked={self._parked_total} started={self._started}>"
+        running = self._living - self._parked_total
+        stuck = f" stuck={self._stuck}" if self._stuck else ""
+        return f"<Supervisor running={running} parked={self._parked_total} started={self._started}{stuck}>"
+
+    @property
+    def _living(self) -> int:
+        """Actors that are not stuck."""
+        return len(self._actors) - self._stuck
 
     def _admit(self, principal: str | None) -> None:
         limits = self.limits
@@ -196,26 +252,40 @@ class Supervisor:
             raise LimitExceeded(refusal)
 
     @trio.lowlevel.enable_ki_protection  # a real Ctrl-C belongs to the main task, not to the tool it happens to hit
-    async def _run(self, actor: Actor, body: Body, on_done: OnDone) -> None:
+    async def _run(self, actor: Actor, body: Body) -> None:
         outcome: Outcome = CUT_OFF
+        actor.task = trio.lowlevel.current_task()
         try:
             outcome = await contained(actor, body)
         finally:
             if os.getpid() != self._pid:  # a tool forked and came back: this copy of the process serves nobody
                 os._exit(1)
-            self._forget(actor, outcome)
-            try:
-                on_done(actor, outcome)
-            except BaseException:  # noqa: ASYNC103
-                logger.exception("the end of %s failed", actor.name)
+            self._forget(actor)
+            self._tell(actor, outcome)
+            actor.let_go()
 
-    def _forget(self, actor: Actor, outcome: Outcome) -> None:
+    def _forget(self, actor: Actor) -> None:
+        """An actor has ended."""
         self._unpark(actor)
-        actor.state = ActorState.DONE
+        if actor.overdue_at != math.inf:
+            self._overdue.expect(actor, math.inf)
+        if actor.state is ActorState.STUCK:
+            self._stuck -= 1
+            logger.warning("%s, which was stuck, has ended", actor.name)
+        actor.leave(ActorState.DONE)
+        actor.on_cancel = actor.task = None
         del self._actors[actor.name]
         self._per_principal[actor.principal] -= 1
         if not self._per_principal[actor.principal]:
             del self._per_principal[actor.principal]
+        if self._closing and not self._actors:
+            self._end_timing()
+
+    def _tell(self, actor: Actor, outcome: Outcome) -> None:
+        """Tell what became of an actor to whoever wants to know, unless that was done when it got stuck."""
+        on_done, actor.on_done = actor.on_done, None
+        if on_done is None:
+            return
         match outcome:
             case Returned():
                 self._returned += 1
@@ -223,8 +293,64 @@ class Supervisor:
                 self._raised += 1
             case Cancelled(reason):
                 self._cancelled[reason] += 1
-        if self._idle is not None and not self._actors:
+        if self._idle is not None and not self._living:
             self._idle.set()
+        try:
+            on_done(actor, outcome)
+        except BaseException:  # noqa: ASYNC103
+            logger.exception("the end of %s failed", actor.name)
+
+    # what the watchdog's thread asks
+
+    def _is_busy(self) -> bool:
+        """Some actor may do something."""
+        return len(self._actors) > self._parked_total
+
+    def _owner(self, task: trio.lowlevel.Task) -> str | None:
+        """The actor in whose task, or below it, a task runs."""
+        above: trio.lowlevel.Task | None = task
+        while above is not None:
+            actor = self._actors.get(above.name)
+            if actor is not None and actor.task is above:
+                return actor.name
+            above = None if above.parent_nursery is None else above.parent_nursery.parent_task
+        return None
+
+    # those that do not end
+
+    def _end_timing(self) -> None:
+        self._overdue.stop()
+        self._watchdog.close()
+
+    def _was_cancelled(self, actor: Actor) -> None:
+        self._expect_end(actor, min(trio.current_time(), actor.overdue_at - self.grace))
+
+    def _expect_end(self, actor: Actor, cancelled: float) -> None:
+        """Give the actor its grace from that time on."""
+        self._overdue.expect(actor, cancelled + self.grace)
+        if not self._timing and actor.overdue_at != math.inf:
+            self._timing = True
+            self._nursery.start_soon(self._overdue.run)
+
+    def _give_up(self, actor: Actor) -> None:
+        """An actor had its time to end: what is told of it is that it was cancelled, and nobody waits for it any longer."""
+        reason = actor.reason
+        assert reason is not None, "only a cancelled actor has to end"
+        where = "" if actor.task is None else stacks(actor.task)
+        logger.error(
+            "%s is stuck: it was cancelled (%s) and has not ended; nobody waits for it any longer\n%s",
+            actor.name,
+            reason.value,
+            where,
+        )
+        self._unpark(actor)
+        actor.cancel_reason = reason
+        actor.leave(ActorState.STUCK)
+        actor.on_cancel = None
+        self._overdue.expect(actor, math.inf)
+        self._stuck += 1
+        self._ever_stuck += 1
+        self._tell(actor, Cancelled(reason))
 
     def _unpark(self, actor: Actor) -> None:
         if actor.state is ActorState.PARKED:
@@ -235,7 +361,7 @@ class Supervisor:
                 del self._parked[actor.principal]
 
     async def _all_gone(self) -> None:
-        if self._actors:
+        if self._living:
             self._idle = trio.Event()
             await self._idle.wait()
 
@@ -244,58 +370,20 @@ CUT_OFF = Cancelled(CancelReason.SHUTDOWN)
 """The outcome of an actor that is cancelled from outside, with its supervisor."""
 
 
-async def contained(actor: Actor, body: Body) -> Outcome:
-    """Run a body inside its actor's scope and turn whatever it does into an outcome.
-
-    Only a cancellation from outside the actor passes through; `SystemExit`, `KeyboardInterrupt` and `GeneratorExit` that a
-    body raises are its own failures (reliability, finding 3).
-    """
-    try:
-        with actor.scope:
-            try:
-                return Returned(await body(actor))
-            finally:
-                if trio.lowlevel.current_task().child_nurseries:
-                    close_abandoned(actor)
-    except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
-        if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
-            cancelled, _ = split(error)
-            if cancelled is not None:
-                raise cancelled from None  # noqa: ASYNC104
-        return Raised(error)  # noqa: ASYNC104  also a `Cancelled` that a body kept from another scope: it is nobody's here
-    assert actor.reason is not None, "the scope of an actor is left early by a cancel only"
-    return Cancelled(actor.reason)
-
-
-def close_abandoned(actor: Actor) -> None:
-    """A body left nurseries open (a generator with one inside that was not closed): cancel what runs in them.
-
-    This is what Trio does when such a task exits, but there it also fails the task, past every boundary, and with it the
-    supervisor's nursery. Nothing may be awaited here: the generator's own finalizer may be about to close the nursery too.
-    """
-    task = trio.lowlevel.current_task()
-    logger.error("%s left a nursery open; the tasks in it are cancelled", actor.name)
-    while task.child_nurseries:
-        nursery = task._child_nurseries.pop()  # noqa: SLF001
-        nursery.cancel_scope.cancel()
-        nursery._closed = True  # noqa: SLF001
-        nursery.cancel_scope._close(None)  # noqa: SLF001
-
-
-def split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)
-    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)
-
-
 @asynccontextmanager
-async def open_supervisor(limits: Limits | None = None) -> AsyncIterator[Supervisor]:
-    """A supervisor for the length of the block; leaving it cancels the actors that are left."""
+async def open_supervisor(
+    limits: Limits | None = None, grace: float = GRACE, watchdog: float = math.inf
+) -> AsyncIterator[Supervisor]:
+    """A supervisor for the length of the block; leaving it cancels the actors that are left, and waits for them all.
+
+    Args:
+        grace: seconds that an actor may take to end when it was cancelled or its time is up.
+        watchdog: seconds for which an actor may keep the event loop from turning before it is logged; `inf` for not looking.
+    """
     async with trio.open_nursery() as nursery:
-        supervisor = Supervisor(nursery, limits or Limits())
+        supervisor = Supervisor(nursery, limits or Limits(), grace, watchdog)
         try:
             yield supervisor
         finally:
-            supervisor.refuse_new()
-            supervisor.cancel_all(CancelReason.SHUTDOWN)
+            supervisor.close()
             nursery.cancel_scope.cancel()

@@ -1,6 +1,8 @@
 """Writing servers: `Server`, `Context`, and what tools, prompts and resources give and get."""
 
-from .context import Accepted, BranchGroup, Context, Declined, Dismissed, Elicited, Sampled
+from .asking import Accepted, Declined, Dismissed, Elicited, Sampled
+from .branching import BranchGroup, BranchOptions
+from .context import Context
 from .forms import Elicit, FormError, Titled
 from .prompts import PromptKeywords
 from .resources import ResourceKeywords
@@ -12,6 +14,7 @@ from .tool import Tool, ToolKeywords
 __all__ = [
     "Accepted",
     "BranchGroup",
+    "BranchOptions",
     "Context",
     "Declined",
     "Dismissed",

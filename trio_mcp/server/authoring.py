@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, Unpack, overload
 
-import trio
-
+from ..runtime import Threads
 from ..session.subscriptions import Change
 from .completion import make_completer
 from .handler import Function
@@ -32,7 +31,7 @@ class Authoring:
 
     def __init__(self) -> None:
         self._registry = Registry(self._announce)
-        self._threads = trio.CapacityLimiter(MAX_THREADS)
+        self._threads = Threads(MAX_THREADS)
 
     def _announce(self, change: Change) -> None:
         """Something has changed; whoever serves tells the clients."""
@@ -53,7 +52,7 @@ class Authoring:
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. Beside that there are the options `name`, `title`, `description`, `annotations`, `icons`, `timeout`
-        (seconds), `meta`, `resume`, `requires`, `elicits`, `input_schema` and `output_schema`;
+        (seconds), `meta`, `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth` and `token_budget`;
         `trio_mcp.server.ToolKeywords` says what each is for.
 
         Raises:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import trio
-
+from ..runtime import Threads
 from ..session import Call, Plan, RequestFacts
 from ..types import CompleteResult, Completion, Model
 from .handler import Function, Handler, make_handler
@@ -44,7 +43,7 @@ class Completer:
         return CompleteResult(completion=completion(await self._handler(facts, values, call)))
 
 
-def make_completer(function: Function, threads: trio.CapacityLimiter) -> Completer:
+def make_completer(function: Function, threads: Threads) -> Completer:
     """A completer from a function.
 
     Raises:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar, Unpack, cast, overload
 
 import trio
 
-from ..errors import ElicitationInvalid
-from ..runtime import Branch, Branches, CancelReason, Lane, run_branch
+from ..errors import BranchElicitNotAllowed, ElicitationInvalid
+from ..runtime import CancelReason, Lane, race, run_branch
 from ..session import Call, Question, RequestFacts
 from ..types import (
     LOGGING_LEVELS,
     CreateMessageRequestParams,
-    CreateMessageResult,
-    ElicitRequestFormParams,
-    ElicitResult,
     JsonObject,
     JsonValue,
     ListRootsResult,
@@ -26,109 +22,84 @@ from ..types import (
     RequestParams,
     Root,
     SamplingMessage,
-    TextContent,
 )
-from .forms import Elicit, Form, FormError, form
+from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, ask_model, form_question, spoken
+from .branching import PLAIN, BranchGroup, BranchOptions, BranchSettings, Conversation, Terms, branch_settings, own
+from .forms import Elicit, Form, declared, form
+from .patience import patience
 from .steps import step_result
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 
-__all__ = ["Accepted", "BranchGroup", "Context", "Declined", "Dismissed", "Elicited", "Sampled"]
+__all__ = ["Context"]
 
-
-@dataclass(frozen=True, slots=True)
-class Accepted(Generic[T_co]):
-    """The user answered; `content` is the validated value."""
-
-    content: T_co
-    action: Literal["accept"] = "accept"
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """The user said no."""
-
-    action: Literal["decline"] = "decline"
-
-
-@dataclass(frozen=True, slots=True)
-class Dismissed:
-    """The user closed the question without choosing."""
-
-    action: Literal["cancel"] = "cancel"
-
-
-Elicited: TypeAlias = Accepted[T] | Declined | Dismissed
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What the client's model answered: all blocks in `message`, its text in `text`."""
-
-    message: CreateMessageResult
-
-    @property
-    def text(self) -> str:
-        blocks = self.message.content if isinstance(self.message.content, list) else [self.message.content]
-        return "".join(block.text for block in blocks if isinstance(block, TextContent))
-
-    @property
-    def model(self) -> str:
-        return self.message.model
-
-    @property
-    def stop_reason(self) -> str | None:
-        return self.message.stop_reason
+BODY = Terms()
 
 
 class Context:
     """A tool declares a parameter of this type to be given one. It is good for the length of the call, in any of its tasks."""
 
-    __slots__ = ("_call", "_keys", "_lane", "_request")
+    __slots__ = ("_call", "_lane", "_messages", "_request", "_terms")
 
-    def __init__(self, call: Call, lane: Lane, request: RequestFacts, keys: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, call: Call, lane: Lane, request: RequestFacts, terms: Terms = BODY, messages: Conversation = ()
+    ) -> None:
         self._call = call
         self._lane = lane
         self._request = request
-        self._keys = keys
+        self._terms = terms
+        self._messages = messages
 
     # asking
 
     @overload
-    async def elicit(self, message: str, schema: type[T], *, reask: int = 2) -> Elicited[T]: ...  # type: ignore[overload-overlap]
+    async def elicit(  # type: ignore[overload-overlap]
+        self, message: str, schema: type[T], *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[T]: ...
     @overload
-    async def elicit(self, message: str, schema: Elicit[T], *, reask: int = 2) -> Elicited[T]: ...  # type: ignore[overload-overlap]
+    async def elicit(  # type: ignore[overload-overlap]
+        self, message: str, schema: Elicit[T], *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[T]: ...
     @overload
-    async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[JsonValue]: ...
-    async def elicit(self, message: str, schema: object, *, reask: int = 2) -> Elicited[object]:
-        """Ask the user to fill in a form, and wait for the answer for as long as it takes.
+    async def elicit(
+        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[JsonValue]: ...
+    async def elicit(
+        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
+    ) -> Elicited[object]:
+        """Ask the user to fill in a form, and wait for the answer for as long as it takes, or for `timeout` seconds.
 
         Args:
             message: what to ask.
             schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
                 an `Enum` of strings, `list[Literal[...]]`. Or an `Elicit` that the tool has declared.
             reask: how often an answer that breaks the schema is asked for again, with the reason.
+            timeout: seconds for a valid answer, however often it is asked for.
 
         Returns:
             `Accepted`, `Declined` or `Dismissed`; look at `.action`.
 
         Raises:
+            BranchElicitNotAllowed: this is a branch that may not ask; nothing was sent.
             CapabilityError: the client cannot ask its user; nothing was sent.
             ElicitationInvalid: every answer broke the schema.
             FormError: the schema is not flat; the message names the member.
             LookupError: the tool did not declare this `Elicit`.
+            RequestTimeout: there was no answer within `timeout`; the question was withdrawn.
 
-        A cancel withdraws the question.
+        A client of the handshake era is asked one thing at a time by each call (`ServiceOptions.parallel_prompts`). A cancel
+        withdraws the question, or the place in line.
         """
-        asked: Form[object] = form(self._declared(schema))
+        if not self._terms.allow_elicit:
+            raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
+        asked: Form[object] = form(declared(schema, self._terms.keys))
         name = schema.key if isinstance(schema, Elicit) else None
-        question, problem = message, ""
+        question, problem, waits = message, "", patience(timeout)
         for _ in range(reask + 1):
-            result = await self._call.ask(self._lane, form_question(question, asked, name))
+            result = await waits.ask(self._call, self._lane, form_question(question, asked, name))
             if result.action == "decline":
                 return Declined()
             if result.action == "cancel":
@@ -151,10 +122,17 @@ class Context:
         stop_sequences: Sequence[str] | None = None,
         model_preferences: ModelPreferences | None = None,
         metadata: JsonObject | None = None,
+        timeout: float = math.inf,
     ) -> Sampled:
         """Ask the client's model, with either a prompt or whole messages, for at most `max_tokens` tokens.
 
+        A prompt goes on with the conversation of this body or branch: the model is sent `ctx.messages` and the prompt, and both
+        the prompt and its answer are in `ctx.messages` afterwards. What fails or is cancelled leaves nothing there. Given
+        `messages` are sent as they are, and nothing is kept of them. `system_prompt` is by default that of the branch.
+
         Raises:
+            BranchLimit: the tokens of this branch, or of the call, are used up; with the first answer that is too much, too.
+            RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
             CapabilityError: the client offers no model; nothing was sent.
             PeerError: the client refused or failed (handshake era; a modern client does not come back then).
             TypeError: neither or both of `prompt` and `messages` were given.
@@ -163,29 +141,31 @@ class Context:
         """
         if (prompt is None) == (messages is None):
             raise TypeError("sample() takes either a prompt or messages")
-        conversation = (
-            [SamplingMessage(role="user", content=TextContent(text=prompt))] if prompt is not None else messages
-        )
+        asked = None if prompt is None else spoken(prompt)
         params = CreateMessageRequestParams(
-            messages=list(conversation or ()),
+            messages=list(messages or ()) if asked is None else [*self._messages, asked],
             max_tokens=max_tokens,
-            system_prompt=system_prompt,
+            system_prompt=self._terms.system_prompt if system_prompt is None else system_prompt,
             temperature=temperature,
             stop_sequences=None if stop_sequences is None else list(stop_sequences),
             model_preferences=model_preferences,
             metadata=metadata,
         )
-        question = Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
-        return Sampled(await self._call.ask(self._lane, question))
+        answer = await ask_model(patience(timeout), self._call, self._lane, params, self._terms.budget)
+        if asked is not None:  # at once: nobody sees a prompt without its answer, and what was said meanwhile stays
+            said = SamplingMessage(role=answer.role, content=answer.content)
+            self._messages = (*self._messages, asked, *own([said]))
+        return Sampled(answer)
 
-    async def roots(self) -> list[Root]:
+    async def roots(self, *, timeout: float = math.inf) -> list[Root]:
         """The folders the client works in. They are hints, not permissions (L-ROOT-1c).
 
         Raises:
             CapabilityError: the client does not tell its roots.
+            RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
         question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))
-        return (await self._call.ask(self._lane, question)).roots
+        return (await patience(timeout).ask(self._call, self._lane, question)).roots
 
     # telling
 
@@ -253,12 +233,26 @@ class Context:
             raise
         return result
 
-    async def branch(self, fn: Callable[[Context], Awaitable[T]]) -> T:
-        """Run `fn(child)` as a branch and return its value; its exception comes out as it is."""
-        return await run_branch(self._lane, lambda lane: fn(self._child(lane)))
+    async def branch(self, fn: Callable[[Context], Awaitable[T]], **options: Unpack[BranchOptions]) -> T:
+        """Run `fn(child)` as a branch and return its value; its exception comes out as it is.
+
+        `trio_mcp.server.BranchOptions` says what may be said of a branch: `messages`, `inherit_messages`, `system_prompt`,
+        `inherit_system_prompt`, `max_depth`, `token_budget`, `timeout` (seconds) and `allow_elicit`.
+
+        Raises:
+            BranchLimit: the call has too many branches, or they nest too deep, and nothing of `fn` has run; or the time of the
+                branch was up, and it has unwound; or its tokens were used up.
+            TypeError, ValueError: an option cannot be said of a branch.
+        """
+        settings = branch_settings(options)
+        work, max_depth = self._begun(fn, settings)
+        return await run_branch(self._lane, work, timeout=settings.timeout, max_depth=max_depth)
 
     def branches(self) -> BranchGroup:
-        """`async with ctx.branches() as group: handle = group.start(fn)`: branches that run side by side."""
+        """`async with ctx.branches() as group: handle = group.start(fn)`: branches that run side by side.
+
+        The first failure cancels the others, and comes out in an `ExceptionGroup`. `start` takes the options of `branch`.
+        """
         return BranchGroup(self)
 
     @overload
@@ -284,6 +278,31 @@ class Context:
             handles = [group.start(fn) for fn in fns]
         return tuple(handle.value for handle in handles)
 
+    @overload
+    async def branch_race(
+        self, first: Callable[[Context], Awaitable[A]], second: Callable[[Context], Awaitable[B]], /
+    ) -> A | B: ...
+    @overload
+    async def branch_race(
+        self,
+        first: Callable[[Context], Awaitable[A]],
+        second: Callable[[Context], Awaitable[B]],
+        third: Callable[[Context], Awaitable[C]],
+        /,
+    ) -> A | B | C: ...
+    @overload
+    async def branch_race(self, *fns: Callable[[Context], Awaitable[T]]) -> T: ...
+    async def branch_race(self, *fns: Callable[[Context], Awaitable[object]]) -> object:
+        """Run each `fn(child)` as a branch, side by side, until the first of them ends, and return its value.
+
+        The others are cancelled, and have unwound when this returns. If the first one failed, its error comes out in an
+        `ExceptionGroup`, as from `branch_all`.
+        """
+        if not fns:
+            raise TypeError("branch_race() takes at least one function")
+        begun = [self._begun(fn, PLAIN) for fn in fns]
+        return await race(self._lane, *(work for work, _ in begun), max_depth=begun[0][1])
+
     # knowing
 
     @property
@@ -302,51 +321,49 @@ class Context:
 
     @property
     def cancel_reason(self) -> CancelReason | None:
-        """Why the call was cancelled, for its clean-up to see; None while it was not."""
-        return self._call.actor.reason
+        """Why this body or branch was cancelled, for its clean-up to see; None while it was not.
 
-    def _declared(self, schema: object) -> object:
-        """What to ask for; a question by key must be one that was published with the tool."""
-        if not isinstance(schema, Elicit):
-            if isinstance(schema, Mapping | str):
-                raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
-            return schema
-        if schema.key not in self._keys:
-            raise LookupError(
-                f"the question {schema.key!r} was not declared: add it to the elicits of the tool, prompt or resource"
-            )
-        return schema.schema
+        The first reason stands: that of the call, or in a branch SIBLING when another one failed or won the race, and DEADLINE
+        when its own time was up.
+        """
+        return self._lane.reason
 
-    def _child(self, lane: Lane) -> Context:
-        return Context(self._call, lane, self._request, self._keys)
+    @property
+    def messages(self) -> Conversation:
+        """The conversation of this body or branch with the client's model so far: prompts and answers, oldest first."""
+        return own(self._messages)
+
+    @property
+    def system_prompt(self) -> str | None:
+        """What `sample` tells the model beforehand unless it is given something else; set where a branch is started."""
+        return self._terms.system_prompt
+
+    @property
+    def parent_messages(self) -> Conversation:
+        """The conversation of the parent when this branch was started; nothing for the body of a call."""
+        return own(self._terms.parent_messages)
+
+    @property
+    def parent_system_prompt(self) -> str | None:
+        """The system prompt of the parent; None for the body of a call."""
+        return self._terms.parent_system_prompt
+
+    @property
+    def depth(self) -> int:
+        """How deep this branch is: 0 for the body of a call, 1 for its branches, and so on."""
+        return self._lane.depth
+
+    def _begun(
+        self, fn: Callable[[Context], Awaitable[T]], settings: BranchSettings
+    ) -> tuple[Callable[[Lane], Awaitable[T]], int]:
+        """A branch as it is now, when it is started: what its lane runs, and how deep that may be."""
+        inherited = self._messages if settings.inherit_messages else ()
+        messages = (*inherited, *own(settings.messages)) if settings.messages else inherited
+        terms = self._terms.child(settings, self._messages)
+        max_depth = min(terms.max_depth, self._call.service.options.max_depth)
+        return lambda lane: fn(Context(self._call, lane, self._request, terms, messages)), max_depth
 
     def __repr__(self) -> str:
         remaining = self._call.actor.deadline
         until = "" if remaining == math.inf else f" deadline={remaining:.1f}"
         return f"<Context of {self._call!r}{until}>"
-
-
-class BranchGroup:
-    """Branches that run side by side and are joined at the end of the block."""
-
-    __slots__ = ("_branches", "_ctx")
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._branches = Branches(ctx._lane)  # noqa: SLF001  one room
-
-    async def __aenter__(self) -> Self:
-        await self._branches.__aenter__()
-        return self
-
-    async def __aexit__(self, *exception: object) -> bool | None:
-        return await self._branches.__aexit__(*exception)  # type: ignore[arg-type]  # noqa: ASYNC102
-
-    def start(self, fn: Callable[[Context], Awaitable[T]]) -> Branch[T]:
-        """Start `fn(child)` at once; `await handle.result()` inside the block, `handle.value` after it."""
-        return self._branches.start(lambda lane: fn(self._ctx._child(lane)))  # noqa: SLF001
-
-
-def form_question(message: str, asked: Form[object], name: str | None) -> Question[ElicitResult]:
-    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=asked.requested_schema)
-    return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), name)

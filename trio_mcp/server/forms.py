@@ -6,7 +6,8 @@ A form is one object whose members are strings, numbers, booleans, single choice
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar, cast
@@ -19,7 +20,7 @@ from ..types import JsonObject, JsonValue, RequestedSchema
 
 T = TypeVar("T")
 
-__all__ = ["Elicit", "Form", "FormError", "Titled", "form", "with_questions"]
+__all__ = ["Elicit", "Form", "FormError", "Titled", "declared", "form", "with_questions"]
 
 KEYWORDS = {
     "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
@@ -83,6 +84,24 @@ def with_questions(meta: JsonObject | None, elicits: Sequence[Elicit[object]]) -
         raise ValueError(f"elicits: a key comes twice among {', '.join(asked.key for asked in elicits)}")
     asks: JsonObject = {ELICITS: {asked.key: asked.requested_schema.wire() for asked in elicits}} if elicits else {}
     return {**(meta or {}), **asks} or None
+
+
+def declared(schema: object, keys: AbstractSet[str]) -> object:
+    """The form to ask for; a question by key must be one of those that were published with what asks.
+
+    Raises:
+        FormError: it is no type.
+        LookupError: the question was not declared.
+    """
+    if not isinstance(schema, Elicit):
+        if isinstance(schema, Mapping | str):
+            raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
+        return schema
+    if schema.key not in keys:
+        raise LookupError(
+            f"the question {schema.key!r} was not declared: add it to the elicits of the tool, prompt or resource"
+        )
+    return schema.schema
 
 
 class Titled:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-import trio
-
 from ..errors import McpError
+from ..runtime import Budget, Threads
 from ..session import Call, RequestFacts
-from .context import Context
+from .branching import CallLimits, Terms
+from .context import BODY, Context
 from .forms import Elicit
 
 __all__ = ["Function", "Handler", "function_doc", "make_handler"]
 
 Function: TypeAlias = Callable[..., object]
+
+UNLIMITED = CallLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,38 +26,53 @@ class Handler:
     """A function, the name of the parameter that takes the `Context`, and the threads in which plain functions run.
 
     Attributes:
-        keys: the questions that it has declared; see `Elicit`.
+        terms: what holds for the body of every call.
+        token_budget: the tokens that the samples of one call may use; None: any number.
     """
 
     function: Function
     context: str | None
-    threads: trio.CapacityLimiter
+    threads: Threads
     is_async: bool
-    keys: frozenset[str] = frozenset()
+    terms: Terms = BODY
+    token_budget: int | None = None
+
+    def admit(self) -> None:
+        """Raise `LimitExceeded` when no thread would ever run it."""
+        if not self.is_async:
+            self.threads.admit()
 
     async def __call__(self, facts: RequestFacts, values: dict[str, object], call: Call) -> object:
         """Call it and return its value. Of a group of exceptions with one voice, that one is raised."""
         if self.context is not None:
-            values = {**values, self.context: Context(call, call.actor.root, facts, self.keys)}
+            terms = self.terms
+            if self.token_budget is not None:
+                terms = replace(terms, budget=Budget(self.token_budget))
+            values = {**values, self.context: Context(call, call.actor.root, facts, terms)}
         try:
             if self.is_async:  # here, since each coroutine more is half a kilobyte of a call that waits
                 return await cast("Awaitable[object]", self.function(**values))
             return await self._in_thread(values)
         except ExceptionGroup as group:
             failure: Exception = speaker(group)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # it holds this frame, and with it the context
 
     async def _in_thread(self, values: dict[str, object]) -> object:
-        (value,) = await trio.to_thread.run_sync(
-            lambda: (self.function(**values),), abandon_on_cancel=True, limiter=self.threads
-        )
+        (value,) = await self.threads.run(lambda: (self.function(**values),))
         if isinstance(value, Awaitable):  # a plain decorator round an async function
             return cast("object", await value)
         return value
 
 
 def make_handler(
-    function: Function, context: str | None, threads: trio.CapacityLimiter, elicits: Sequence[Elicit[object]] = ()
+    function: Function,
+    context: str | None,
+    threads: Threads,
+    elicits: Sequence[Elicit[object]] = (),
+    limits: CallLimits = UNLIMITED,
 ) -> Handler:
     """A handler of a function.
 
@@ -64,8 +81,11 @@ def make_handler(
     """
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__}: offer a function or an async function, not a generator")
-    keys = frozenset(asked.key for asked in elicits)
-    return Handler(function, context, threads, inspect.iscoroutinefunction(function), keys)
+    terms = replace(BODY, keys=frozenset(asked.key for asked in elicits))
+    if limits.max_depth is not None:
+        terms = replace(terms, max_depth=limits.max_depth)
+    is_async = inspect.iscoroutinefunction(function)
+    return Handler(function, context, threads, is_async, terms, limits.token_budget)
 
 
 def function_doc(function: Function) -> str | None:

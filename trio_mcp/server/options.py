@@ -6,16 +6,19 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar, get_args
 
-from ..types import CacheScope
+from ..types import CacheScope, SamplingMessage
 from .forms import Elicit
 
 O = TypeVar("O")  # noqa: E741  of options
 
 __all__ = [
+    "check_count",
     "check_elicits",
     "check_function",
+    "check_messages",
     "check_place",
     "check_resume",
     "check_schema",
@@ -36,7 +39,7 @@ def options_of(kind: Callable[..., O], said: Mapping[str, object], where: str) -
         TypeError: there is none of that name, or one is of the wrong type.
         ValueError: one cannot have that value.
     """
-    known = sorted(inspect.signature(kind).parameters)
+    known = names_of(kind)
     for name in said:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -45,11 +48,26 @@ def options_of(kind: Callable[..., O], said: Mapping[str, object], where: str) -
     return kind(**said)
 
 
+@lru_cache
+def names_of(kind: Callable[..., object]) -> tuple[str, ...]:
+    return tuple(sorted(inspect.signature(kind).parameters))
+
+
 def check_timeout(timeout: object) -> None:
     """Refuse what is no time to wait."""
     check_number("timeout", timeout, "seconds, such as 30; leave it out for no limit")
     if not timeout > 0:  # type: ignore[operator]
         raise ValueError(f"timeout: more than 0 seconds, not {timeout}; leave it out for no limit")
+
+
+def check_count(name: str, count: object) -> None:
+    """Refuse what is neither a whole number from 0 on nor None."""
+    if count is None:
+        return
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name}: a whole number, not {count!r}; leave it out for no limit")
+    if count < 0:
+        raise ValueError(f"{name}: a whole number from 0 on, not {count}")
 
 
 def check_ttl(name: str, ttl: object) -> None:
@@ -97,6 +115,15 @@ def check_function(function: object, where: str) -> None:
         raise TypeError(f"{where}({function!r}): a name goes by its keyword, {where}(name={function!r})")
     if not callable(function):
         raise TypeError(f"{where} offers a function, not {function!r}")
+
+
+def check_messages(messages: object) -> None:
+    """Refuse what is no conversation, such as a text."""
+    if isinstance(messages, str) or not isinstance(messages, Sequence):
+        raise TypeError(f"messages: a list of SamplingMessage, not {messages!r}")
+    for message in messages:
+        if not isinstance(message, SamplingMessage):
+            raise TypeError(f"messages: each is a SamplingMessage, not {message!r}")
 
 
 def check_place(uri: object, function: object = len) -> None:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypedDict, cast, get_origin
 
-import trio
-
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
+from ..runtime import Threads
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import (
     AudioContent,
@@ -121,7 +120,7 @@ class Prompt:
         return f"<Prompt {self.name}>"
 
 
-def make_prompt(function: Function, options: PromptOptions, threads: trio.CapacityLimiter) -> Prompt:
+def make_prompt(function: Function, options: PromptOptions, threads: Threads) -> Prompt:
     """A prompt from a function.
 
     Raises:

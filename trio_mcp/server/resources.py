@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypedDict, TypeVar, cast
 
-import trio
-
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri_template import UriTemplate
 from ..protocol.uris import is_uri
+from ..runtime import Threads
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import (
     Annotations,
@@ -165,7 +164,7 @@ class Template:
         return f"<Template {self.model.uri_template}>"
 
 
-def make_resource(uri: str, function: Function, options: ResourceOptions, threads: trio.CapacityLimiter) -> Resource:
+def make_resource(uri: str, function: Function, options: ResourceOptions, threads: Threads) -> Resource:
     """A resource from a function without arguments.
 
     Raises:
@@ -191,7 +190,7 @@ def make_resource(uri: str, function: Function, options: ResourceOptions, thread
     return Resource(model, reader)
 
 
-def make_template(text: str, function: Function, options: ResourceOptions, threads: trio.CapacityLimiter) -> Template:
+def make_template(text: str, function: Function, options: ResourceOptions, threads: Threads) -> Template:
     """A resource template from a function that takes its variables.
 
     Raises:
@@ -223,7 +222,7 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
     return Template(model, pattern, reader)
 
 
-def make_reader(function: Function, options: ResourceOptions, threads: trio.CapacityLimiter) -> Reader:
+def make_reader(function: Function, options: ResourceOptions, threads: Threads) -> Reader:
     arguments = read_arguments(function)
     resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
     return Reader(arguments, make_handler(function, arguments.context, threads, options.elicits), options, resume)

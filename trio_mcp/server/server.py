@@ -92,6 +92,11 @@ class Server(Authoring):
         """The tools, in the order they are listed."""
         return tuple(self._registry.tools)
 
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """Where it is served now, one for each `serve` or ASGI application; empty while it is not."""
+        return tuple(self._services)
+
     def resource_updated(self, uri: str) -> None:
         """Tell everyone who watches the resource, or something it is a part of, that it has changed; from any thread.
 
@@ -142,6 +147,7 @@ class Server(Authoring):
             self.instructions,
             self.options,
             router.guards,
+            self._threads,
         )
         async with opened as service:
             self._services[service] = None

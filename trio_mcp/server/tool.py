@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias, TypedDict
 
-import trio
-
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ToolError
+from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, RequestTimeout, ToolError
 from ..protocol.capabilities import lacks
 from ..protocol.parameter_headers import ParameterHeaders
-from ..runtime import CancelReason
+from ..runtime import CancelReason, Threads
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
+from .branching import CallLimits
 from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
-from .options import check_elicits, check_resume, check_schema, check_timeout
+from .options import check_count, check_elicits, check_resume, check_schema, check_timeout
 from .results import Converter, Promise, error_result, read_return, read_schema
 from .signature import Arguments, raw_arguments, read_arguments
 
@@ -53,6 +52,8 @@ class ToolKeywords(TypedDict, total=False):
     elicits: the questions it may ask, published with it; only these may then be asked by key.
     input_schema: its arguments as JSON Schema (2020-12), instead of the signature's: the function takes them as one dict.
     output_schema: its structured result as JSON Schema, instead of the return annotation's.
+    max_depth: how deep the branches of a call may nest; a branch may be started with a limit of its own.
+    token_budget: how many tokens the samples of a call, those in branches included, may use.
     """
 
     name: str
@@ -67,6 +68,8 @@ class ToolKeywords(TypedDict, total=False):
     elicits: Sequence[Elicit[object]]
     input_schema: JsonObject
     output_schema: JsonObject
+    max_depth: int
+    token_budget: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class ToolOptions:
     elicits: Sequence[Elicit[object]] = ()
     input_schema: JsonObject | None = None
     output_schema: JsonObject | None = None
+    max_depth: int | None = None
+    token_budget: int | None = None
 
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
@@ -92,6 +97,8 @@ class ToolOptions:
         check_elicits(self.elicits)
         check_schema("input_schema", self.input_schema)
         check_schema("output_schema", self.output_schema)
+        check_count("max_depth", self.max_depth)
+        check_count("token_budget", self.token_budget)
         if isinstance(self.requires, str):
             raise TypeError(
                 f"requires: a set of capabilities, such as {{{self.requires!r}}}, not {self.requires!r} alone"
@@ -125,6 +132,7 @@ class Tool:
 
         Raises:
             CapabilityError: the client lacks what the tool requires; nothing of it runs.
+            LimitExceeded: a plain function would need a thread, and all are held by calls that were cancelled.
         """
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
@@ -133,6 +141,7 @@ class Tool:
             values = self._arguments.bind(arguments)
         except ValueError as error:
             return error_result(f"Invalid arguments for {self.name}: {error}")
+        self._handler.admit()
         return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed, self._resume)
 
     async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
@@ -141,14 +150,12 @@ class Tool:
     def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
         """What the model is told; None leaves it to the protocol, or to nobody."""
         match cause:
-            case CancelReason.DEADLINE:
-                return error_result(f"{self.name} did not finish within {self.timeout:g} seconds.")
             case LocalProtocolError():
                 logger.error("the tool %s broke a rule", self.name, exc_info=cause)
                 return error_result(f"{self.name}: {cause}")
             case CancelReason() | ProtocolError() | CapabilityError():
                 return None
-            case ToolError() | LimitExceeded():
+            case ToolError() | LimitExceeded() | RequestTimeout():
                 return error_result(str(cause))
             case _:
                 reference = secrets.token_hex(4)
@@ -159,7 +166,7 @@ class Tool:
         return f"<Tool {self.name}>"
 
 
-def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLimiter) -> Tool:
+def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Tool:
     """A tool from a function.
 
     Raises:
@@ -176,6 +183,7 @@ def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLi
         promised(function, arguments.returns) if options.output_schema is None else read_schema(options.output_schema)
     )
     requires = required(name, options.requires)
+    limits = CallLimits(options.max_depth, options.token_budget)
     model = ToolModel(
         name=name,
         title=options.title,
@@ -193,7 +201,7 @@ def make_tool(function: Function, options: ToolOptions, threads: trio.CapacityLi
         requires,
         ParameterHeaders.of(arguments.schema),
         arguments,
-        make_handler(function, arguments.context, threads, options.elicits),
+        make_handler(function, arguments.context, threads, options.elicits, limits),
         returned.converted,
         resumed(options.resume, options.annotations),
     )

@@ -10,6 +10,8 @@ from .pump import serve_channel
 from .replay import Resume
 from .server import ServerSession
 from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
+from .statistics import ReplyStatistics, ServiceStatistics
+from .tokens import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
@@ -27,15 +29,20 @@ __all__ = [
     "Peer",
     "Plan",
     "Question",
+    "ReplyStatistics",
     "RequestFacts",
     "Resume",
     "Route",
     "ServerSession",
     "Service",
     "ServiceOptions",
+    "ServiceStatistics",
+    "TokenEstimate",
     "Transport",
     "check_options",
+    "estimate_tokens",
     "find_transport",
     "open_service",
     "serve_channel",
+    "used_tokens",
 ]

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ..errors import CapabilityError, LimitExceeded
+import trio
+
+from ..errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
 from ..protocol.capabilities import lacks
-from ..runtime import Lane
+from ..protocol.jsonrpc import Request, RequestId
+from ..runtime import Lane, Slot
 from ..types import ClientCapabilities, Model
 from .envelope import Envelope
+from .leg import Leg
 
 if TYPE_CHECKING:
     from .call import Call
     from .server import ServerSession
 
-__all__ = ["Backchannel", "LiveBackchannel", "Question", "require"]
+__all__ = ["Backchannel", "LiveBackchannel", "Question", "require", "still_asking"]
 
 T = TypeVar("T", bound=Model)
+
+NOBODY = "the call is over, or was answered for: nobody can be asked about it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,8 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
+            LocalProtocolError: the call was cancelled, and its clean-up asks behind a shield; nothing was sent.
+            Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
         ...
@@ -61,35 +70,101 @@ def require(declared: ClientCapabilities, question: Question[T]) -> None:
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
 
 
-class LiveBackchannel:
-    """Questions travel as requests of their own, about the call they belong to."""
+def still_asking(call: Call) -> None:
+    """A call that was cancelled asks nothing more: nobody would answer, and behind a shield it would wait for ever."""
+    if call.actor.reason is not None:
+        raise LocalProtocolError("the call was cancelled, and can ask nothing more")
 
-    __slots__ = ("_session",)
+
+class LiveBackchannel:
+    """Questions travel as requests of their own, about the call they belong to.
+
+    Those for the user go out one at a time, in the order in which they were asked, unless the service says otherwise: a user
+    sees one prompt, and what came meanwhile would lie on top of it. What a model or the client itself answers is not held back.
+    """
+
+    __slots__ = ("_prompting", "_session", "_waiting")
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
+        self._prompting = False
+        self._waiting: trio.lowlevel.ParkingLot | None = None
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
+        await trio.lowlevel.checkpoint_if_cancelled()
+        still_asking(call)
         leg = call.leg
-        assert leg is not None, "a handshake-era call keeps its one leg"
+        if leg is None:
+            raise Disconnected(NOBODY)
         require(leg.facts.client_capabilities, question)
-        session = self._session
-        request = session.connection.ask(question.method, question.params)
-        request_id = request.id
+        in_turn = question.kind == "elicit" and not call.service.options.parallel_prompts
+        if in_turn:
+            await self._turn(call)
         try:
-            slot = call.actor.mailbox.open(str(request_id), question.answer_type)
-        except LimitExceeded:
-            session.connection.withdraw(request_id, "never sent")
-            raise
-        session.awaited[request_id] = call.actor.mailbox
-        try:
-            listener = leg.listeners[0]
-            await listener.outbox.send(Envelope(request, about=listener.request_id))
+            request, slot = self._opened(call, leg, question)
+            try:
+                await leg.listeners[0].outbox.send(Envelope(request, about=leg.listeners[0].request_id))
+            except BaseException:
+                self._forget(request.id)
+                slot.give_up()
+                raise
             del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
-            return await slot.take()
+            try:
+                return await slot.take()
+            finally:
+                slot.give_up()
         finally:
-            slot.give_up()
-            if session.awaited.pop(request_id, None) is not None:
-                notice = session.connection.withdraw(request_id, "the call no longer needs the answer")
-                if notice is not None:
-                    leg.post(notice)
+            if in_turn:
+                self._pass_turn()
+
+    def _opened(self, call: Call, leg: Leg, question: Question[T]) -> tuple[Request, Slot[T]]:
+        """The request that asks, and the slot in which its answer will be."""
+        if leg.ended or not leg.listeners:
+            raise Disconnected(NOBODY)
+        session, mailbox = self._session, call.actor.mailbox
+        request = session.connection.ask(question.method, question.params)
+        settled = partial(self._settled, request.id, leg)
+        try:
+            slot = mailbox.open(str(request.id), question.answer_type, settled)
+        except (LimitExceeded, Disconnected):
+            self._forget(request.id)
+            raise
+        session.awaited[request.id] = mailbox
+        return request, slot
+
+    def _forget(self, request_id: RequestId) -> None:
+        """A request that was not sent."""
+        self._session.awaited.pop(request_id, None)
+        self._session.connection.withdraw(request_id, "never sent")
+
+    def _settled(self, request_id: RequestId, leg: Leg) -> None:
+        """A question has its answer, or nobody waits for it any more; the client is told so if it still owes one.
+
+        In the very step in which that happens: of a stuck call, before it is answered for.
+        """
+        session = self._session
+        if session.awaited.pop(request_id, None) is not None:
+            notice = session.connection.withdraw(request_id, "the call no longer needs the answer")
+            if notice is not None:
+                leg.post(notice)
+
+    async def _turn(self, call: Call) -> None:
+        """Wait until the user has answered what was asked before. A cancel while waiting gives the place up."""
+        if not self._prompting:
+            self._prompting = True
+            return
+        if self._waiting is None:
+            self._waiting = trio.lowlevel.ParkingLot()
+        call.actor.mailbox.admit(len(self._waiting))
+        await self._waiting.park()
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been cancelled since it was given its turn
+        except BaseException:
+            self._pass_turn()
+            raise
+
+    def _pass_turn(self) -> None:
+        if self._waiting:
+            self._waiting.unpark()
+        else:
+            self._prompting = False

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, ResourceNotFound, ToolError
+from ..errors import (
+    CapabilityError,
+    Disconnected,
+    LimitExceeded,
+    LocalProtocolError,
+    ProtocolError,
+    RequestTimeout,
+    ResourceNotFound,
+    ToolError,
+)
 from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ..protocol.request_state import digest
 from ..protocol.strict_json import dumps
@@ -86,11 +95,12 @@ class Call:
 
     def _start(self, journal: Journal | None) -> None:
         assert self.leg is not None
+        seconds = min(self._plan.seconds, self.service.options.max_seconds)
         self.actor = self.service.supervisor.start(
             self._run,
             self._done,
             principal=self.leg.facts.principal,
-            deadline=trio.current_time() + self._plan.seconds,
+            deadline=trio.current_time() + seconds,
             label=self._plan.target,
             journal=journal,
         )
@@ -98,7 +108,8 @@ class Call:
 
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
         """Ask the client; see `Backchannel.ask`."""
-        assert self._backchannel is not None
+        if self._backchannel is None:
+            raise Disconnected("the call is over, or was answered for: nobody can be asked about it any more")
         return self._backchannel.ask(self, lane, question)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -218,8 +229,12 @@ class Call:
         self.outcome = outcome
         if self.leg is not None:
             self.conclude(self.leg, outcome)
-        if self.rounds is not None:
-            self.rounds.finished()
+        if self.rounds is None or not self.rounds.finished():
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Nobody can come back for it. What it and its past hold of each other is let go, for the collector comes late."""
+        self.outcome = self.rounds = self._backchannel = None
 
     def conclude(self, leg: Leg, outcome: Outcome) -> None:
         """End this leg, the last one, with what became of the call. It tells a client that has cancelled nothing."""
@@ -241,8 +256,17 @@ class Call:
             case Cancelled(reason):
                 if reason in UNHEARD:
                     return None
-                result = self._plan.failed(reason)
-                return CANCELLED[reason] if result is None else self._encoded(facts, result)
+                detail = self._overtime() if reason is CancelReason.DEADLINE else CANCELLED[reason]
+                cause = LimitExceeded(detail.message) if reason is CancelReason.DEADLINE else reason
+                result = self._plan.failed(cause)
+                return detail if result is None else self._encoded(facts, result)
+
+    def _overtime(self) -> ErrorDetail:
+        """Which limit a call has met that took too long; the shortest is the one that cancels."""
+        own, most = self._plan.seconds, self.service.options.max_seconds
+        whose = "its timeout" if own <= most else "the most that this server allows"
+        took = f"{self._plan.target[:128]} did not finish within {min(own, most):g} seconds, {whose}."
+        return ErrorDetail(SERVER_BUSY, took)
 
     def _encoded(self, facts: RequestFacts, result: Model) -> Ending:
         try:
@@ -258,7 +282,6 @@ class Call:
 
 
 CANCELLED = {
-    CancelReason.DEADLINE: ErrorDetail(SERVER_BUSY, "The call took longer than this server allows."),
     CancelReason.EXPIRED: ErrorDetail(SERVER_BUSY, "The call waited too long for an answer."),
     CancelReason.SHUTDOWN: ErrorDetail(SERVER_BUSY, "The server is shutting down. Try again in a moment."),
     CancelReason.SIBLING: ErrorDetail(INTERNAL_ERROR, "The call was cancelled."),
@@ -294,7 +317,7 @@ def told(facts: RequestFacts, error: BaseException, target: str) -> ErrorDetail:
             return ErrorDetail(facts.codec.revision.missing_resource, str(error), {"uri": uri})
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
-        case ToolError():
+        case ToolError() | RequestTimeout():
             return ErrorDetail(INTERNAL_ERROR, str(error))
         case _:
             reference = secrets.token_hex(4)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -17,7 +19,18 @@ import trio
 
 from ..errors import CapabilityError, Disconnected, McpError, PeerError, RequestTimeout
 from ..protocol.codec import Codec
-from ..protocol.connection import BatchIn, CancelIn, Connection, Ignored, NotificationIn, Refused, ReplyIn, RequestIn
+from ..protocol.connection import (
+    BatchIn,
+    CancelIn,
+    Connection,
+    Ignored,
+    NotificationIn,
+    Refused,
+    ReplyIn,
+    RequestIn,
+    Stray,
+    StrayKind,
+)
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -45,6 +58,7 @@ from ..types import (
 )
 from .batch import OpenBatch
 from .envelope import Envelope, Peer
+from .idle import IdleTimer, OnProgress
 from .pump import CLEAN_UP, write_all
 
 __all__ = ["Answerer", "ClientSession", "OnNotification", "OnProgress"]
@@ -55,7 +69,6 @@ Answerer: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Serves one method that the server may ask for."""
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
-OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -84,6 +97,8 @@ class ClientSession:
         """The codec of the revision in use; the client sets it once the era is known."""
         self.stamp: JsonObject = {}
         """Members that every request carries in `_meta`: none in the handshake era."""
+        self.strays: Counter[StrayKind] = Counter()
+        """Replies of the server that nobody waited for."""
         self._channel = channel
         self._answerers = answerers
         self._on_notification = on_notification
@@ -105,6 +120,7 @@ class ClientSession:
         *,
         codec: Codec | None = None,
         timeout: float | None = None,
+        idle: float = math.inf,
         on_progress: OnProgress | None = None,
         on_notification: OnNotification | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -113,6 +129,7 @@ class ClientSession:
 
         Args:
             timeout: seconds to wait for the answer; None waits as long as it takes.
+            idle: seconds without a report of progress, after which nothing more is waited for either.
             on_progress: called with each progress notification about this request, in the reader's task.
             on_notification: called with each notification that names this request as its subscription (M-META-3s).
             headers: sent with the request where the transport has headers.
@@ -120,7 +137,8 @@ class ClientSession:
         Raises:
             PeerError: the server answered with an error.
             RemoteProtocolError: its answer is malformed.
-            RequestTimeout: no answer within `timeout`; the server was told that none is wanted any more.
+            RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds; the server was told that none is wanted
+                any more, unless it is `initialize` (L-CAN-1b).
             Disconnected: the connection ended first; `SessionLost` if the server did nothing for this request.
 
         A cancel withdraws the request at the server.
@@ -128,6 +146,9 @@ class ClientSession:
         if self._over is not None:
             raise Disconnected(str(self._over))
         token = next(self._tokens)
+        timer = None
+        if idle < math.inf:
+            on_progress = timer = IdleTimer(idle, on_progress, lambda: bool(self._serving))
         stamped = self._stamped(params, None if on_progress is None else token)
         request = self.connection.ask(method, stamped, codec or self.codec)
         slot = self._mailbox.open(str(request.id), Model)
@@ -138,7 +159,7 @@ class ClientSession:
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers)))
         try:
             with trio.move_on_after(float("inf") if timeout is None else timeout):
-                return await slot.take()
+                return await (slot.take() if timer is None else timer.take(slot, method))
         finally:
             self._progress.pop(token, None)
             self._streams.pop(str(request.id), None)
@@ -169,6 +190,7 @@ class ClientSession:
         try:
             async for envelope in self._channel:
                 self._receive(envelope, nursery)
+                del envelope  # the next one may come in an hour, and this one may be large
                 if self._outbox.full:  # a server that does not read our answers is not read either
                     await self._outbox.room()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -197,6 +219,8 @@ class ClientSession:
             logger.debug("writing ended: %s", error)
             self._end(f"the connection broke: {error}")
         finally:
+            self._outbox.close()
+            self._outbox.take_nowait()  # nobody else will take it
             self._written.set()
 
     def _stamped(self, params: RequestParams, token: int | None) -> RequestParams:
@@ -234,6 +258,8 @@ class ClientSession:
             case BatchIn():
                 self._receive_batch(event, nursery)
             case Ignored(why):
+                if isinstance(event, Stray):
+                    self.strays[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
 
     def _receive_batch(self, event: BatchIn, nursery: trio.Nursery) -> None:
@@ -335,6 +361,8 @@ def unheard(method: str, _params: Model) -> None:
 
 
 def outcome(channel: object) -> str:
-    """What became of the server's process, where the channel has one."""
-    said = getattr(channel, "outcome", None)
-    return f" (its process {said})" if isinstance(said, str) else ""
+    """What became of the server's process, or how it took leave, where the channel knows."""
+    said, reason = getattr(channel, "outcome", None), getattr(channel, "close_reason", None)
+    if isinstance(said, str):
+        return f" (its process {said})"
+    return f" ({reason})" if isinstance(reason, str) else ""

@@ -23,6 +23,7 @@ from ..protocol.connection import (
     Refused,
     ReplyIn,
     RequestIn,
+    Stray,
 )
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response, is_request_id
 from ..protocol.request_state import Claims, digest
@@ -125,6 +126,8 @@ class ServerSession:
                 logger.warning("a message was dropped: %s", error)
                 return event
             case Ignored(why):
+                if isinstance(event, Stray):
+                    self.service.strays[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
         return None
 
@@ -138,6 +141,7 @@ class ServerSession:
         call = self._calls.pop(listener, None)
         self._fetching.discard(listener)
         listener.finished = True
+        listener.pause = None
         self.connection.answered(listener.request_id)
         if call is not None and call.leg is not None and call.leg.leave(listener):
             call.cancel(CancelReason.DISCONNECT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,16 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.request_state import KeyRing, Sealer
-from ..runtime import CancelReason, Supervisor, open_supervisor
+from ..runtime import MAX_DEPTH, CancelReason, Supervisor, Threads, open_supervisor
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
 from ..types import Implementation, Model, ServerCapabilities
 from .directory import Directory
 from .leg import RequestFacts
 from .replay import Resume
+from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
+from .tokens import TokenEstimate, estimate_tokens
 
 if TYPE_CHECKING:
     from .call import Call
@@ -44,7 +48,8 @@ class Plan(NamedTuple):
         run: the body; its result is the request's.
         target: what is called (a tool's name, a resource's URI), bound into `requestState`.
         seconds: the longest the call may take, or infinity.
-        failed: the result that tells of a failure or of a cancellation, or None to answer with a protocol error instead.
+        failed: the result that tells of a failure or of a cancellation, or None to answer with a protocol error instead. That the
+            call took too long is a `LimitExceeded` that says which limit it was.
         resume: what becomes of the call when its parked actor is gone.
     """
 
@@ -67,6 +72,13 @@ class ServiceOptions:
     """Limits and times of a service, in seconds."""
 
     actors: ActorLimits = field(default_factory=ActorLimits)
+    max_seconds: float = math.inf
+    """The longest that any call may take, whatever its own `timeout` says."""
+    cancel_grace: float = 5.0
+    """How long a call may take to clean up when it was cancelled or its time is up; then it is *stuck*: its caller is answered,
+    and nobody waits for it any longer."""
+    watchdog: float = 0.25
+    """A tool that keeps the event loop from turning for this long is logged with its stack; `inf` for not looking."""
     settle: float = 0.2
     """How long a busy branch may hold back the questions of its siblings."""
     outcome_grace: float = 60.0
@@ -83,8 +95,21 @@ class ServiceOptions:
     """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
     watched: int = 1000
     """Resources that one session, or one `subscriptions/listen`, may watch."""
+    max_depth: int = MAX_DEPTH
+    """How deep the branches of a call may nest, whatever its tool or a branch says."""
+    parallel_prompts: bool = False
+    """Put the questions that one call has for the user to a handshake-era client side by side, instead of one after the other."""
+    estimate_tokens: TokenEstimate = estimate_tokens
+    """What a sample counts in token budgets when its client does not say."""
     on_divergence: Callable[[str], None] | None = None
     """Told when a replay asks something else than the run before; it is logged anyway."""
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("max_seconds", self.max_seconds), ("watchdog", self.watchdog)):
+            if not seconds > 0:
+                raise ValueError(f"{name}: more than 0 seconds, math.inf for no limit, not {seconds!r}")
+        if not self.cancel_grace >= 0:
+            raise ValueError(f"cancel_grace: seconds from 0 on, not {self.cancel_grace!r}")
 
 
 class Service:
@@ -100,6 +125,7 @@ class Service:
         options: ServiceOptions,
         guards: Mapping[str, Guard],
         keys: KeyRing | None,
+        threads: Threads | None,
     ) -> None:
         self.supervisor = supervisor
         self.routes = routes
@@ -113,6 +139,9 @@ class Service:
         self.instructions = instructions
         self.options = options
         self.directory = Directory(options.outcome_grace)
+        self.strays: Counter[StrayKind] = Counter()
+        """Replies of clients that nobody waited for."""
+        self._threads = threads
         self._keys = keys
         self.node = secrets.token_urlsafe(8)
         """This process, among those that share the keys."""
@@ -128,6 +157,21 @@ class Service:
                 "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
             )
         return Sealer(keys, audience=self.identity.name, ttl=self.options.actors.park_ttl)
+
+    def statistics(self) -> ServiceStatistics:
+        """What runs, waits and is held now, and what was dropped; a snapshot."""
+        strays = self.strays
+        return ServiceStatistics(
+            actors=self.supervisor.statistics(),
+            open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
+            dropped=ReplyStatistics(
+                late=strays[StrayKind.LATE],
+                duplicate=strays[StrayKind.DUPLICATE],
+                unknown=strays[StrayKind.UNKNOWN],
+            ),
+            threads=None if self._threads is None else self._threads.statistics(),
+            blocked=self.supervisor.blocked,
+        )
 
     def note_divergence(self, what: str) -> None:
         """A replay asked something else than was answered; the old answer was not used."""
@@ -155,15 +199,19 @@ async def open_service(
     instructions: str | None = None,
     options: ServiceOptions | None = None,
     guards: Mapping[str, Guard] = NO_GUARDS,
+    threads: Threads | None = None,
 ) -> AsyncIterator[Service]:
-    """A service for the length of the block; leaving it cancels what still runs.
+    """A service for the length of the block; leaving it cancels what still runs, and waits for it all.
+
+    Args:
+        threads: where plain functions run, for the statistics.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys.
     """
     options = options or ServiceOptions()
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
-    async with open_supervisor(options.actors) as supervisor:
-        yield Service(supervisor, routes, identity, capabilities, instructions, options, guards, keys)
+    async with open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor:
+        yield Service(supervisor, routes, identity, capabilities, instructions, options, guards, keys, threads)
         with trio.CancelScope(shield=True):
             await supervisor.drain(0)

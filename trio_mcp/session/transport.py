@@ -16,7 +16,7 @@ import trio
 from .envelope import Envelope
 
 GROUP = "trio_mcp.transports"
-BUILT_IN = ("stdio", "http", "memory")
+BUILT_IN = ("stdio", "http", "websocket", "memory")
 """Those that a wrong option may have been meant for; `sse` has those of `http`, for which it is the older form."""
 
 

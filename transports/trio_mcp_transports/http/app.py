@@ -1,4 +1,4 @@
-"""The ASGI application: Streamable HTTP for both eras, on one path, and HTTP+SSE on two others if it is asked for.
+"""The ASGI application: Streamable HTTP for both eras and WebSocket, on one path, and HTTP+SSE on two others if it is asked for.
 
 Modern requests are stateless: each has a conversation of its own, and the end of its connection is its cancellation
 (M-HTTP-10s). Legacy requests belong to a session that `initialize` opened; the end of a connection cancels nothing there for a
@@ -12,44 +12,38 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import sniffio
 import trio
 
-from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER, check_headers
+from trio_mcp.protocol.http_headers import SESSION_HEADER
 from trio_mcp.protocol.jsonrpc import (
-    INVALID_REQUEST,
     Batch,
-    ErrorDetail,
-    ErrorResponse,
     Malformed,
-    Message,
-    Notification,
     Request,
-    decoded,
     dump,
     error_response,
     parse,
 )
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Peer, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
-from .asgi import Incoming, Receive, Scope, Send, read_body, respond
+from ..websocket.endpoint import Check, WebSockets
+from .asgi import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
 from .authentication import Authenticate, check_hook, identified
-from .exchange import MODERN_STATUS, Exchange, refused
+from .hypercorn_direct import DIRECT
 from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
+from .modern import is_modern, serve_modern
 from .paths import MESSAGE_PATH, Paths, check_paths
-from .refusals import Access, HttpRefusal, check_access, check_post, read_headers
+from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
 from .sse_endpoint import SseEndpoint
 
 __all__ = ["McpApp", "asgi_app"]
@@ -63,6 +57,7 @@ class Running:
 
     service: Service
     legacy: LegacyEndpoint
+    websockets: WebSockets
     sse: SseEndpoint
 
 
@@ -81,7 +76,7 @@ def asgi_app(
     limits: HttpLimits | None = None,
     event_store: EventStore | None = None,
 ) -> McpApp:
-    """An ASGI application that serves `server` under `path`: `hypercorn -k trio module:app`.
+    """An ASGI application that serves `server` under `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
 
     Args:
         path: of Streamable HTTP; None leaves it out.
@@ -128,6 +123,7 @@ class McpApp:
         self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
+        self._nothing_here = f"There is nothing here; the MCP endpoint is {' or '.join(paths.entrances)}."
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
             self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
@@ -142,8 +138,7 @@ class McpApp:
             case "lifespan":
                 await self._lifespan(receive, send)
             case "websocket":
-                await receive()
-                await send({"type": "websocket.close", "code": 1008, "reason": "this server speaks HTTP only"})
+                await self._websocket(scope, receive, send)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down in order: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
@@ -153,10 +148,12 @@ class McpApp:
         running = self._running
         if running is None:
             return
-        running.legacy.draining = running.sse.draining = True
+        running.legacy.draining = running.websockets.draining = running.sse.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
         running.sse.close_streams()
+        with trio.move_on_after(WEBSOCKETS_END):
+            await running.websockets.close()
 
     async def identify(self, headers: Mapping[str, str]) -> str | None:
         """The principal who makes a request with these headers; None when nobody is asked for (no `authenticate=`).
@@ -204,8 +201,9 @@ class McpApp:
                 return
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
+            websockets = WebSockets(service, self._limits.body, self._limits.websockets)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
-            self._running = Running(service, legacy, sse)
+            self._running = Running(service, legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
@@ -233,13 +231,12 @@ class McpApp:
             serve = self._route(scope["path"], scope["method"])
             await serve(self._started(), Incoming(scope, peer, receive, send))
         except HttpRefusal as refusal:
-            error = ErrorResponse(refusal.request_id, ErrorDetail(INVALID_REQUEST, str(refusal)))
-            await respond(send, refusal.status, dump(error), refusal.headers)
+            await refuse(send, refusal)
 
     def _route(self, path: str, method: str) -> Route:
         verbs = self._routes.get(path)
         if verbs is None:
-            raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {' or '.join(self._paths.entrances)}.")
+            raise HttpRefusal(404, self._nothing_here)
         serve = verbs.get(method)
         if serve is None:
             allowed = ", ".join(verbs)
@@ -259,37 +256,12 @@ class McpApp:
         envelope = Envelope(message, peer=peer, size=len(body))
         try:
             if is_modern(message, headers):
-                await self._modern(running, message, envelope, receive, send)
+                await serve_modern(running.service, message, envelope, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
         except HttpRefusal as refusal:
             refusal.request_id = message.id if isinstance(message, Request) else None
             raise
-
-    async def _modern(
-        self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
-    ) -> None:
-        headers = envelope.peer.headers
-        exchange = Exchange(receive, send, MODERN_STATUS, Outbox(running.service.options.outbox))
-        if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
-            await exchange.accept()
-            return
-        if not isinstance(message, Request):
-            raise HttpRefusal(400, "A modern client sends requests only.")
-        params = decoded(message.params)
-        try:
-            require_version(params, headers)
-            check_headers(headers, message.method, params)
-        except RemoteProtocolError as error:
-            error.request_id = message.id
-            await exchange.refuse(400, error_response(error))
-            return
-        session = ServerSession(running.service, shared=False)
-        listener = session.receive(envelope, exchange.outbox, exclusive=True)
-        if not isinstance(listener, Listener):
-            await refused(exchange, MODERN_STATUS)
-        elif not await exchange.run():
-            session.disconnect(listener)
 
     async def _get(self, running: Running, incoming: Incoming) -> None:
         await running.legacy.get(incoming.peer, incoming.receive, incoming.send)
@@ -303,23 +275,39 @@ class McpApp:
     async def _post_to_stream(self, running: Running, incoming: Incoming) -> None:
         await running.sse.post(incoming)
 
+    # WebSocket
 
-def is_modern(message: Message | Batch, headers: Mapping[str, str]) -> bool:
-    """Whether the modern rules apply: the body says so, or the version header does."""
-    if isinstance(message, Request):
-        meta = decoded(message.params).get("_meta")
-        if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
-            return True
-    revision = REVISIONS.get(headers.get(VERSION_HEADER, ""))
-    return revision is not None and revision.era is Era.MODERN
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An upgrade on the same path: what is refused is refused before it is accepted (reliability S-15)."""
+        try:
+            headers = read_headers(scope["headers"])
+            check_access(headers, self._access)
+            principal = await self.identify(headers)
+            if scope["path"] != self._paths.streamable:
+                raise HttpRefusal(404, self._nothing_here)
+            check_upgrade(scope["subprotocols"])
+            websockets = self._started().websockets
+            if websockets.refusal is not None:
+                raise HttpRefusal(503, websockets.refusal, [RETRY_LATER])
+        except HttpRefusal as refusal:
+            await refuse_upgrade(scope, receive, send, refusal)
+            return
+        check = None
+        if self._authenticate is not None:
+            check = Check(self._limits.recheck, partial(self._still, headers, principal))
+        direct = scope.get("state", {}).get(DIRECT)
+        await websockets.serve(receive, send, Peer(principal, headers), check, direct)
+
+    async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
+        """Whether these headers are still those of the principal."""
+        try:
+            return await self.identify(headers) == principal
+        except HttpRefusal:
+            return False
 
 
-def require_version(params: Mapping[str, object], headers: Mapping[str, str]) -> None:
-    """A modern request names its version in the body as well (M-META-1s); the codec words the refusal."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta:
-        version = headers.get(VERSION_HEADER, "")
-        raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=-32602)
+WEBSOCKETS_END = 1.0
+"""Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
 
 
 def unsuitable_loop() -> str | None:

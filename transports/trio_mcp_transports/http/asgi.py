@@ -7,11 +7,23 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
+from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, dump
 from trio_mcp.session import Peer
 
 from .refusals import HttpRefusal
 
-__all__ = ["Headers", "Incoming", "Message", "Receive", "Scope", "Send", "read_body", "respond"]
+__all__ = [
+    "Headers",
+    "Incoming",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "read_body",
+    "refuse",
+    "refuse_upgrade",
+    "respond",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -68,3 +80,32 @@ async def respond(
         head.append((b"content-type", kind))
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+async def refuse(send: Send, refusal: HttpRefusal) -> None:
+    """Answer a request with a status, and with its sentence in a JSON-RPC error."""
+    await respond(send, refusal.status, error_of(refusal), refusal.headers)
+
+
+async def refuse_upgrade(scope: Scope, receive: Receive, send: Send, refusal: HttpRefusal) -> None:
+    """Answer what asked for a WebSocket as any request (the extension `websocket.http.response`), and never accept it.
+
+    Where the server has no such extension, it is 403 without a sentence.
+    """
+    await receive()
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close"})
+        return
+    body = error_of(refusal)
+    head = [
+        (b"content-length", str(len(body)).encode()),
+        (b"content-type", b"application/json"),
+        (b"connection", b"close"),
+        *(header for header in refusal.headers if header[0] != b"connection"),
+    ]
+    await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": head})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+def error_of(refusal: HttpRefusal) -> bytes:
+    return dump(ErrorResponse(refusal.request_id, ErrorDetail(INVALID_REQUEST, str(refusal))))

@@ -215,7 +215,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
             except RemoteProtocolError as error:
                 await self._pass_on(Malformed(error, request.id))
-        del self._open[request.id]
+        if self._open.get(request.id) is scope:  # the id may be used again as soon as it was answered
+            del self._open[request.id]
         self._asked_by = {asked: by for asked, by in self._asked_by.items() if by != request.id}
 
     async def _post(self, request: Request, sent: Mapping[str, str]) -> None:
@@ -233,10 +234,10 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 stream = self._stream(request, sent, response.headers)
                 await stream.read_first(response, METHOD_HEADER not in sent)
             else:
-                message = parse(await whole(response, self._limits.message), self._json_limits)
+                message = parse(body := await whole(response, self._limits.message), self._json_limits)
                 self._learn(request, message, response.headers)
                 answered = any(answers(request, part) for part in self._parts(message))
-                await self._pass_on(message if answered else unanswering(request, message))
+                await self._pass_on(message if answered else unanswering(request, body, message))
         if stream is not None and not stream.finished:
             await self._read_on(request, stream, sent)
 

@@ -39,8 +39,10 @@ def answers(request: Request, message: Message | Malformed) -> bool:
     return isinstance(message, Response | ErrorResponse) and message.id == request.id
 
 
-def unanswering(request: Request, message: Message | Malformed) -> Malformed | Unanswered:
-    """A whole body is the answer to its request, or the request has none."""
+def unanswering(request: Request, body: bytes, message: Message | Malformed) -> Malformed | Unanswered:
+    """A whole body is the answer to its request, or the request has none: one that was cancelled ends so (L-CAN-2b)."""
+    if not body:
+        return Unanswered(request.id, "the server ended the request without an answer")
     if isinstance(message, Malformed):
         return Malformed(message.error, request.id)
     return Unanswered(request.id, "the server answered something else than what was asked")

@@ -17,3 +17,7 @@ class HttpLimits:
     session_idle: float = 1800.0
     disconnect_grace: float = 30.0
     """How long a legacy call goes on when nobody reads its answer; 0 cancels it at once, and then it cannot be polled either."""
+    websockets: int = 10_000
+    """WebSockets that may be open at once."""
+    recheck: float = 60.0
+    """How often the credentials of an open WebSocket are checked again, if anybody checks any."""

@@ -21,6 +21,7 @@ __all__ = [
     "check_access",
     "check_content",
     "check_post",
+    "check_upgrade",
     "read_headers",
 ]
 
@@ -135,6 +136,14 @@ def check_post(headers: Mapping[str, str]) -> None:
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
         raise HttpRefusal(406, "The Accept header must list application/json and text/event-stream.")
+
+
+def check_upgrade(offered: Sequence[str]) -> None:
+    """Refuse a WebSocket (400) whose client does not say that it speaks MCP on it."""
+    if "mcp" not in offered:
+        raise HttpRefusal(
+            400, 'A WebSocket of this endpoint speaks the subprotocol "mcp": offer it in Sec-WebSocket-Protocol.'
+        )
 
 
 def accepts(accept: str, kind: str, subtype: str) -> bool:

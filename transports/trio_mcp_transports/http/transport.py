@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 import trio
 
@@ -14,6 +15,7 @@ from trio_mcp.storage import EventStore
 from .app import asgi_app
 from .authentication import Authenticate
 from .client import connect
+from .config import guarded_config
 from .limits import HttpLimits
 from .paths import MESSAGE_PATH
 from .serve import serve_asgi
@@ -39,17 +41,19 @@ async def serve_http(
     limits: HttpLimits | None = None,
     event_store: EventStore | None = None,
     drain: float = 10.0,
+    scheme: Literal["http", "ws"] = "http",
     announce: bool = True,
     signals: bool = True,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve over Streamable HTTP, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
+    """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
 
     Args:
         host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
         path, sse_path, message_path, authenticate, event_store: see `asgi_app`.
         drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
             cancelled and their callers answered.
+        scheme: of the URLs that are told; both are served, whichever it is.
         announce: say on stderr where the server listens.
         signals: False leaves all signals alone, for a server that is a part of a bigger program.
         task_status: started with the server's URLs; those of HTTP+SSE come last.
@@ -76,7 +80,7 @@ async def serve_http(
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
-            origins = [url.partition(" ")[0] for url in value or []]
+            origins = [scheme + url.partition(" ")[0].removeprefix("http") for url in value or []]
             urls = [origin + entrance for entrance in (path, sse_path) if entrance is not None for origin in origins]
             if announce:
                 sys.stderr.write(f"{server.identity.name} serves MCP at {', '.join(urls)}\n")
@@ -92,6 +96,7 @@ async def serve_http(
         drain=drain * (FOR_CALLS + FOR_CLEAN_UP),
         on_drain=on_drain,
         signals=signals,
+        config=guarded_config(max_websocket_message=(limits or HttpLimits()).body),
         task_status=Started(),
     )
 

@@ -55,7 +55,9 @@ class LineChannel(trio.abc.Channel[Envelope]):
         self._broken: str | None = None
         self._ended = False
         self.on_end: Callable[[], None] | None = None
-        """Called when the peer has closed its end."""
+        """Called when the peer has closed its end, or what is sent does not reach it any more; perhaps for both."""
+        self.on_stop: Callable[[], None] | None = None
+        """Called when this process is told to end, if whoever serves the channel has set it."""
         self._closed = False
 
     async def receive(self) -> Envelope:
@@ -122,6 +124,8 @@ class LineChannel(trio.abc.Channel[Envelope]):
         """Make this and every later `send` raise `BrokenResourceError(reason)`. The first reason stays."""
         if self._broken is None:
             self._broken = reason
+            if self.on_end is not None:
+                self.on_end()
         if self._write_scope is not None:
             self._write_scope.cancel(reason)
 

@@ -7,8 +7,8 @@ fd 1, a child that reads fd 0. So the two descriptors are moved away to private,
 | what happens                               | what the server does                     | exit status |
 |--------------------------------------------|------------------------------------------|-------------|
 | end of stdin                               | the session ends; nothing more is read   | 0           |
-| SIGTERM, SIGHUP (unless ignored)           | everything is cancelled                  | 0           |
-| SIGINT (unless ignored)                    | everything is cancelled                  | 130         |
+| SIGTERM, SIGHUP (unless ignored)           | calls are cancelled, their callers told  | 0           |
+| SIGINT (unless ignored)                    | calls are cancelled, their callers told  | 130         |
 | the parent process is gone                 | everything is cancelled, within 5 s      | 0           |
 | stdout is closed (EPIPE), or nobody reads  | `send` raises; the session ends          | 0           |
 | clean-up takes longer than the grace       | stacks to stderr, the process is ended   | 1           |
@@ -72,6 +72,7 @@ async def serve(
             async with open_background() as watchers:
                 watchers.start_soon(_watch_parent, ending, parent)
                 channel.on_end = ending.bound
+                ending.channel = channel
                 with ending.scope:
                     await server.serve_channel(channel)
     if ending.status:
@@ -108,6 +109,8 @@ class _Ending:
 
     def __init__(self, grace: float) -> None:
         self.scope = trio.CancelScope()
+        self.channel: LineChannel | None = None
+        """What is served, and may be stopped in order."""
         self.status = 0
         self._grace = grace
         self._begun = False
@@ -120,16 +123,27 @@ class _Ending:
                 os.write(STDERR, b"trio_mcp: a second signal came; the process ends at once\n")
             os._exit(1)
         self.status = 130 if number == signal.SIGINT else 0
-        self.begin(signal.Signals(number).name)
+        self.bound()
+        self._token.run_sync_soon(self._stop, signal.Signals(number).name)
 
     def bound(self) -> None:
         """From now on what is left may take the grace, and no longer: a tool may ignore its cancellation."""
+        if self._begun:
+            return
         self._begun = True
         faulthandler.dump_traceback_later(self._grace, exit=True, file=STDERR)
 
-    def begin(self, reason: str) -> None:
+    def cut(self, reason: str) -> None:
+        """Cancel everything: nobody is there to be told."""
         self.bound()
-        self._token.run_sync_soon(self.scope.cancel, reason)
+        self.scope.cancel(reason)
+
+    def _stop(self, reason: str) -> None:
+        """Let the server come to an end in order, if it can."""
+        if self.channel is None or self.channel.on_stop is None:
+            self.scope.cancel(reason)
+        else:
+            self.channel.on_stop()
 
     def finish(self) -> None:
         """The clean-up is done."""
@@ -160,7 +174,7 @@ async def _watch_parent(ending: _Ending, parent: int) -> None:
     """End of stdin usually tells first; not so when some other process has inherited the writing end of the pipe."""
     while os.getppid() == parent:  # noqa: ASYNC110  (the system has no event for it that is portable)
         await trio.sleep(PARENT_CHECK)
-    ending.begin("the parent process is gone")
+    ending.cut("the parent process is gone")
 
 
 @contextmanager

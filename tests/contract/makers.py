@@ -1,0 +1,177 @@
+"""The transports of this project, as the contract sees them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from trio_mcp.protocol.revisions import REVISIONS
+from trio_mcp.session import Envelope
+from trio_mcp.session.pump import serve_channel
+from trio_mcp.session.service import Service
+from trio_mcp.testing.contract import Proxy, Stage, Trait, contract_server, open_proxy, open_stage_port
+from trio_mcp_transports import stdio
+from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app, sse_client
+from trio_mcp_transports.http import client as http_client
+from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.memory import MemoryChannel, memory_pair
+from trio_mcp_transports.websocket import client as websocket_client
+
+Connection = AbstractAsyncContextManager[trio.abc.Channel[Envelope]]
+
+ROOT = Path(__file__).parents[2]
+IMPORTS = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
+ALL = tuple(sorted(REVISIONS))
+START = 30.0
+
+
+class MemoryMaker:
+    name = "memory"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.VIRTUAL, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[MemoryEndpoint]:
+        async with contract_server(stage).open_service() as service, trio.open_nursery() as nursery:
+            yield MemoryEndpoint(service, nursery)
+            nursery.cancel_scope.cancel()
+
+
+class MemoryEndpoint:
+    def __init__(self, service: Service, nursery: trio.Nursery) -> None:
+        self._service = service
+        self._nursery = nursery
+        self._channels: list[MemoryChannel] = []
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[MemoryChannel]:
+        ours, theirs = memory_pair()
+        self._channels.append(ours)
+        self._nursery.start_soon(serve_channel, self._service, theirs)
+        async with ours:
+            yield ours
+
+    async def cut(self) -> None:
+        for channel in self._channels:
+            await channel.aclose()
+
+    async def stop(self, seconds: float) -> None:
+        await self._service.drain(seconds)
+
+    def stall(self) -> None:
+        raise NotImplementedError
+
+    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
+        raise NotImplementedError
+
+
+class StdioMaker:
+    name = "stdio"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.CHILD, Trait.BYTES})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[StdioEndpoint]:
+        async with open_stage_port(stage) as port:
+            yield StdioEndpoint(port)
+
+
+class StdioEndpoint:
+    def __init__(self, port: int) -> None:
+        self._command = [sys.executable, "-m", "trio_mcp.testing.contract.child", str(port)]
+        self._channels: list[stdio.ProcessChannel] = []
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[stdio.ProcessChannel]:
+        async with stdio.transport.connect(self._command, env={"PYTHONPATH": IMPORTS}) as channel:
+            self._channels.append(channel)
+            yield channel
+
+    async def cut(self) -> None:
+        for channel in self._channels:
+            stdin = channel.process.stdin
+            assert stdin is not None
+            await stdin.aclose()
+
+    async def stop(self, seconds: float) -> None:
+        for channel in self._channels:
+            channel.process.terminate()
+            await channel.process.wait()
+
+    def stall(self) -> None:
+        raise NotImplementedError
+
+    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
+        assert isinstance(channel, stdio.ProcessChannel)
+        assert channel.process.stdin is not None
+        await channel.process.stdin.send_all(data + b"\n")
+
+
+class StreamableHttpMaker:
+    name = "http"
+    revisions = tuple(name for name in ALL if name > "2024-11-05")
+    traits = frozenset({Trait.STREAMS, Trait.RESUMES, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp"))
+
+
+class WebSocketMaker:
+    name = "websocket"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
+
+
+class SseMaker:
+    name = "sse"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(sse_client.connect_sse, f"http://127.0.0.1:{proxy.port}/sse"))
+
+
+@asynccontextmanager
+async def open_application(stage: Stage, grace: float) -> AsyncIterator[tuple[McpApp, Proxy]]:
+    """The contract's server under hypercorn, and a network in front of it."""
+    app = asgi_app(contract_server(stage), sse_path="/sse", limits=HttpLimits(disconnect_grace=grace))
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(START):
+            (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
+        async with open_proxy(int(url.partition(" ")[0].rpartition(":")[2])) as proxy:
+            yield app, proxy
+        nursery.cancel_scope.cancel()
+
+
+class ProxiedEndpoint:
+    def __init__(self, app: McpApp, proxy: Proxy, connect: Callable[[], Connection]) -> None:
+        self._app = app
+        self._proxy = proxy
+        self.connect = connect
+
+    async def cut(self) -> None:
+        await self._proxy.cut()
+
+    async def stop(self, seconds: float) -> None:
+        await self._app.drain(seconds)
+
+    def stall(self) -> None:
+        self._proxy.stall()
+
+    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
+        raise NotImplementedError

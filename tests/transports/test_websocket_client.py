@@ -1,0 +1,455 @@
+"""The client's end of a WebSocket, against servers that behave and servers that do not."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio_websocket
+from hypercorn_peer import Client as Bytes
+from trio.testing import wait_all_tasks_blocked
+from websocket_peer import SOON, served
+from wsproto.utilities import generate_accept_token
+
+from trio_mcp import Client, Disconnected, Server
+from trio_mcp.protocol.jsonrpc import Malformed, Request, dump, parse
+from trio_mcp.session import Envelope
+from trio_mcp_transports.http import HttpLimits, asgi_app
+from trio_mcp_transports.http.config import guarded_config
+from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.websocket.client import INBOX, connect
+
+LIMIT = 60.0
+PING = dump(Request(1, "ping")).decode()
+
+Behave = Callable[[trio_websocket.WebSocketConnection], Awaitable[None]]
+
+
+@asynccontextmanager
+async def behaving(behave: Behave, **options: Any) -> AsyncIterator[str]:
+    """The URL of a server that accepts each WebSocket and then behaves like this."""
+
+    async def handle(request: trio_websocket.WebSocketRequest) -> None:
+        await behave(await request.accept(subprotocol="mcp"))
+
+    async with listening(
+        partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None, **options)
+    ) as server:
+        yield f"ws://127.0.0.1:{server.port}/mcp"
+
+
+class Asked(Bytes):
+    """The connection of a client that has asked for something."""
+
+    headers: dict[str, str]
+
+    async def until_asked(self) -> None:
+        lines = (await self.until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        self.headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:] if line)}
+
+
+@asynccontextmanager
+async def answering(answer: Callable[[Asked], Awaitable[None]]) -> AsyncIterator[str]:
+    """The URL of a server that reads the head of a request and then answers in bytes."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        client = Asked(stream)
+        await client.until_asked()
+        await answer(client)
+
+    async with listening(partial(trio.serve_tcp, handle, 0, host="127.0.0.1")) as (listener, *_):
+        yield f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+
+
+@asynccontextmanager
+async def listening(serve: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
+    with trio.fail_after(LIMIT):
+        async with trio.open_nursery() as nursery:
+            yield await nursery.start(serve)
+            nursery.cancel_scope.cancel()
+
+
+async def forever(_socket: object) -> None:
+    await trio.sleep_forever()
+
+
+async def until_closed(socket: trio_websocket.WebSocketConnection) -> None:
+    try:
+        while True:
+            await socket.get_message()
+    except trio_websocket.ConnectionClosed:
+        pass
+
+
+async def refusal_of(url: str, **options: Any) -> str:
+    with pytest.raises(Disconnected) as caught:
+        async with connect(url, **options):
+            pass
+    assert str(caught.value).startswith(f"{url}: ")
+    return str(caught.value).removeprefix(f"{url}: ")
+
+
+# connecting
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_client_connects_to_a_websocket_url(mode: str) -> None:
+    server = Server("hello", version="1")
+
+    @server.tool
+    async def greet(name: str) -> str:
+        return f"Hello {name}"
+
+    with trio.fail_after(LIMIT):
+        async with served(server) as url, Client.connect(url, mode=mode) as client:
+            assert (await client.call_tool("greet", {"name": "Ada"})).text == "Hello Ada"
+
+
+async def test_headers_are_sent_and_the_server_may_ask_for_them() -> None:
+    async def who(headers: Any) -> str | None:
+        return "ada" if headers.get("authorization") == "Bearer ada" else None
+
+    with trio.fail_after(LIMIT):
+        async with served(Server("private"), authenticate=who) as url:
+            said = await refusal_of(url)
+            assert said.startswith("the server answered HTTP 401: This server must know who calls")
+            async with Client.connect(url, headers={"authorization": "Bearer ada"}) as client:
+                await client.list_tools()
+
+
+REFUSALS = [
+    (b"HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\nnot  now\n", "the server answered HTTP 503: not now"),
+    (b"HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n", "the server answered HTTP 302"),
+    (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", "the server answered HTTP 200: ok"),
+    (b"", "it closed the connection before it had answered the upgrade"),
+    (b"SSH-2.0-OpenSSH\r\n\r\n", "the connection failed: "),
+    (b"HTTP/1.1 500 Oops\r\n\r\n" + b"x" * 200_000, "it closed the connection before it had answered the upgrade"),
+]
+
+
+@pytest.mark.parametrize(("answer", "said"), REFUSALS)
+async def test_what_refuses_the_upgrade_is_told_with_its_status_and_words(answer: bytes, said: str) -> None:
+    async def refuse(client: Asked) -> None:
+        with suppress(trio.BrokenResourceError):
+            await client.send(answer)
+
+    async with answering(refuse) as url:
+        assert (await refusal_of(url)).startswith(said)
+
+
+async def test_a_server_that_does_not_answer_the_upgrade_is_given_up_in_time() -> None:
+    async with answering(forever) as url:
+        assert await refusal_of(url, connect_timeout=0.1) == "it did not open within 0.1 seconds"
+
+
+async def test_a_server_that_does_not_speak_mcp_is_left() -> None:
+    async def handle(request: trio_websocket.WebSocketRequest) -> None:
+        await until_closed(await request.accept())
+
+    async with listening(partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None)) as server:
+        said = await refusal_of(f"ws://127.0.0.1:{server.port}/mcp")
+        assert said == "it does not speak the subprotocol mcp"
+
+
+async def test_nobody_there_is_told_in_one_line() -> None:
+    with trio.fail_after(LIMIT):
+        assert "refused" in await refusal_of("ws://127.0.0.1:1/mcp")
+
+
+@pytest.mark.parametrize(
+    "url", ["ws://", "http://127.0.0.1/", "ws://a:b@127.0.0.1/", "ws://127.0.0.1/#x", "ws://127.0.0.1/ä"]
+)
+async def test_what_is_no_websocket_url_is_a_value_error(url: str) -> None:
+    with pytest.raises(ValueError, match=r"URL"):
+        async with connect(url):
+            pass
+
+
+# the end
+
+
+CLOSES = [
+    (1000, None, "the server closed the connection (closed with 1000, normal closure)"),
+    (1001, "see you", "the server closed the connection (closed with 1001, going away: see you)"),
+    (1008, "no", "the connection broke: closed with 1008, policy violation: no"),
+    (4001, None, "the connection broke: closed with 4001, private reserved"),
+]
+
+
+@pytest.mark.parametrize(("code", "reason", "said"), CLOSES)
+async def test_a_close_ends_the_calls_that_wait_with_its_code_and_reason(
+    code: int, reason: str | None, said: str
+) -> None:
+    async def close(socket: trio_websocket.WebSocketConnection) -> None:
+        await socket.get_message()
+        await socket.aclose(code, reason)
+
+    async with behaving(close) as url:
+        with pytest.raises(Disconnected, match=f"^{re.escape(said)}"):
+            async with Client.connect(url, mode="legacy"):
+                pass
+
+
+async def test_a_connection_that_is_lost_is_told_as_lost() -> None:
+    async def vanish(socket: trio_websocket.WebSocketConnection) -> None:
+        await socket.get_message()
+        await socket._stream.aclose()  # noqa: SLF001
+
+    async with behaving(vanish) as url:
+        with pytest.raises(Disconnected, match="the connection was lost"):
+            async with Client.connect(url, mode="legacy"):
+                pass
+
+
+async def test_what_came_before_the_close_is_received_first() -> None:
+    async def say_and_close(socket: trio_websocket.WebSocketConnection) -> None:
+        for _ in range(3):
+            await socket.send_message(PING)
+        await socket.aclose(1001, "done")
+
+    async with behaving(say_and_close) as url, connect(url) as channel:
+        while channel.is_open:
+            await trio.lowlevel.checkpoint()
+        assert [envelope.message async for envelope in channel] == [Request(1, "ping")] * 3
+        assert channel.close_reason == "closed with 1001, going away: done"
+        with pytest.raises(trio.BrokenResourceError, match="1001"):
+            await channel.send(Envelope(Request(2, "ping")))
+
+
+async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
+    codes: list[int] = []
+    told = trio.Event()
+
+    async def note(socket: trio_websocket.WebSocketConnection) -> None:
+        await until_closed(socket)
+        assert socket.closed is not None
+        codes.append(socket.closed.code)
+        told.set()
+
+    async with behaving(note) as url:
+        async with connect(url) as channel, trio.open_nursery() as nursery:
+
+            async def receive() -> None:
+                with pytest.raises(trio.ClosedResourceError):
+                    await channel.receive()
+
+            nursery.start_soon(receive)
+            await wait_all_tasks_blocked()
+            await channel.aclose()
+        await told.wait()
+        with pytest.raises(trio.ClosedResourceError):
+            await channel.send(Envelope(Request(1, "ping")))
+    assert codes == [1000]
+
+
+# messages
+
+
+async def test_text_that_is_no_message_is_received_as_malformed_and_the_connection_stays() -> None:
+    async def babble(socket: trio_websocket.WebSocketConnection) -> None:
+        await socket.send_message("{nonsense")
+        await socket.send_message(PING)
+        await until_closed(socket)
+
+    async with behaving(babble) as url, connect(url) as channel:
+        assert isinstance((await channel.receive()).message, Malformed)
+        assert (await channel.receive()).message == Request(1, "ping")
+
+
+@pytest.mark.parametrize(("message", "code"), [(b"{}", 1003), ("x" * 1001, 1009), ("é" * 501, 1009)])
+async def test_a_server_that_breaks_the_framing_is_told_with_a_close_code(message: bytes | str, code: int) -> None:
+    seen: list[int] = []
+    told = trio.Event()
+
+    async def break_it(socket: trio_websocket.WebSocketConnection) -> None:
+        await socket.send_message(message)
+        await until_closed(socket)
+        assert socket.closed is not None
+        seen.append(socket.closed.code)
+        told.set()
+
+    async with behaving(break_it) as url:
+        async with connect(url, max_message=1000) as channel:
+            with pytest.raises(trio.BrokenResourceError, match=str(code)):
+                await channel.receive()
+            await told.wait()
+    assert seen == [code]
+
+
+async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None:
+    server = Server("small")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    with trio.fail_after(LIMIT):
+        async with served(server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
+            with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
+                await client.call_tool("echo", {"text": "x" * 2000})
+
+
+# sending and reading, whatever the other does
+
+
+def long(number: int) -> Envelope:
+    return Envelope(Request(number, "ping", {"x": "x" * 2_000_000}))
+
+
+class Slow:
+    """A server that reads only when it is told to, and keeps what it has read."""
+
+    def __init__(self) -> None:
+        self.go_on = trio.Event()
+        self.read: list[int] = []
+        self.done = trio.Event()
+
+    async def __call__(self, socket: trio_websocket.WebSocketConnection) -> None:
+        await self.go_on.wait()
+        with suppress(trio_websocket.ConnectionClosed):
+            while True:
+                message = parse(str(await socket.get_message()).encode())
+                assert isinstance(message, Request)
+                assert isinstance(message.id, int)
+                self.read.append(message.id)
+        self.done.set()
+
+
+async def test_a_cancelled_send_leaves_whole_messages_only() -> None:
+    slow = Slow()
+    async with behaving(slow, max_message_size=10_000_000, message_queue_size=0) as url:
+        async with connect(url) as channel:
+            for number in range(10):
+                with trio.CancelScope() as scope:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(channel.send, long(number))
+                        await wait_all_tasks_blocked(0.01)
+                        scope.cancel()
+            slow.go_on.set()
+            await channel.send(Envelope(Request(99, "ping")))
+        await slow.done.wait()
+    *sent, last = slow.read
+    assert last == 99
+    assert sent == sorted(sent)  # those that were on their way went out whole, the others not at all
+    assert 0 in sent
+
+
+async def test_a_server_that_does_not_read_is_given_up_after_the_write_deadline() -> None:
+    async with behaving(forever, message_queue_size=0) as url, connect(url, write_deadline=0.2) as channel:
+        with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
+            await channel.send_many([long(number) for number in range(50)])
+        with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
+            await channel.receive()
+
+
+async def test_pings_are_answered_and_the_close_is_seen_while_nobody_receives() -> None:
+    async def ping(socket: trio_websocket.WebSocketConnection) -> None:
+        for _ in range(INBOX - 1):
+            await socket.send_message(PING)
+        await socket.ping()
+        await socket.aclose(1001, "bye")
+
+    async with behaving(ping) as url, connect(url) as channel:
+        with trio.fail_after(SOON):
+            while channel.is_open:
+                await wait_all_tasks_blocked()
+        assert len([envelope async for envelope in channel]) == INBOX - 1
+
+
+async def test_what_nobody_receives_is_bounded_and_loses_nothing() -> None:
+    sent: list[int] = []
+
+    async def flood(socket: trio_websocket.WebSocketConnection) -> None:
+        for number in range(2000):
+            await socket.send_message(dump(Request(number, "ping", {"x": "x" * 10_000})).decode())
+            sent.append(number)
+
+    async with behaving(flood) as url, connect(url, max_message=100_000) as channel:
+        while (before := len(sent)) == 0 or before != len(sent):
+            await wait_all_tasks_blocked(0.05)
+        assert len(sent) < 2000
+        for number in range(2000):
+            message = (await channel.receive()).message
+            assert isinstance(message, Request)
+            assert message.id == number
+
+
+async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> None:
+    async def freeze(client: Asked) -> None:
+        await client.send(accepted(client))
+        assert (await client.exactly(2))[0] == 0x89  # a ping
+        await trio.sleep_forever()
+
+    async with answering(freeze) as url, connect(url, ping_interval=0.1) as channel:
+        with pytest.raises(trio.BrokenResourceError, match=r"silent for .* s, and answered no ping"):
+            await channel.receive()
+
+
+async def test_a_server_that_answers_pings_is_kept() -> None:
+    go_on = trio.Event()
+
+    async def wait_and_say(socket: trio_websocket.WebSocketConnection) -> None:
+        await go_on.wait()
+        await socket.send_message(PING)
+        await until_closed(socket)
+
+    async with behaving(wait_and_say) as url, connect(url, ping_interval=0.05) as channel:
+        with trio.move_on_after(0.5):
+            await channel.receive()
+        assert channel.is_open
+        go_on.set()
+        assert (await channel.receive()).message == Request(1, "ping")
+
+
+async def test_one_message_of_endless_empty_fragments_ends_the_connection() -> None:
+    async def drip(client: Asked) -> None:
+        await client.send(accepted(client) + b"\x01\x00")
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await client.send(b"\x00\x00" * 10_000)
+
+    async with answering(drip) as url, connect(url, max_message=1000) as channel:
+        with pytest.raises(trio.BrokenResourceError):
+            await channel.receive()
+
+
+def accepted(client: Asked) -> bytes:
+    key = client.headers["sec-websocket-key"].encode()
+    head = b"HTTP/1.1 101 ok\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-protocol: mcp\r\n"
+    return head + b"sec-websocket-accept: %b\r\n\r\n" % generate_accept_token(key)
+
+
+# TLS
+
+
+@asynccontextmanager
+async def secured(server: Server, certificate: Path) -> AsyncIterator[str]:
+    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
+    serve = partial(serve_asgi, asgi_app(server), host="localhost", port=0, signals=False, config=config)
+    async with listening(serve) as (address, *_):
+        yield f"wss://localhost:{address.partition(' ')[0].rpartition(':')[2]}/mcp"
+
+
+async def test_a_wss_url_is_reached_with_a_certificate_that_is_trusted(certificate: Path) -> None:
+    server = Server("secret")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    context = ssl.create_default_context(cafile=str(certificate))
+    async with secured(server, certificate) as url, Client.connect(url, tls=context) as client:
+        text = "long " * 100_000
+        assert (await client.call_tool("echo", {"text": text})).text == text
+
+
+async def test_a_certificate_that_nobody_trusts_is_named_as_the_reason(certificate: Path) -> None:
+    async with secured(Server("secret"), certificate) as url:
+        assert "certificate verify failed" in await refusal_of(url)

@@ -1,0 +1,320 @@
+"""The client's end of a WebSocket, on trio-websocket: a channel with one message per text frame.
+
+Two tasks belong to a connection. One always reads, into a bounded inbox, so that the server's pings and its close are seen
+while nobody receives. The other writes, so that a cancelled `send` never leaves half a frame behind. Whatever the library raises
+in either ends the connection and is told to whoever receives or sends.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+import trio
+from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
+
+from trio_mcp.errors import Disconnected
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.session import Envelope
+
+from .._background import open_background
+from .endpoint import BINARY, Close
+from .opening import Refused, open_socket, reason_of
+from .wire import Address, Wire, open_wire
+
+__all__ = ["WebSocketChannel", "connect"]
+
+logger = logging.getLogger("trio_mcp.websocket")
+
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+CONNECT_TIMEOUT: Final = 10.0
+WRITE_DEADLINE: Final = 10.0
+PING_INTERVAL: Final = 20.0
+CLOSE_TIMEOUT: Final = 2.0
+
+INBOX: Final = 256
+"""Messages that wait for a slow receiver; then the server waits."""
+
+NORMAL: Final = (1000, 1001)
+"""Close codes that say nothing went wrong: done, and going away."""
+
+FRAME_OVERHEAD: Final = 64 * 1024
+"""Bytes of frame heads, pings and beginnings of the next message that may come with one message, and as much again as it has."""
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    write_deadline: float = WRITE_DEADLINE,
+    ping_interval: float = PING_INTERVAL,
+    max_message: int = MAX_MESSAGE,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncGenerator[WebSocketChannel]:
+    """A channel to the MCP endpoint at a `ws://` or `wss://` URL; on the way out it is closed, in two seconds at most.
+
+    Args:
+        headers: sent with the request that opens the connection, for example `{"authorization": "Bearer ..."}`.
+        connect_timeout: seconds to reach the server and have its consent.
+        write_deadline: seconds that the server may take to read one message.
+        ping_interval: seconds of silence after which the server is pinged; when as many more are silent, it is gone.
+        max_message: bytes that one message of the server may have.
+        tls: whom to trust for `wss`; by default what the system trusts.
+
+    Raises:
+        Disconnected: the server was not reached, or refused the connection: the text has its status and its words.
+        ValueError: that is no such URL.
+    """
+    address = Address.of(url)
+    async with open_background() as nursery:
+        channel = WebSocketChannel(nursery, max_message, write_deadline)
+        try:
+            with trio.move_on_after(connect_timeout):
+                await channel.open(address, headers or {}, tls)
+            if not channel.is_open:
+                raise Disconnected(f"{url}: it did not open within {connect_timeout:g} seconds")
+        except OSError as error:
+            raise Disconnected(f"{url}: {reason_of(error)}") from error
+        except Refused as refusal:
+            raise Disconnected(f"{url}: {refusal}") from refusal.__cause__
+        try:
+            nursery.start_soon(channel.keep_alive, ping_interval)
+            yield channel
+        finally:
+            await channel.aclose()
+
+
+class Writing(NamedTuple):
+    """Messages on their way to the server, and what is set when they have been written, or never will be."""
+
+    texts: Sequence[str]
+    done: trio.Event
+
+
+class WebSocketChannel(trio.abc.Channel[Envelope]):
+    """One connection to a server; made by `connect`."""
+
+    def __init__(self, nursery: trio.Nursery, max_message: int, write_deadline: float) -> None:
+        self._nursery = nursery
+        self._limits = JsonLimits(max_bytes=max_message)
+        self._write_deadline = write_deadline
+        self._socket: WebSocketConnection | None = None
+        self._wire: Wire | None = None
+        self._inbox: deque[tuple[Envelope, int]] = deque()
+        self._held = 0
+        self._changed = trio.Event()
+        self._to_write, self._written = trio.open_memory_channel[Writing](0)
+        self._over: str | None = None
+        """Why the connection has ended, when it has."""
+        self._broken = False
+        self._closed = False
+        self._pinging = False
+
+    # life
+
+    async def open(self, address: Address, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
+        """Connect; `connect` calls it. A cancel leaves the channel as it was.
+
+        Raises:
+            OSError: the server was not reached.
+            Refused: it did not want to.
+        """
+        wire = self._wire = await open_wire(address, tls)
+        try:
+            socket = await open_socket(self._nursery, wire, address, headers, self._limits.max_bytes, self._failed)
+        except BaseException:
+            await trio.aclose_forcefully(wire)
+            raise
+        self._socket = socket
+        self._replenish(wire)
+        self._nursery.start_soon(self._read, socket)
+        self._nursery.start_soon(self._write, socket)
+
+    @property
+    def is_open(self) -> bool:
+        """It has been opened, and nothing has ended it."""
+        return self._socket is not None and self._over is None and not self._closed
+
+    @property
+    def close_reason(self) -> str | None:
+        """With which words the server closed the connection, for messages; None while it has not."""
+        return self._over
+
+    async def keep_alive(self, interval: float) -> None:
+        """Ping a silent server, and end the connection when it stays silent; `connect` runs it."""
+        wire = self._wire
+        assert wire is not None
+        while not self._closed and self._over is None:
+            await trio.sleep(interval)
+            silent = trio.current_time() - wire.heard
+            if not wire.reading or silent < interval:
+                continue
+            if silent >= 2 * interval:
+                self._failed(f"the server was silent for {silent:.0f} s, and answered no ping")
+            elif not self._pinging:
+                self._pinging = True
+                self._nursery.start_soon(self._ping)
+
+    async def aclose(self) -> None:
+        """Close in order, with code 1000; bounded, also when cancelled. What waits here gets `ClosedResourceError`."""
+        if not self._closed:
+            self._closed = True
+            self._notify()
+            with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
+                if self._socket is not None and self._over is None:
+                    await self._socket.aclose()
+            if self._wire is not None:
+                await trio.aclose_forcefully(self._wire)
+        await trio.lowlevel.checkpoint()
+
+    # messages
+
+    async def receive(self) -> Envelope:
+        """The next message; `Envelope(Malformed(...))` for text that is none. A cancel loses nothing.
+
+        Raises:
+            trio.EndOfChannel: the server closed the connection, and everything it had sent was received.
+            trio.BrokenResourceError: it broke; the text says how, with the server's close code if there was one.
+            trio.ClosedResourceError: this channel was closed.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._inbox:
+            if self._closed:
+                raise trio.ClosedResourceError("this channel was closed")
+            if self._over is not None:
+                raise trio.BrokenResourceError(self._over) if self._broken else trio.EndOfChannel
+            await self._changed.wait()
+        envelope, size = self._inbox.popleft()
+        self._held -= size
+        self._notify()
+        return envelope
+
+    async def send(self, value: Envelope) -> None:
+        """Send one message; see `send_many`."""
+        await self.send_many((value,))
+
+    async def send_many(self, values: Sequence[Envelope]) -> None:
+        """Send several messages in order. A cancel in the middle leaves the rest to the channel: each goes out whole.
+
+        Raises:
+            trio.BrokenResourceError: the connection has ended; the text says why.
+            trio.ClosedResourceError: this channel was closed.
+        """
+        texts = [text_of(value) for value in values]
+        self._check_sendable()
+        writing = Writing(texts, trio.Event())
+        try:
+            await self._to_write.send(writing)
+        except trio.BrokenResourceError:
+            self._check_sendable()
+            raise
+        await writing.done.wait()
+        self._check_sendable()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else self._over or "open"
+        return f"<WebSocketChannel {state}, {len(self._inbox)} waiting>"
+
+    # one step each
+
+    def _check_sendable(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("this channel was closed")
+        if self._over is not None:
+            raise trio.BrokenResourceError(self._over)
+
+    async def _read(self, socket: WebSocketConnection) -> None:
+        """Read until the end, whatever happens to what was read."""
+        assert self._wire is not None
+        try:
+            while True:
+                received = await socket.get_message()
+                self._replenish(self._wire)
+                if isinstance(received, bytes):
+                    await self._refuse(socket, BINARY)
+                    return
+                data = received.encode()
+                if len(data) > self._limits.max_bytes:
+                    await self._refuse(socket, Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
+                    return
+                self._inbox.append((Envelope(parse(data, self._limits), size=len(data)), len(data)))
+                self._held += len(data)
+                self._notify()
+                while len(self._inbox) >= INBOX or self._held > self._limits.max_bytes:
+                    await self._changed.wait()
+        except ConnectionClosed as error:
+            self._ended(error.reason)
+
+    async def _write(self, socket: WebSocketConnection) -> None:
+        """Write what is handed over, one after the other, each within the deadline."""
+        async with self._written:
+            async for texts, done in self._written:
+                try:
+                    for text in texts:
+                        with trio.fail_after(self._write_deadline):
+                            await socket.send_message(text)
+                except ConnectionClosed as error:
+                    self._ended(error.reason)
+                except trio.TooSlowError:
+                    self._failed(f"the server did not read for {self._write_deadline:g} s")
+                finally:
+                    done.set()
+                if self._over is not None:
+                    return
+
+    async def _ping(self) -> None:
+        assert self._socket is not None
+        try:
+            await self._socket.ping()
+        except ConnectionClosed as error:
+            self._ended(error.reason)
+        finally:
+            self._pinging = False
+
+    async def _refuse(self, socket: WebSocketConnection, close: Close) -> None:
+        self._end(f"it was closed with {close.code}: {close.reason}", broken=True)
+        with trio.move_on_after(CLOSE_TIMEOUT):
+            await socket.aclose(close.code, close.reason)
+
+    def _ended(self, reason: CloseReason | None) -> None:
+        """The library says that the connection has ended: nothing more is read or written, so nothing is kept open."""
+        assert self._wire is not None
+        self._nursery.start_soon(trio.aclose_forcefully, self._wire)
+        code = 1006 if reason is None else reason.code
+        if code == 1006:
+            self._end("the connection was lost", broken=True)
+            return
+        name = "" if reason is None else reason.name.lower().replace("_", " ")
+        words = "" if reason is None or not reason.reason else f": {reason.reason[:200]}"
+        self._end(f"closed with {code}, {name}{words}", broken=code not in NORMAL)
+
+    def _failed(self, why: str) -> None:
+        """End the connection without any farewell."""
+        self._end(why, broken=True)
+        if self._wire is not None:
+            self._nursery.start_soon(trio.aclose_forcefully, self._wire)
+
+    def _end(self, why: str, *, broken: bool) -> None:
+        if self._over is None:
+            self._over, self._broken = why, broken
+            self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _replenish(self, wire: Wire) -> None:
+        wire.allow(2 * self._limits.max_bytes + FRAME_OVERHEAD)
+
+
+def text_of(envelope: Envelope) -> str:
+    if isinstance(envelope.message, Malformed | Unanswered):
+        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
+    return dump(envelope.message).decode()

@@ -1,0 +1,272 @@
+"""The server's end of a WebSocket: the exchange that ASGI calls `websocket` as a channel, and all of them that are open.
+
+A WebSocket is one shared channel, as a pipe is: both eras are spoken on it message by message, cancelling is a message, and its
+end is the end of everything that runs for it (architecture.md 5). Reading never waits for a tool. It waits for a client that
+does not read its own answers, and what such a client sends meanwhile waits in the server's bounded inbox, then in the network.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import trio
+
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.session import Envelope, Peer, Service, serve_channel
+
+if TYPE_CHECKING:  # the application imports this room
+    from ..http.asgi import Message, Receive, Send
+    from ..http.hypercorn_direct import DirectWebSocket
+
+__all__ = ["SUBPROTOCOL", "AsgiWebSocket", "Close", "WebSockets"]
+
+logger = logging.getLogger("trio_mcp.websocket")
+
+SUBPROTOCOL: Final = "mcp"
+"""What a client has to offer, and is answered."""
+
+CLOSE_TIMEOUT: Final = 1.0
+"""Seconds that sending a close frame may take."""
+
+
+class Close(NamedTuple):
+    """A close frame: its code (RFC 6455, 7.4.1) and its reason, of at most 123 bytes."""
+
+    code: int
+    reason: str
+
+
+GOING_AWAY = Close(1001, "this server is shutting down")
+BINARY = Close(1003, "a message is JSON in a text frame")
+EXPIRED = Close(1008, "these credentials are no longer accepted")
+
+
+class WebSockets:
+    """The open WebSockets of one application.
+
+    Args:
+        max_message: bytes of one message.
+        limit: how many may be open at once.
+
+    Attributes:
+        draining: no further one is served.
+    """
+
+    def __init__(self, service: Service, max_message: int, limit: int) -> None:
+        self.draining = False
+        self._service = service
+        self._limits = JsonLimits(max_bytes=max_message)
+        self._limit = limit
+        self._open: dict[AsgiWebSocket, None] = {}
+        self._all_closed: trio.Event | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no further one is served now; None: one is."""
+        if self.draining:
+            return "This server is shutting down."
+        if len(self._open) >= self._limit:
+            return f"This server already holds {self._limit} WebSockets, which is its limit."
+        return None
+
+    async def serve(
+        self,
+        receive: Receive,
+        send: Send,
+        peer: Peer,
+        check: Check | None = None,
+        direct: DirectWebSocket | None = None,
+    ) -> None:
+        """Accept what asked for an upgrade, and serve it to its end.
+
+        Args:
+            check: see `Check`; None: nobody was asked who the client is.
+            direct: the short way that our own server offers.
+        """
+        channel = AsgiWebSocket(receive, send, peer, self._limits, direct)
+        self._open[channel] = None
+        try:
+            if not await channel.accept():
+                return
+            async with trio.open_nursery() as nursery:
+                if check is not None:
+                    nursery.start_soon(_keep_checking, channel, check)
+                await serve_channel(self._service, channel)
+                nursery.cancel_scope.cancel()
+        finally:
+            del self._open[channel]
+            if self._all_closed is not None and not self._open:
+                self._all_closed.set()
+
+    async def close(self) -> None:
+        """Close each of them with 1001 when what was said to it has been written, and wait for that."""
+        self.draining = True
+        for channel in list(self._open):
+            channel.end(GOING_AWAY)
+        if self._open:
+            self._all_closed = trio.Event()
+            await self._all_closed.wait()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __repr__(self) -> str:
+        return f"<WebSockets open={len(self._open)}/{self._limit}>"
+
+
+class Check(NamedTuple):
+    """How to find out whether the client is still who it was: its headers came once, and its credentials may expire.
+
+    Attributes:
+        seconds: between two checks.
+        known: whether it is.
+    """
+
+    seconds: float
+    known: Callable[[], Awaitable[bool]]
+
+
+async def _keep_checking(channel: AsgiWebSocket, check: Check) -> None:
+    while True:
+        await trio.sleep(check.seconds)
+        if not await check.known():
+            logger.info("a WebSocket is closed: its credentials are no longer accepted")
+            await channel.close(EXPIRED)
+            return
+
+
+class AsgiWebSocket(trio.abc.Channel[Envelope]):
+    """One accepted WebSocket.
+
+    Args:
+        receive, send: of the ASGI exchange, whose first event (`websocket.connect`) was not received yet.
+        peer: who asked for the upgrade; every message is from there.
+        limits: of one message.
+        direct: a shorter way for small messages.
+    """
+
+    def __init__(
+        self, receive: Receive, send: Send, peer: Peer, limits: JsonLimits, direct: DirectWebSocket | None = None
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self._peer = peer
+        self._limits = limits
+        self._direct = direct
+        self._ending: Close | None = None
+        self._waiting: trio.CancelScope | None = None
+        self._closed = False
+
+    async def accept(self) -> bool:
+        """Answer the upgrade; False when the client has gone meanwhile."""
+        if (await self._receive())["type"] != "websocket.connect":
+            return False
+        with suppress(OSError):
+            await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL, "headers": []})
+            return True
+        return False
+
+    async def receive(self) -> Envelope:
+        """The next message; `Envelope(Malformed(...))` for text that is none. A cancel loses nothing.
+
+        A binary frame, and a message over the limit, close the connection.
+
+        Raises:
+            trio.EndOfChannel: the client has gone or broke the framing, or `end` was called.
+            trio.ClosedResourceError: this end was closed.
+        """
+        if self._closed:
+            raise trio.ClosedResourceError("this WebSocket was closed")
+        message: Message | None = None
+        if self._ending is None:
+            with trio.CancelScope() as self._waiting:
+                message = await self._receive()
+        if message is not None and message["type"] == "websocket.receive":
+            return await self._read(message)
+        self._closed = message is not None
+        raise trio.EndOfChannel
+
+    async def send(self, value: Envelope) -> None:
+        """Send one message; see `send_many`."""
+        await self.send_many((value,))
+
+    async def send_many(self, values: Sequence[Envelope]) -> None:
+        """Send several messages in order. Under our own server a cancel in the middle of a frame waits for its end.
+
+        Raises:
+            trio.BrokenResourceError: the client has gone, or did not read in time.
+            trio.ClosedResourceError: this end was closed.
+        """
+        messages = [encoded(value) for value in values]
+        if self._closed:
+            raise trio.ClosedResourceError("this WebSocket was closed")
+        try:
+            if self._direct is not None:
+                await self._direct.send(messages)
+            else:
+                for message in messages:
+                    await self._send({"type": "websocket.send", "text": message.decode()})
+        except OSError as error:
+            self._closed = True
+            raise trio.BrokenResourceError(str(error)) from error
+
+    def send_nowait(self, value: Envelope) -> bool:
+        """Send one message at once, where the server offers that; False when it was not sent."""
+        return self._direct is not None and not self._closed and self._direct.send_nowait(encoded(value))
+
+    def deliver_to(self, take: Callable[[Envelope], bool]) -> None:
+        """Offer each message to `take` as soon as it has come, while somebody waits in `receive`; False refuses it."""
+        if self._direct is not None:
+            self._direct.on_message = partial(self._deliver, take)
+
+    def end(self, close: Close) -> None:
+        """Come to an end in order: `receive` ends now, and `aclose` sends this. The first reason stays."""
+        if self._ending is None:
+            self._ending = close
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def close(self, close: Close) -> None:
+        """Send a close frame at once, within a bound, and end: what was not sent yet is lost."""
+        self.end(close)
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close in order, with the reason given to `end`; bounded, also when cancelled."""
+        if not self._closed:
+            self._closed = True
+            code, reason = self._ending or GOING_AWAY  # the server is being cut, and nobody has said anything
+            with trio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
+                await self._send({"type": "websocket.close", "code": code, "reason": reason})
+        await trio.lowlevel.checkpoint()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open" if self._ending is None else f"ending with {self._ending.code}"
+        return f"<AsgiWebSocket {state}>"
+
+    def _deliver(self, take: Callable[[Envelope], bool], data: bytes) -> bool:
+        if self._closed or self._ending is not None or len(data) > self._limits.max_bytes:
+            return False
+        return take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
+
+    async def _read(self, message: Message) -> Envelope:
+        text = message.get("text")
+        if text is None:
+            await self.close(BINARY)
+            raise trio.EndOfChannel
+        data = text.encode()
+        if len(data) > self._limits.max_bytes:
+            await self.close(Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
+            raise trio.EndOfChannel
+        return Envelope(parse(data, self._limits), peer=self._peer, size=len(data))
+
+
+def encoded(envelope: Envelope) -> bytes:
+    if isinstance(envelope.message, Malformed | Unanswered):
+        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
+    return dump(envelope.message)

@@ -1,0 +1,113 @@
+"""The client's half of the opening handshake (RFC 6455, 4.1), and what becomes of it when the server does not want to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, cast
+
+import trio
+from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
+
+from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
+
+from .endpoint import SUBPROTOCOL
+from .wire import Address, Wire
+
+__all__ = ["Refused", "open_socket", "reason_of"]
+
+Failed: TypeAlias = Callable[[str], None]
+
+UNANSWERED = "it closed the connection before it had answered the upgrade"
+
+
+class Refused(Exception):
+    """The server did not let the connection be opened; the text says how."""
+
+
+async def open_socket(
+    nursery: trio.Nursery,
+    wire: Wire,
+    address: Address,
+    headers: Mapping[str, str],
+    max_message: int,
+    failed: Failed,
+    subprotocol: str | None = SUBPROTOCOL,
+) -> WebSocketConnection:
+    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is told when an error ends it, now or later.
+
+    Args:
+        max_message: characters of one message.
+        subprotocol: what the server has to speak; None: nothing in particular.
+
+    Raises:
+        Refused: the server did not want to, or is none of MCP.
+
+    A cancel leaves the wire to its owner.
+    """
+    socket: WebSocketConnection | None = None
+    opening = trio.CancelScope()
+    tasks = Contained(nursery, failed, opening)
+    with opening:
+        socket = await wrap_client_stream(
+            cast("trio.Nursery", tasks),
+            cast("trio.SocketStream", wire),
+            address.authority,
+            address.resource,
+            subprotocols=[] if subprotocol is None else [subprotocol],
+            extra_headers=[(name.encode(), value.encode()) for name, value in headers.items()],
+            message_queue_size=0,
+            max_message_size=max_message,
+            receive_buffer_size=None,
+        )
+    if socket is None:
+        raise Refused(tasks.failure or UNANSWERED)
+    if socket.subprotocol != subprotocol:
+        raise Refused(f"it does not speak the subprotocol {subprotocol}")
+    return socket
+
+
+class Contained:
+    """Stands for a nursery where trio-websocket starts its reader: what that raises is told, and breaks nothing else."""
+
+    def __init__(self, nursery: trio.Nursery, failed: Failed, opening: trio.CancelScope) -> None:
+        self.failure: str | None = None
+        self._nursery = nursery
+        self._failed = failed
+        self._opening = opening
+
+    def start_soon(self, reader: Callable[[], Awaitable[None]]) -> None:
+        """As `trio.Nursery.start_soon` for the one task there is."""
+        self._nursery.start_soon(self._run, reader)
+
+    async def _run(self, reader: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await reader()
+        except ConnectionRejected as rejection:
+            self._fail(rejected(rejection))
+        except Exception as error:  # noqa: BLE001  it is told to whoever uses the connection
+            self._fail(f"the connection failed: {reason_of(error)}")
+        finally:
+            self._opening.cancel()  # nobody else ends the wait for a handshake that never comes
+
+    def _fail(self, why: str) -> None:
+        self.failure = why
+        self._failed(why)
+
+
+def rejected(rejection: ConnectionRejected) -> str:
+    """The status of a refusal, and the sentence in its body."""
+    body = (rejection.body or b"")[:10_000]
+    message = parse(body)
+    text = message.error.message if isinstance(message, ErrorResponse) else body.decode("utf-8", "replace")
+    words = " ".join(text.split())[:200]
+    return f"the server answered HTTP {rejection.status_code}{': ' if words else ''}{words}"
+
+
+def reason_of(error: BaseException) -> str:
+    """One line about an error; Trio wraps what went wrong with each address of a host."""
+    cause: BaseException = error
+    while isinstance(cause.__cause__, BaseException):
+        cause = cause.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return str(cause) or type(cause).__name__

@@ -1,0 +1,52 @@
+"""The streaming contract: what every transport of MCP keeps, as rules over a maker of servers and connections.
+
+A transport's test module is only its maker, a class like `Maker`, and
+
+    @pytest.mark.parametrize("case", cases_of(MyMaker()), ids=str)
+    def test_contract(case: Case) -> None:
+        case.run()
+
+Each case runs in a Trio loop of its own, in bounded time, virtual where nothing real is waited for, and fails on whatever is left
+behind: tasks, threads, descriptors, child processes, warnings, and anything that the server still has of a call.
+"""
+
+from . import groups
+from .makers import IMPOSSIBLE, Endpoint, Maker, Trait
+from .pair import Pair
+from .peer import EVERYTHING, Call, Peer, Question, accepted, text_of
+from .proxy import Proxy, open_proxy
+from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, cases_of, impossible_of, rule, rules
+from .stage import Gauges, Stage, linked_stage, open_stage_port
+from .subject import contract_server
+
+__all__ = [
+    "ELICITS",
+    "EVERYTHING",
+    "IMPOSSIBLE",
+    "LEGACY",
+    "MODERN",
+    "Call",
+    "Case",
+    "Endpoint",
+    "Gauges",
+    "Impossible",
+    "Maker",
+    "Pair",
+    "Peer",
+    "Proxy",
+    "Question",
+    "Rule",
+    "Stage",
+    "Trait",
+    "accepted",
+    "cases_of",
+    "contract_server",
+    "groups",
+    "impossible_of",
+    "linked_stage",
+    "open_proxy",
+    "open_stage_port",
+    "rule",
+    "rules",
+    "text_of",
+]

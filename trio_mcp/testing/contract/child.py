@@ -1,0 +1,25 @@
+"""The contract's server as a process of its own, on stdio: `python -m trio_mcp.testing.contract.child PORT`.
+
+The port is where the test's stage listens.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import trio
+
+from .stage import linked_stage
+from .subject import contract_server
+
+__all__ = ["main"]
+
+
+async def main(port: int) -> None:
+    """Serve on stdio until the end of stdin, and report to the stage at that port."""
+    async with linked_stage(port) as stage:
+        await contract_server(stage).serve("stdio")
+
+
+if __name__ == "__main__":
+    trio.run(main, int(sys.argv[1]))

@@ -1,0 +1,220 @@
+"""Group C: asking the client's model, as far as no tools are offered to it."""
+
+from __future__ import annotations
+
+from ....errors import PeerError
+from ....types import CreateMessageRequestParams, CreateMessageResult, JsonObject, JsonValue, TextContent
+from ..pair import Pair
+from ..peer import Peer, Question
+from ..rules import LEGACY, MODERN, rule
+from .streaming import again
+
+NO_SOUND = "audio came with 2025-03-26"
+SILENT = "a modern client that cannot answer does not come back"
+
+TEXT: JsonObject = {"type": "text", "text": "A line."}
+IMAGE: JsonObject = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+AUDIO: JsonObject = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+
+# what is asked
+
+
+@rule("C")
+async def all_that_can_be_said_of_a_sample_reaches_the_client(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_in_detail")
+        question = await call.question()
+        assert {name: value for name, value in question.params.items() if name != "_meta"} == {
+            "messages": [
+                {"role": role, "content": {"type": "text", "text": text}}
+                for role, text in (("user", "Hello"), ("assistant", "Yes?"), ("user", "A line, please"))
+            ],
+            "maxTokens": 77,
+            "systemPrompt": "Be brief.",
+            "temperature": 0.5,
+            "stopSequences": ["END"],
+            "modelPreferences": {"hints": [{"name": "small"}], "speedPriority": 1.0},
+            "metadata": {"vendor": {"seed": 1}},
+        }
+        await call.answer(question, answer(TEXT, stopReason="endTurn"))
+        assert await call.text() == "parrot endTurn A line."
+
+
+@rule("C")
+async def a_model_is_shown_an_image_and_answers_with_one(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await shown(peer, "image", answer(IMAGE)) == "image"
+
+
+@rule("C", revisions=tuple(name for name in (*LEGACY, *MODERN) if name > "2024-11-05"), why=NO_SOUND)
+async def a_model_is_played_a_sound_and_answers_with_one(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await shown(peer, "audio", answer(AUDIO)) == "audio"
+
+
+# what is answered
+
+
+@rule("C")
+async def an_answer_of_one_block_may_come_in_an_array(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await shown(peer, "image", answer([TEXT])) == "text"
+
+
+@rule(
+    "C", revisions=tuple(name for name in (*LEGACY, *MODERN) if name > "2025-06-18"), why="one block until 2025-06-18"
+)
+async def an_answer_of_several_blocks_keeps_their_order(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await shown(peer, "image", answer([TEXT, IMAGE, AUDIO, TEXT])) == "text, image, audio, text"
+
+
+@rule("C")
+async def why_a_model_stopped_may_be_anything_or_unsaid(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for said, told in (({"stopReason": "refusal"}, "refusal"), ({}, "None")):
+            call = await peer.call("ask_in_detail")
+            await call.answer(await call.question(), answer(TEXT, **said))
+            assert await call.text() == f"parrot {told} A line."
+
+
+@rule("C")
+async def members_of_an_answer_that_nobody_knows_do_no_harm(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        block: JsonObject = {**TEXT, "annotations": {"priority": 1, "odd": [1]}, "vendorPart": {"a": None}}
+        assert (
+            await shown(peer, "image", answer(block, vendor={"b": []}, _meta={"usage": {"outputTokens": 3}})) == "text"
+        )
+
+
+# what goes wrong
+
+
+@rule("C")
+async def a_client_without_a_model_is_asked_nothing(pair: Pair) -> None:
+    async with pair.peer({"roots": {}}) as peer:
+        assert await (await peer.call("ask_bravely")).text() == "without sampling"
+        assert peer.unread() == []
+
+
+@rule("C")
+async def who_calls_a_tool_that_needs_a_model_is_told_what_is_missing(pair: Pair) -> None:
+    async with pair.peer({"roots": {}}) as peer:
+        error = await (await peer.call("ask_model", {"prompt": "Hello"})).error()
+        assert error["code"] == (-32021 if peer.modern else -32600)
+        assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
+
+
+@rule("C", revisions=LEGACY, why=SILENT)
+async def an_error_of_the_client_reaches_the_tool_with_its_code(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await refused(peer, -32603, "no credit left") == "refused with -32603: no credit left"
+
+
+@rule("C", revisions=LEGACY, why=SILENT)
+async def a_user_who_rejects_a_sample_is_no_answer_of_the_model(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await refused(peer, -1, "User rejected sampling request") == (
+            "refused with -1: User rejected sampling request"
+        )
+
+
+@rule("C", revisions=LEGACY, why=SILENT)
+async def a_tool_that_a_model_failed_fails_alone(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        failed, asks = await peer.call("ask_model", {"prompt": "one"}), await peer.call("ask_model", {"prompt": "two"})
+        questions = sorted([await failed.question(), await asks.question()], key=prompted)
+        await peer.refuse(questions[0].key, -32603, "no credit left")
+        await failed.failure()
+        await asks.answer(questions[1], answer(TEXT))
+        assert await asks.text() == "A line."
+
+
+@rule("C", revisions=LEGACY, why="a modern answer comes with a request, which can be refused")
+async def a_malformed_answer_fails_the_call_that_asked(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for bad in ({}, answer({"type": "smell"}), answer(TEXT, role="oracle")):
+            call = await peer.call("ask_bravely")
+            await call.answer(await call.question(), bad)
+            assert await call.text() == "malformed"
+
+
+@rule("C", revisions=MODERN, why="a handshake-era answer is no request that could be refused")
+async def a_malformed_answer_is_refused_and_the_call_goes_on_waiting(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_bravely")
+        question = await call.question()
+        for bad in ({}, answer({"type": "smell"}), answer(TEXT, role="oracle")):
+            error = await peer.error(await again(peer, "ask_bravely", question, bad, call.state))
+            assert error["code"] == -32602
+            assert str(question.key) in str(error["message"])
+        await call.answer(question, answer(TEXT))
+        assert await call.text() == "A line."
+
+
+# our client
+
+
+@rule("C")
+async def a_client_answers_with_a_text_or_with_a_whole_message(pair: Pair) -> None:
+    whole = CreateMessageResult(role="assistant", content=TextContent(text="whole"), model="parrot", stop_reason="x")
+    for made, told in (("a line", "unnamed endTurn a line"), (whole, "parrot x whole")):
+        async with pair.client(on_sample=lambda _, made=made: made) as client:  # type: ignore[misc]
+            assert (await client.call_tool("ask_in_detail")).text == told
+
+
+@rule("C")
+async def a_client_is_given_what_the_tool_said(pair: Pair) -> None:
+    asked: list[CreateMessageRequestParams] = []
+
+    def answers(params: CreateMessageRequestParams) -> str:
+        asked.append(params)
+        return "a line"
+
+    async with pair.client(on_sample=answers) as client:
+        await client.call_tool("ask_in_detail")
+    (params,) = asked
+    assert (params.max_tokens, params.system_prompt, params.temperature) == (77, "Be brief.", 0.5)
+    assert params.stop_sequences == ["END"]
+    assert [message.role for message in params.messages] == ["user", "assistant", "user"]
+
+
+@rule("C", revisions=LEGACY, why=SILENT)
+async def a_client_whose_user_rejects_says_so_with_its_code(pair: Pair) -> None:
+    def rejects(_params: CreateMessageRequestParams) -> str:
+        raise PeerError(-1, "User rejected sampling request")
+
+    async with pair.client(on_sample=rejects) as client:
+        assert (await client.call_tool("ask_bravely")).text == "refused with -1: User rejected sampling request"
+
+
+async def shown(peer: Peer, kind: str, said: JsonObject) -> str:
+    """The kinds of blocks that a tool reads in this answer, after the model was shown one of a kind."""
+    call = await peer.call("show_model", {"sound": kind == "audio"})
+    question = await call.question()
+    messages = question.params["messages"]
+    assert isinstance(messages, list)
+    (message,) = messages
+    assert isinstance(message, dict)
+    assert isinstance(message["content"], dict)
+    assert message["content"]["type"] == kind
+    await call.answer(question, said)
+    return await call.text()
+
+
+async def refused(peer: Peer, code: int, message: str) -> str:
+    """What a tool makes of an error in place of its sample."""
+    call = await peer.call("ask_bravely")
+    await peer.refuse((await call.question()).key, code, message)
+    return await call.text()
+
+
+def answer(content: JsonObject | list[JsonObject], role: str = "assistant", **more: JsonValue) -> JsonObject:
+    """What a model says."""
+    blocks: JsonValue = [*content] if isinstance(content, list) else content
+    return {"role": role, "content": blocks, "model": "parrot", **more}
+
+
+def prompted(question: Question) -> str:
+    """What the model is asked, to tell questions apart by."""
+    return str(question.params["messages"])

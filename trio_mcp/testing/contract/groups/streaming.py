@@ -1,0 +1,354 @@
+"""Group B: what goes on in the middle of a call. Questions and answers, progress, and subscriptions."""
+
+from __future__ import annotations
+
+from ....client import accept, accept_defaults, decline
+from ....protocol.jsonrpc import RequestId
+from ....types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue, TextContent, TextResourceContents
+from ..makers import Trait
+from ..pair import Pair
+from ..peer import Call, Peer, Question, accepted
+from ..rules import ELICITS, LEGACY, MODERN, rule
+from ..watch import changes, watch
+
+NO_FORMS = "elicitation came with 2025-06-18"
+LIVE = "in the modern era an answer comes with the request that carries the call on"
+ROUNDS = "in the handshake era an answer is a message of its own"
+
+# sampling
+
+
+@rule("B")
+async def two_samples_of_a_call_get_each_its_answer(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_model_twice")
+        for prompt, answer in (("first", "one"), ("second", "two")):
+            question = await call.question()
+            assert question.method == "sampling/createMessage"
+            assert last_text(question) == prompt
+            await call.answer(question, sampled(answer))
+        assert await call.text() == "one, two"
+
+
+@rule("B", revisions=LEGACY, why=LIVE)
+async def a_second_answer_to_a_question_is_ignored(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_model_twice")
+        first = await call.question()
+        await call.answer(first, sampled("one"))
+        await call.answer(first, sampled("another"))
+        second = await call.question()
+        await call.answer(first, sampled("yet another"))
+        await call.answer(second, sampled("two"))
+        assert await call.text() == "one, two"
+        await peer.ping()
+
+
+@rule("B", revisions=MODERN, why=ROUNDS)
+async def another_answer_to_a_round_changes_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_model_twice")
+        first, state = await call.question(), call.state
+        await call.answer(first, sampled("one"))
+        second = await call.question()
+        outcome = await peer.result(await again(peer, "ask_model_twice", first, sampled("another"), state))
+        assert outcome["requestState"] == call.state
+        await call.answer(second, sampled("two"))
+        assert await call.text() == "one, two"
+
+
+@rule("B", revisions=LEGACY, why=LIVE)
+async def an_answer_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await peer.answer("nobody", sampled("unasked"))
+        call = await peer.call("ask_model_twice")
+        question = await call.question()
+        await peer.answer("nobody", sampled("unasked"))
+        await call.answer(question, sampled("one"))
+        await call.answer(await call.question(), sampled("two"))
+        assert await call.text() == "one, two"
+
+
+@rule("B", revisions=LEGACY, why=LIVE, needs=(Trait.SERVES_MANY,))
+async def a_question_is_answered_on_its_own_connection_only(pair: Pair) -> None:
+    async with pair.peer() as one, pair.peer() as other:
+        call = await one.call("ask_model_twice")
+        question = await call.question()
+        await other.answer(question.key, sampled("foreign"))
+        await other.ping()
+        await call.answer(question, sampled("one"))
+        await call.answer(await call.question(), sampled("two"))
+        assert await call.text() == "one, two"
+
+
+# elicitation
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_form_is_filled_in_field_by_field(pair: Pair) -> None:
+    form: JsonObject = {"name": "Ada", "row": 3, "weight": 1.5, "window": True, "meal": "fish"}
+    async with pair.peer() as peer:
+        call = await peer.call("fill_in")
+        question = await call.question()
+        schema = question.params["requestedSchema"]
+        assert isinstance(schema, dict)
+        assert isinstance(schema["properties"], dict)
+        assert list(schema["properties"]) == list(form)
+        await call.answer(question, {"action": "accept", "content": form})
+        assert await call.text() == '{"name":"Ada","row":3,"weight":1.5,"window":true,"meal":"fish"}'
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_user_who_declines_is_taken_at_his_word(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await answered(peer, "ask", {"action": "decline"}) == "decline"
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_user_who_closes_the_question_has_not_chosen(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await answered(peer, "ask", {"action": "cancel"}) == "cancel"
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def what_comes_with_a_no_is_not_looked_at(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await answered(peer, "ask", {"action": "decline", "content": {"row": 3}}) == "decline"
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_form_that_needs_nothing_may_come_back_without_content(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await answered(peer, "wish", {"action": "accept"}) == "nothing"
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_form_that_comes_back_without_what_it_needs_is_asked_again_with_the_reason(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask")
+        empty: JsonObject = {"action": "accept"}
+        for bad in (empty, accepted(row="far back")):
+            await call.answer(await call.question(), bad)
+        question = await call.question()
+        assert "row" in str(question.params["message"])
+        await call.answer(question, accepted(row=4))
+        assert await call.text() == "row 4"
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def answers_that_stay_wrong_are_an_error_of_the_call(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask")
+        for _ in range(3):
+            await call.answer(await call.question(), accepted(row="far back"))
+        assert "after 3 attempts" in await call.failure()
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_client_that_shows_no_forms_is_asked_nothing_and_its_caller_told(pair: Pair) -> None:
+    async with pair.peer({"sampling": {}}) as peer:
+        error = await (await peer.call("ask")).error()
+        assert error["code"] == (-32021 if peer.modern else -32600)
+        assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+        assert peer.unread() == []
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_client_answers_a_form_in_the_middle_of_a_call(pair: Pair) -> None:
+    asked: list[str] = []
+
+    async def ask_me(question: ElicitRequestFormParams) -> ElicitResult:
+        asked.append(question.message)
+        return accept(row=5)
+
+    async with pair.client(on_elicit=ask_me) as client:
+        assert (await client.call_tool("ask")).text == "row 5"
+    assert asked == ["Which seat?"]
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_client_declines_and_sends_a_form_back_as_it_came(pair: Pair) -> None:
+    async with pair.client(on_elicit=lambda _: decline()) as client:
+        assert (await client.call_tool("ask")).text == "decline"
+    async with pair.client(on_elicit=accept_defaults) as client:
+        assert (await client.call_tool("wish")).text == "nothing"
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def a_prompt_and_a_resource_may_ask_too(pair: Pair) -> None:
+    async with pair.client(on_elicit=lambda _: accept(value=6)) as client:
+        (message,) = (await client.get_prompt("seated")).messages
+        assert message.content == TextContent(text="I sit in row 6.")
+        (contents,) = (await client.read_resource("contract://seat")).contents
+        assert isinstance(contents, TextResourceContents)
+        assert contents.text == "in row 6"
+
+
+# progress
+
+
+@rule("B")
+async def progress_names_the_token_of_its_request_and_rises_and_ends_with_the_reply(pair: Pair) -> None:
+    for token in ("a token", 7):
+        async with pair.peer() as peer:
+            call = await peer.call("progress", {"n": 5}, progress=token)
+            assert await call.text() == "done"
+            told = progress_of(peer)
+            await peer.ping()
+            assert peer.unread() == []
+        assert [(said["progressToken"], said["progress"], said["total"]) for said in told] == [
+            (token, done, 5) for done in (1, 2, 3, 4, 5)
+        ]
+
+
+@rule("B")
+async def nobody_hears_of_progress_who_has_not_asked_for_it(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await (await peer.call("progress", {"n": 5})).text() == "done"
+        await peer.ping()
+        assert peer.unread() == []
+
+
+@rule("B")
+async def the_progress_of_one_call_is_not_told_to_another(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        calls = {name: await peer.call("tell", {"n": 3, "name": name}, progress=name) for name in ("one", "other")}
+        for name, call in calls.items():
+            await pair.stage.open(f"{name} 0")
+            assert await call.text() == f"{name} told 3"
+        told = progress_of(peer)
+        for name in calls:
+            assert [said["progress"] for said in told if said["progressToken"] == name] == [0, 1, 2, 3]
+
+
+@rule("B", revisions=ELICITS, why=NO_FORMS)
+async def progress_goes_on_after_a_question(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await pair.stage.open("tell_and_ask")
+        call = await peer.call("tell_and_ask", progress="token")
+        before = await peer.message("notifications/progress")
+        await call.answer(await call.question(), accepted(value="on"))
+        assert await call.text() == "on"
+        after = await peer.message("notifications/progress")
+        assert [said["params"] for said in (before, after)] == [
+            {"progressToken": "token", "progress": done} for done in (1, 2)
+        ]
+
+
+@rule("B")
+async def a_client_hears_of_progress_while_it_waits(pair: Pair) -> None:
+    heard: list[tuple[float, float | None]] = []
+    async with pair.client() as client:
+        result = await client.call_tool(
+            "progress", {"n": 3}, on_progress=lambda said: heard.append((said.progress, said.total))
+        )
+        assert result.text == "done"
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+
+
+# subscriptions
+
+
+@rule("B")
+async def a_subscriber_hears_of_his_resource_and_of_its_parts(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        heard = await watch(peer, uris=["contract://books"])
+        for uri in ("contract://books", "contract://books/7"):
+            await (await peer.call("update", {"uri": uri})).text()
+            assert await heard.heard() == uri
+
+
+@rule("B")
+async def who_has_unsubscribed_hears_nothing_more(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        text = await watch(peer, uris=["contract://text"])
+        every_byte = await watch(peer, uris=["contract://bytes"])
+        await (await peer.call("update", {"uri": "contract://text"})).text()
+        assert await text.heard() == "contract://text"
+        await text.stop()
+        await (await peer.call("update", {"uri": "contract://text"})).text()
+        await (await peer.call("update", {"uri": "contract://bytes"})).text()
+        assert await every_byte.heard() == "contract://bytes"
+        assert changes(peer.unread()) == []
+
+
+@rule("B", needs=(Trait.SERVES_MANY,))
+async def two_subscribers_hear_each_what_he_asked_for(pair: Pair) -> None:
+    async with pair.peer() as one, pair.peer() as other:
+        text, every_byte = await watch(one, uris=["contract://text"]), await watch(other, uris=["contract://bytes"])
+        for uri in ("contract://text", "contract://bytes"):
+            await (await one.call("update", {"uri": uri})).text()
+        assert await text.heard() == "contract://text"
+        assert await every_byte.heard() == "contract://bytes"
+        await one.ping()
+        await other.ping()
+        assert changes(one.unread()) + changes(other.unread()) == []
+
+
+@rule("B", needs=(Trait.SERVES_MANY,))
+async def a_subscriber_who_leaves_silences_nobody_else(pair: Pair) -> None:
+    async with pair.peer() as stays:
+        heard = await watch(stays, uris=["contract://text"])
+        async with pair.peer() as leaves:
+            await watch(leaves, uris=["contract://text"])
+        await (await stays.call("update", {"uri": "contract://text"})).text()
+        assert await heard.heard() == "contract://text"
+
+
+@rule("B", revisions=LEGACY, why="a modern client listens with one filter and takes it back whole")
+async def to_unsubscribe_from_one_resource_leaves_the_others(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        heard = await watch(peer, uris=["contract://text", "contract://bytes"])
+        assert await peer.result(await peer.request("resources/unsubscribe", {"uri": "contract://text"})) == {}
+        for uri in ("contract://text", "contract://bytes"):
+            await (await peer.call("update", {"uri": uri})).text()
+        assert await heard.heard() == "contract://bytes"
+        await peer.ping()
+        assert changes(peer.unread()) == []
+
+
+@rule("B")
+async def what_is_no_uri_cannot_be_subscribed_to(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        if peer.modern:
+            params: JsonObject = {"notifications": {"resourceSubscriptions": ["no uri"]}}
+            error = await peer.error(await peer.request("subscriptions/listen", params))
+        else:
+            error = await peer.error(await peer.request("resources/subscribe", {"uri": "no uri"}))
+        assert error["code"] == -32602
+
+
+async def answered(peer: Peer, tool: str, answer: JsonObject) -> str:
+    """What a tool makes of an answer to its one question."""
+    call: Call = await peer.call(tool)
+    await call.answer(await call.question(), answer)
+    return await call.text()
+
+
+async def again(peer: Peer, tool: str, question: Question, answer: JsonObject, state: JsonValue) -> RequestId:
+    """Carry a modern call on with this answer in one more request, beside those of the call itself; returns its id."""
+    carried: JsonObject = {"inputResponses": {str(question.key): answer}, "requestState": state}
+    return await peer.request("tools/call", {"name": tool, "arguments": {}, **carried})
+
+
+def sampled(text: str) -> JsonObject:
+    """What a model said."""
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "parrot", "stopReason": "endTurn"}
+
+
+def last_text(question: Question) -> object:
+    """The text of the last message that the model is shown."""
+    messages = question.params["messages"]
+    assert isinstance(messages, list)
+    last = messages[-1]
+    assert isinstance(last, dict)
+    content = last["content"]
+    assert isinstance(content, dict)
+    return content["text"]
+
+
+def progress_of(peer: Peer) -> list[JsonObject]:
+    """The params of what came unread, which is nothing but progress."""
+    messages = peer.unread()
+    assert all(message.get("method") == "notifications/progress" for message in messages), messages
+    return [message["params"] for message in messages if isinstance(message["params"], dict)]

@@ -1,0 +1,274 @@
+"""Group F: what only some transports have. Streams that can be lost and read on, raw bytes, and servers that are processes.
+
+What takes raw HTTP to see, such as statuses and headers, is tested at the transport itself; docs/contract.md says where.
+"""
+
+from __future__ import annotations
+
+import json
+
+import trio
+
+from ....types import JsonObject, ProgressNotificationParams
+from ..makers import Trait
+from ..pair import Pair
+from ..peer import Call, Peer, accepted
+from ..rules import ELICITS, LEGACY, rule
+from ..subjects.offers import ODD_TEXT
+from ..watch import watch
+
+NO_RESUME = "a lost response of the modern era is a cancelled request"
+ASKS = "only streams of 2025-06-18 and 2025-11-25 carry forms and can be read on"
+PATIENCE = 30.0
+"""Seconds that a call goes on without its client, where that is what a rule is about."""
+
+# any wire
+
+
+@rule("F")
+async def what_a_framing_might_take_for_its_own_crosses_as_it_is(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("echo", {"text": ODD_TEXT})
+        assert await call.text() == ODD_TEXT
+
+
+@rule("F")
+async def a_message_that_no_single_read_holds_crosses_whole(pair: Pair) -> None:
+    text = "0123456789abcdef" * 60_000  # just under a megabyte
+    async with pair.peer() as peer:
+        assert await (await peer.call("echo", {"text": text})).text() == text
+        await peer.ping()
+
+
+@rule("F")
+async def a_tool_that_lets_its_client_hang_up_is_answered_all_the_same(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("let_go", progress="token")
+        assert await call.text() == "still here"
+        assert told(peer) == [1, 2]
+
+
+@rule("F", needs=(Trait.SERVES_MANY,))
+async def calls_of_two_connections_may_have_the_same_id(pair: Pair) -> None:
+    async with pair.peer() as one, pair.peer() as other:
+        for peer, name in ((one, "one"), (other, "other")):
+            await peer.request("tools/call", {"name": "wait", "arguments": {"name": name}}, id="same")
+            await pair.stage.marked(f"{name} began")
+        await one.cancel("same")
+        await pair.stage.marked("one finally")
+        await pair.stage.open("other")
+        assert "result" in await other.reply("same")
+    assert pair.stage.count("one ended") == 0
+
+
+@rule("F", needs=(Trait.SERVES_MANY,))
+async def what_is_said_on_one_connection_is_not_heard_on_another(pair: Pair) -> None:
+    async with pair.peer() as one, pair.peer() as other:
+        call = await one.call("tell", {"n": 3}, progress="token")
+        idle = await other.call("wait")
+        await pair.stage.open("tell 0")
+        assert await call.text() == "tell told 3"
+        await pair.stage.open("wait")
+        assert await idle.text() == "wait"
+        assert told(one) == [0, 1, 2, 3]
+        assert other.unread() == []
+
+
+# streams that are lost
+
+
+@rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
+async def what_is_said_while_a_stream_is_lost_comes_once_and_in_order(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await lost(pair, peer)
+        await pair.stage.open("tell 0")
+        await peer.message("notifications/progress")
+        await pair.stage.open("tell 1")
+        assert await call.text() == "tell told 20"
+        assert told(peer) == list(range(2, 21))
+
+
+@rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
+async def a_call_that_ended_while_its_stream_was_lost_is_answered(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await lost(pair, peer)
+        await pair.stage.open("tell 0")
+        await pair.stage.open("tell 1")
+        await pair.stage.marked("tell told")
+        assert await call.text() == "tell told 20"
+        assert told(peer) == list(range(1, 21))
+
+
+@rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
+async def a_stream_may_be_lost_more_than_once(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await lost(pair, peer)
+        await pair.stage.open("tell 0")
+        heard = [told_of(await peer.message("notifications/progress")) for _ in range(10)]
+        await pair.cut()
+        await pair.stage.open("tell 1")
+        assert await call.text() == "tell told 20"
+        assert heard + told(peer) == list(range(1, 21))
+
+
+@rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
+async def each_of_several_lost_streams_goes_on_with_its_own(pair: Pair) -> None:
+    names = ("one", "two", "three")
+    async with pair.peer() as peer:
+        calls = [await peer.call("tell", {"n": 5, "name": name}, progress=name) for name in names]
+        for _ in names:
+            await peer.message("notifications/progress")
+        await pair.cut()
+        for name in names:
+            await pair.stage.open(f"{name} 0")
+        assert [await call.text() for call in calls] == [f"{name} told 5" for name in names]
+        heard = peer.unread()
+        for name in names:
+            assert [told_of(message) for message in heard if token_of(message) == name] == [1, 2, 3, 4, 5]
+
+
+@rule(
+    "F", revisions=tuple(name for name in LEGACY if name in ELICITS), why=ASKS, needs=(Trait.RESUMES,), grace=PATIENCE
+)
+async def a_question_that_was_asked_while_its_stream_was_lost_is_answered(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("tell_and_ask", progress="token")
+        await peer.message("notifications/progress")
+        await pair.cut()
+        await pair.stage.open("tell_and_ask")
+        await call.answer(await call.question(), accepted(value="here I am"))
+        assert await call.text() == "here I am"
+        assert told(peer) == [2]
+
+
+@rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
+async def changes_that_nobody_could_be_told_of_are_told_once_when_somebody_listens(pair: Pair) -> None:
+    uris = ["contract://text", "contract://bytes"]
+    async with pair.peer() as away:
+        heard = await watch(away, uris=uris)
+        await pair.cut()
+        async with pair.peer() as other:
+            for uri in uris:
+                await (await other.call("update", {"uri": uri, "times": 3})).text()
+        assert [await heard.heard(), await heard.heard()] == uris
+        await away.ping()
+        assert away.unread() == []
+
+
+@rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
+async def who_calls_through_a_client_does_not_notice_that_a_stream_was_lost(pair: Pair) -> None:
+    heard: list[float] = []
+    begun = trio.Event()
+
+    def on_progress(said: ProgressNotificationParams) -> None:
+        heard.append(said.progress)
+        begun.set()
+
+    async with pair.client() as client, trio.open_nursery() as nursery:
+
+        async def lose() -> None:
+            await begun.wait()
+            await pair.cut()
+            await pair.stage.open("tell 0")
+
+        nursery.start_soon(lose)
+        assert (await client.call_tool("tell", {"n": 5}, on_progress=on_progress)).text == "tell told 5"
+    assert heard == [0, 1, 2, 3, 4, 5]
+
+
+# bytes
+
+
+@rule("F", needs=(Trait.BYTES,))
+async def bytes_in_another_encoding_are_refused_and_the_next_message_served(pair: Pair) -> None:
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "é"}}
+    text = json.dumps(request, ensure_ascii=False)
+    async with pair.peer() as peer:
+        for data in (text.encode("latin-1"), b"\xef\xbb\xbf" + text.encode()):
+            await pair.endpoint.send_bytes(peer.channel, data)
+            error = await refusal(peer)
+            assert error["code"] == -32700
+        await peer.ping()
+
+
+@rule("F", needs=(Trait.BYTES,))
+async def a_message_with_two_meanings_is_refused(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for data in (
+            b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}',
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":NaN}}',
+        ):
+            await pair.endpoint.send_bytes(peer.channel, data)
+            assert (await refusal(peer))["code"] in (-32700, -32600)
+        await peer.ping()
+
+
+# a server that is a process
+
+
+@rule("F", needs=(Trait.CHILD,))
+async def what_a_tool_or_a_child_of_it_prints_is_not_on_the_wire(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await (await peer.call("print_everywhere")).text() == "printed"
+        await peer.ping()
+        assert peer.unread() == []
+
+
+@rule("F", needs=(Trait.CHILD,))
+async def what_a_tool_reads_from_its_input_is_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await (await peer.call("read_input")).text() == ""
+        await peer.ping()
+
+
+@rule("F", needs=(Trait.CHILD,))
+async def a_server_ends_with_its_input_and_lets_running_calls_clean_up(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await peer.call("wait")
+        await pair.stage.marked("wait began")
+        await pair.cut()
+        assert await peer.ended() == []
+        await pair.stage.marked("wait finally")
+    assert pair.stage.count("wait ended") == 0
+
+
+@rule("F", needs=(Trait.CHILD, Trait.BYTES))
+async def a_message_that_is_cut_over_two_lines_is_two_that_are_none(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await pair.endpoint.send_bytes(peer.channel, b'{"jsonrpc":"2.0","id":1,\n"method":"ping"}')
+        assert [(await refusal(peer))["code"] for _ in range(2)] == [-32700, -32700]
+        await peer.ping()
+
+
+async def lost(pair: Pair, peer: Peer) -> Call:
+    """A call that waits at the first of two gates, with ten reports to make behind each, and whose stream was lost."""
+    call = await peer.call("tell", {"n": 10, "gates": 2}, progress="token")
+    assert told_of(await peer.message("notifications/progress")) == 0
+    await pair.cut()
+    return call
+
+
+def told(peer: Peer) -> list[object]:
+    """The progress values that came unread, in order; nothing else did."""
+    return [told_of(message) for message in peer.unread()]
+
+
+def told_of(message: JsonObject) -> object:
+    assert message.get("method") == "notifications/progress", message
+    params = message["params"]
+    assert isinstance(params, dict)
+    return params["progress"]
+
+
+def token_of(message: JsonObject) -> object:
+    params = message["params"]
+    assert isinstance(params, dict)
+    return params["progressToken"]
+
+
+async def refusal(peer: Peer) -> JsonObject:
+    """The error that answers what was no request."""
+    message = await peer.first(lambda message: "error" in message)
+    error = message["error"]
+    assert isinstance(error, dict)
+    return error

@@ -1,0 +1,341 @@
+"""A client of the contract that says exactly what a rule tells it to, in plain JSON, over any channel and in either era."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import trio
+
+from ...protocol.jsonrpc import Answers, Malformed, RequestId, Unanswered, dump, parse
+from ...protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from ...protocol.revisions import REVISIONS, Era
+from ...session import Envelope
+from ...types import JsonObject, JsonValue
+from .stage import BOUND
+
+__all__ = ["EVERYTHING", "Call", "Peer", "Question", "accepted", "text_of"]
+
+EVERYTHING: JsonObject = {"elicitation": {"form": {}}, "sampling": {}, "roots": {"listChanged": True}}
+"""All that a client can offer."""
+
+INFO: JsonObject = {"name": "contract", "version": "1"}
+
+
+class Peer:
+    """The client's end of one connection. What is sent and what comes are JSON objects.
+
+    Messages that come are kept in order until a rule asks for them: `receive` takes the next one, `reply` the reply to one
+    request, whatever came before it stays.
+    """
+
+    def __init__(self, channel: trio.abc.Channel[Envelope], revision: str, capabilities: JsonObject) -> None:
+        self.channel = channel
+        self.revision = revision
+        self.modern = REVISIONS[revision].era is Era.MODERN
+        self.capabilities = capabilities
+        self._ids = itertools.count(1)
+        self._kept: deque[JsonObject] = deque()
+
+    async def open(self) -> JsonObject:
+        """What comes before everything else: the handshake, where there is one. Returns what the server says of itself."""
+        if self.modern:
+            return await self.result(await self.request("server/discover"))
+        params: JsonObject = {
+            "protocolVersion": self.revision,
+            "capabilities": self.capabilities,
+            "clientInfo": INFO,
+        }
+        result = await self.result(await self.request("initialize", params))
+        await self.notify("notifications/initialized")
+        return result
+
+    # out
+
+    async def send(self, message: JsonObject, about: RequestId | None = None) -> None:
+        """Send one message as it is; `jsonrpc` is added. `about` is the request of ours that it belongs to."""
+        parsed = parse(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        assert not isinstance(parsed, Malformed), parsed
+        with trio.fail_after(BOUND):
+            await self.channel.send(Envelope(parsed, about))
+
+    async def request(
+        self,
+        method: str,
+        params: JsonObject | None = None,
+        *,
+        id: RequestId | None = None,
+        meta: JsonObject | None = None,
+        progress: RequestId | None = None,
+        logs: str | None = None,
+    ) -> RequestId:
+        """Send a request; returns its id.
+
+        Args:
+            meta: more for its `_meta`.
+            progress: the token under which progress is to be told.
+            logs: the least severe log messages that are wanted (modern era).
+        """
+        request_id = next(self._ids) if id is None else id
+        said: JsonObject = {**(self._stamp(logs) if self.modern else {}), **(meta or {})}
+        if progress is not None:
+            said["progressToken"] = progress
+        body: JsonObject = {**(params or {}), **({"_meta": said} if said else {})}
+        await self.send({"id": request_id, "method": method, "params": body})
+        return request_id
+
+    async def notify(self, method: str, params: JsonObject | None = None) -> None:
+        await self.send({"method": method, "params": params or {}})
+
+    async def cancel(self, request_id: RequestId) -> None:
+        """Tell the server that an answer is no longer wanted, in the way of the transport."""
+        params: JsonObject = {"requestId": request_id, "reason": "not needed"}
+        await self.send({"method": "notifications/cancelled", "params": params}, request_id)
+
+    async def answer(self, question_id: RequestId, result: JsonObject) -> None:
+        """Answer a live question of the server."""
+        await self.send({"id": question_id, "result": result})
+
+    async def refuse(self, question_id: RequestId, code: int, message: str) -> None:
+        """Answer a live question of the server with an error."""
+        await self.send({"id": question_id, "error": {"code": code, "message": message}})
+
+    async def call(
+        self,
+        tool: str,
+        arguments: JsonObject | None = None,
+        *,
+        progress: RequestId | None = None,
+        logs: str | None = None,
+    ) -> Call:
+        """Call a tool; the call can then be followed through its questions, in either era. See `request`."""
+        call = Call(self, tool, arguments or {}, progress, logs)
+        await call.send()
+        return call
+
+    # in
+
+    async def receive(self) -> JsonObject:
+        """The next message, whatever it is.
+
+        Raises:
+            trio.EndOfChannel: the connection has ended.
+        """
+        return self._kept.popleft() if self._kept else await self._next()
+
+    async def first(self, wanted: Callable[[JsonObject], bool]) -> JsonObject:
+        """The first message of this kind; others that come before it are kept."""
+        for message in self._kept:
+            if wanted(message):
+                self._kept.remove(message)
+                return message
+        while not wanted(message := await self._next()):
+            self._kept.append(message)
+        return message
+
+    async def reply(self, request_id: RequestId) -> JsonObject:
+        """The reply to a request; other messages that come before it are kept."""
+        return await self.first(lambda message: is_reply(message, request_id))
+
+    async def result(self, request_id: RequestId) -> JsonObject:
+        reply = await self.reply(request_id)
+        result = reply.get("result")
+        assert isinstance(result, dict), f"expected a result, got {reply}"
+        return result
+
+    async def error(self, request_id: RequestId) -> JsonObject:
+        reply = await self.reply(request_id)
+        error = reply.get("error")
+        assert isinstance(error, dict), f"expected an error, got {reply}"
+        return error
+
+    async def refusal(self, request_id: RequestId) -> str:
+        """Why a request was refused: the text of an error, or of the transport where it refuses by itself."""
+        reply = await self.reply(request_id)
+        if "refused" in reply:
+            return str(reply["refused"])
+        error = reply.get("error")
+        assert isinstance(error, dict), f"expected a refusal, got {reply}"
+        return str(error["message"])
+
+    async def message(self, method: str) -> JsonObject:
+        """The next message of this method; others that come before it are kept."""
+        return await self.first(lambda message: message.get("method") == method)
+
+    async def asked(self) -> JsonObject:
+        """The next request of the server; other messages that come before it are kept."""
+        return await self.first(lambda message: "method" in message and "id" in message)
+
+    async def ended(self) -> list[JsonObject]:
+        """Wait until the server has ended the connection; what came before that and was not asked for."""
+        try:
+            while True:
+                self._kept.append(await self._next())
+        except trio.EndOfChannel:
+            return self.unread()
+
+    def unread(self) -> list[JsonObject]:
+        """What has come and was not asked for, in order; it is forgotten here."""
+        messages = list(self._kept)
+        self._kept.clear()
+        return messages
+
+    async def ping(self) -> None:
+        """Make sure that everything sent before was seen, and that the server answers.
+
+        The modern era has no ping; there a listing says as much.
+        """
+        reply = await self.reply(await self.request("tools/list" if self.modern else "ping"))
+        assert "result" in reply, reply
+
+    async def _next(self) -> JsonObject:
+        with trio.fail_after(BOUND):
+            message = (await self.channel.receive()).message
+        if isinstance(message, Unanswered):
+            return {"id": message.id, "unanswered": True}
+        if isinstance(message, Malformed) and message.answers is not None:
+            return {"id": message.answers, "refused": str(message.error)}
+        assert not isinstance(message, Malformed), f"the server sent something malformed: {message}"
+        assert not isinstance(message, Answers)
+        return json.loads(dump(message))  # type: ignore[no-any-return]
+
+    def _stamp(self, logs: str | None) -> JsonObject:
+        level: JsonObject = {} if logs is None else {LOG_LEVEL: logs}
+        return {PROTOCOL_VERSION: self.revision, CLIENT_CAPABILITIES: self.capabilities, CLIENT_INFO: INFO, **level}
+
+
+class Question:
+    """One thing that a call asks, in either era.
+
+    Attributes:
+        key: the id of the request it came as, or its key in the round.
+    """
+
+    def __init__(self, key: RequestId, method: str, params: JsonObject) -> None:
+        self.key = key
+        self.method = method
+        self.params = params
+
+
+class Call:
+    """One call of a tool, from its first request to its result. In the modern era it takes a request per round."""
+
+    def __init__(
+        self, peer: Peer, tool: str, arguments: JsonObject, progress: RequestId | None = None, logs: str | None = None
+    ) -> None:
+        self._peer = peer
+        self._tool = tool
+        self._arguments = arguments
+        self.progress = progress
+        """The token under which progress of the next leg is to be told."""
+        self._logs = logs
+        self._asked: deque[Question] = deque()
+        self._answers: JsonObject = {}
+        self.state: JsonValue = None
+        """The `requestState` of the last round (modern era)."""
+        self.id: RequestId = 0
+        """Of the last request that carried it."""
+
+    async def send(self, **carried: JsonValue) -> None:
+        params: JsonObject = {"name": self._tool, "arguments": self._arguments, **carried}
+        self.id = await self._peer.request("tools/call", params, progress=self.progress, logs=self._logs)
+
+    async def question(self) -> Question:
+        """The next question; in the modern era those of one round come one after the other.
+
+        A live question may be any call's: it names none. Only one call should ask at a time.
+        """
+        if not self._asked:
+            if self._peer.modern:
+                await self._next_round()
+            else:
+                self._asked.append(as_question(await self._next_request()))
+        return self._asked.popleft()
+
+    async def answer(self, question: Question, result: JsonObject) -> None:
+        """Answer a question. The call goes on when all questions of a round have their answers."""
+        if not self._peer.modern:
+            await self._peer.answer(question.key, result)
+            return
+        self._answers[str(question.key)] = result
+        if not self._asked:
+            answers, self._answers = self._answers, {}
+            await self.send(inputResponses=answers, requestState=self.state)
+
+    async def round(self) -> dict[str, Question]:
+        """All the questions of the next round, by key (modern era)."""
+        await self._next_round()
+        asked, self._asked = self._asked, deque()
+        return {str(question.key): question for question in asked}
+
+    async def go_on(self, answers: JsonObject) -> None:
+        """Send the next leg of a modern call, with these answers by key."""
+        await self.send(inputResponses=answers, requestState=self.state)
+
+    async def result(self) -> JsonObject:
+        return await self._peer.result(self.id)
+
+    async def error(self) -> JsonObject:
+        return await self._peer.error(self.id)
+
+    async def text(self) -> str:
+        """The text of its successful result."""
+        result = await self.result()
+        assert not result.get("isError"), result
+        return text_of(result)
+
+    async def failure(self) -> str:
+        """The text of its error result."""
+        result = await self.result()
+        assert result.get("isError"), result
+        return text_of(result)
+
+    async def cancel(self) -> None:
+        await self._peer.cancel(self.id)
+
+    async def _next_round(self) -> None:
+        result = await self.result()
+        requests = result.get("inputRequests")
+        assert isinstance(requests, dict), f"expected questions, got {result}"
+        self.state = result.get("requestState")
+        for key, request in requests.items():
+            assert isinstance(request, dict)
+            self._asked.append(as_question({"id": key, **request}))
+
+    async def _next_request(self) -> JsonObject:
+        return await self._peer.asked()
+
+
+@asynccontextmanager
+async def opened(channel: trio.abc.Channel[Envelope], revision: str, capabilities: JsonObject) -> AsyncIterator[Peer]:
+    """A peer that has made its handshake."""
+    peer = Peer(channel, revision, capabilities)
+    await peer.open()
+    yield peer
+
+
+def as_question(request: Mapping[str, JsonValue]) -> Question:
+    key, method, params = request.get("id"), request.get("method"), request.get("params", {})
+    assert isinstance(key, str | int)
+    assert isinstance(method, str)
+    assert isinstance(params, dict)
+    return Question(key, method, params)
+
+
+def is_reply(message: JsonObject, request_id: RequestId) -> bool:
+    return "method" not in message and message.get("id") == request_id
+
+
+def accepted(**content: JsonValue) -> JsonObject:
+    """The answer of a user who filled in a form."""
+    return {"action": "accept", "content": content}
+
+
+def text_of(result: JsonObject) -> str:
+    """The text blocks of a tool's result, one after the other."""
+    content = result.get("content")
+    assert isinstance(content, list), result
+    return "".join(str(block["text"]) for block in content if isinstance(block, dict) and block.get("type") == "text")

@@ -1,0 +1,219 @@
+"""How a test and the tools of the contract's server meet: marks that tools make, gates that tests open, and gauges.
+
+The server may be another process. Then its stage is linked to the test's over a socket, one JSON object per line, and everything
+below works as in one process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from types import MappingProxyType
+from typing import Any
+
+import trio
+
+__all__ = ["BOUND", "Gauges", "Options", "Stage", "linked_stage", "open_stage_port"]
+
+BOUND = 20.0
+"""Seconds that any wait of the contract may take."""
+
+QUIESCENCE = 0.005
+"""Seconds between two looks at the gauges. Nothing tells that a server has come to rest, so it is asked again and again."""
+
+Options = Mapping[str, float]
+"""Limits and times of the server, by their names in `ServiceOptions` or in its `actors`."""
+
+NO_OPTIONS: Options = MappingProxyType({})
+
+Gauges = Mapping[str, int]
+"""What there is now at the server, by name: everything that a quiet one has none of."""
+
+
+class Stage:
+    """The test's and the tools' common ground.
+
+    Marks are counted by name. A gate is closed until the test opens it, and stays open.
+    """
+
+    def __init__(self, options: Options = NO_OPTIONS) -> None:
+        self.options = options
+        """What the rule wants the server to be served with."""
+        self._marks: Counter[str] = Counter()
+        self._gates: dict[str, trio.Event] = {}
+        self._changed = trio.Event()
+        self._read_gauges: Callable[[], Gauges] | None = None
+        self._remote: Remote | None = None
+        self._last: Gauges = {}
+        self.on_mark: Callable[[str], None] | None = None
+
+    # for tools
+
+    def mark(self, name: str) -> None:
+        """Note that something has happened."""
+        self._marks[name] += 1
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+        if self.on_mark is not None:
+            self.on_mark(name)
+
+    async def gate(self, name: str) -> None:
+        """Wait until the test opens the gate."""
+        await self._gate(name).wait()
+
+    def measured_by(self, read: Callable[[], Gauges]) -> None:
+        """How to read the gauges of the server that these tools belong to."""
+        self._read_gauges = read
+
+    # for tests
+
+    def count(self, name: str) -> int:
+        """How often that was marked."""
+        return self._marks[name]
+
+    async def marked(self, name: str, times: int = 1) -> None:
+        """Wait until something has happened, so many times.
+
+        Raises:
+            trio.TooSlowError: it did not happen within `BOUND`.
+        """
+        with trio.fail_after(BOUND):
+            while self._marks[name] < times:
+                await self._changed.wait()
+
+    async def open(self, name: str) -> None:
+        """Let everyone through who waits at a gate, now or later."""
+        self._gate(name).set()
+        if self._remote is not None:
+            await self._remote.say({"gate": name})
+
+    async def gauges(self) -> Gauges:
+        """What there is at the server now; of one that has ended, what it had at its end."""
+        if self._remote is not None:
+            return await self._remote.gauges()
+        assert self._read_gauges is not None, "the server was not served yet"
+        await trio.lowlevel.checkpoint()
+        return self._read_gauges()
+
+    async def at_rest(self) -> None:
+        """Wait until the server has nothing left of any call.
+
+        Raises:
+            AssertionError: it still has something after `BOUND`; the text says what.
+        """
+        left: Gauges = {}
+        with trio.move_on_after(BOUND):
+            while left := {name: value for name, value in (await self.gauges()).items() if value}:  # noqa: ASYNC110
+                await trio.sleep(QUIESCENCE)
+            return
+        raise AssertionError(f"the server still has {left}")
+
+    def _gate(self, name: str) -> trio.Event:
+        return self._gates.setdefault(name, trio.Event())
+
+
+class Remote:
+    """The test's end of the link to a stage in another process."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._stream: trio.SocketStream | None = None
+        self._linked = trio.Event()
+        self._gauges: Gauges = {}
+        self._told = trio.Event()
+        self._over = False
+
+    async def say(self, message: Mapping[str, object]) -> None:
+        with trio.fail_after(BOUND):
+            await self._linked.wait()
+        assert self._stream is not None
+        try:
+            await self._stream.send_all(json.dumps(message).encode() + b"\n")
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._over = True
+
+    async def gauges(self) -> Gauges:
+        told = self._told
+        await self.say({"gauges": True})
+        if not self._over:
+            with trio.fail_after(BOUND):
+                await told.wait()
+        return self._gauges
+
+    async def listen(self, stream: trio.SocketStream) -> None:
+        """Take what the other process says, until it ends."""
+        self._stream, self._over = stream, False
+        try:
+            await stream.send_all(json.dumps({"options": dict(self._stage.options)}).encode() + b"\n")
+            self._linked.set()
+            async for message in lines(stream):
+                if "mark" in message:
+                    self._stage.mark(str(message["mark"]))
+                elif "gauges" in message:
+                    self._heard(message["gauges"])
+        finally:
+            self._over = True
+            self._told.set()
+            await stream.aclose()
+
+    def _heard(self, gauges: object) -> None:
+        assert isinstance(gauges, dict)
+        self._gauges = gauges
+        told, self._told = self._told, trio.Event()
+        told.set()
+
+
+@asynccontextmanager
+async def open_stage_port(stage: Stage) -> AsyncIterator[int]:
+    """Make this the test's end of a stage whose tools are in another process; gives the port where that one reports."""
+    remote = stage._remote = Remote(stage)  # noqa: SLF001  one room
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, remote.listen, listeners)  # noqa: ASYNC113  they listen already
+        yield int(listeners[0].socket.getsockname()[1])
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def linked_stage(port: int) -> AsyncIterator[Stage]:
+    """The stage of a server that a test in another process has started. At the end the gauges are reported once more."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    said, to_say = trio.open_memory_channel[Mapping[str, object]](float("inf"))
+    async with stream, aclosing(lines(stream)) as orders, trio.open_nursery() as nursery:
+        stage = Stage((await anext(orders))["options"])
+        stage.on_mark = lambda name: said.send_nowait({"mark": name})
+        nursery.start_soon(report, stream, to_say)
+        nursery.start_soon(obey, stage, orders, said)
+        try:
+            yield stage
+        finally:
+            said.send_nowait({"gauges": await stage.gauges()})  # noqa: ASYNC102  a checkpoint that does not wait
+            said.close()
+            nursery.cancel_scope.deadline = trio.current_time() + BOUND
+
+
+async def report(stream: trio.SocketStream, to_say: trio.MemoryReceiveChannel[Mapping[str, object]]) -> None:
+    async for message in to_say:
+        await stream.send_all(json.dumps(message).encode() + b"\n")
+    await stream.send_eof()
+
+
+async def obey(
+    stage: Stage, orders: AsyncIterator[dict[str, object]], said: trio.MemorySendChannel[Mapping[str, object]]
+) -> None:
+    """Open gates and read gauges as the test says."""
+    async for message in orders:
+        if "gate" in message:
+            await stage.open(str(message["gate"]))
+        else:
+            said.send_nowait({"gauges": await stage.gauges()})
+
+
+async def lines(stream: trio.SocketStream) -> AsyncGenerator[dict[str, Any]]:
+    rest = b""
+    async for data in stream:
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield json.loads(line)

@@ -1,0 +1,150 @@
+"""The contract's server: tools that do one thing each, and tell the stage about it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+
+import trio
+
+from ...errors import ToolError
+from ...server import Context, Server
+from ...session import ServiceOptions
+from . import faults
+from .stage import Gauges, Options, Stage
+from .subjects import asking, lifecycle, noise, offers, rounds, structured
+from .subjects.common import Seat, reason_of
+
+__all__ = ["contract_server", "gauges_of"]
+
+
+def contract_server(stage: Stage) -> Server:
+    """A server whose tools meet the test on this stage."""
+    server = Server("contract", version="1.0", instructions="Be strict.", options=service_options(stage.options))
+    for add in PARTS:
+        add(server, stage)
+    stage.measured_by(lambda: gauges_of(server))
+    return server
+
+
+def service_options(said: Options) -> ServiceOptions:
+    """What a rule wants the server to be served with, those of its `actors` among them."""
+    of_actors = {each.name for each in dataclasses.fields(ServiceOptions().actors)}
+    actors = {name: value for name, value in said.items() if name in of_actors}
+    rest = {name: value for name, value in said.items() if name not in of_actors}
+    return dataclasses.replace(
+        ServiceOptions(),
+        actors=dataclasses.replace(ServiceOptions().actors, **actors),  # type: ignore[arg-type]
+        **rest,  # type: ignore[arg-type]
+    )
+
+
+def gauges_of(server: Server) -> Gauges:
+    """What there is at a server now, over all the places where it is served."""
+    found = Counter[str]()
+    for service in server.services:
+        now = service.statistics()
+        actors, threads = now.actors, now.threads
+        found.update(running=actors.running, parked=actors.parked, stuck=actors.stuck, questions=now.open_questions)
+        if threads is not None:
+            found.update(threads=threads.running + threads.waiting)
+    return found
+
+
+def add_plain_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def echo(text: str) -> str:
+        """Say the same."""
+        stage.mark("echo")
+        return text
+
+    @server.tool
+    async def fail(text: str) -> str:
+        """Fail with a text for the model."""
+        raise ToolError(text)
+
+    @server.tool
+    async def wait(name: str = "wait") -> str:
+        """Wait at a gate of this name; marks its beginning, its end, and its `finally`."""
+        stage.mark(f"{name} began")
+        try:
+            await stage.gate(name)
+            stage.mark(f"{name} ended")
+            return name
+        finally:
+            stage.mark(f"{name} finally")
+
+    @server.tool
+    async def progress(n: int, ctx: Context) -> str:
+        """Report progress n times."""
+        for done in range(1, n + 1):
+            await ctx.progress(done, n, f"step {done}")
+        return "done"
+
+
+def add_asking_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        """Ask for a seat; marks its `finally` with the reason of a cancellation."""
+        stage.mark("ask began")
+        try:
+            answer = await ctx.elicit("Which seat?", Seat)
+            return f"row {answer.content.row}" if answer.action == "accept" else answer.action
+        finally:
+            stage.mark(f"ask finally {reason_of(ctx)}")
+
+    @server.tool
+    async def ask_model(prompt: str, ctx: Context) -> str:
+        """Ask the client's model."""
+        stage.mark("ask_model began")
+        try:
+            return (await ctx.sample(prompt)).text
+        finally:
+            stage.mark(f"ask_model finally {reason_of(ctx)}")
+
+
+def add_branching_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def nest(depth: int, ctx: Context) -> str:
+        """Wait in a branch that is so deep; marks the `finally` of every level."""
+
+        async def level(left: int, here: Context) -> None:
+            try:
+                if left:
+                    await here.branch(lambda child: level(left - 1, child))
+                else:
+                    stage.mark("nest began")
+                    await trio.sleep_forever()
+            finally:
+                stage.mark(f"nest finally {left}")
+
+        await level(depth, ctx)
+        return "never"
+
+
+PARTS: tuple[Callable[[Server, Stage], None], ...] = (
+    add_plain_tools,
+    add_asking_tools,
+    add_branching_tools,
+    faults.add_failing_tools,
+    faults.add_holding_tools,
+    faults.add_leaving_tools,
+    faults.add_promising_tools,
+    faults.add_questioning_tools,
+    faults.add_talking_tools,
+    offers.add_contents,
+    offers.add_prompts,
+    offers.add_resources,
+    offers.add_changing_tools,
+    asking.add_forms,
+    asking.add_sampling_tools,
+    asking.add_telling_tools,
+    noise.add_noisy_tools,
+    structured.add_splitting_tools,
+    structured.add_holding_tools,
+    structured.add_talking_tools,
+    lifecycle.add_lifecycle_tools,
+    rounds.add_rounds_tools,
+)
+"""What is on the server; a group of rules that needs more adds a function."""

@@ -1,0 +1,1 @@
+"""The tools of the contract's server, for one group of rules each."""

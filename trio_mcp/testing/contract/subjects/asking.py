@@ -1,0 +1,128 @@
+"""Tools of the contract's server that ask, report, and are let alone in the middle."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from ....errors import CapabilityError, PeerError, RemoteProtocolError
+from ....server import Context, Server
+from ....types import AudioContent, ImageContent, ModelHint, ModelPreferences, SamplingMessage, TextContent
+from ..stage import Stage
+from .offers import CLICK, PIXEL
+
+__all__ = ["add_forms", "add_sampling_tools", "add_telling_tools"]
+
+
+class Everything(BaseModel):
+    """A field of each kind that every revision with forms has."""
+
+    name: str
+    row: int
+    weight: float
+    window: bool
+    meal: Literal["fish", "none"]
+
+
+class Wish(BaseModel):
+    """A form that need not be filled in."""
+
+    wish: str = "nothing"
+
+
+def add_forms(server: Server, _stage: Stage) -> None:
+    @server.tool
+    async def fill_in(ctx: Context) -> str:
+        """Ask for a field of each kind."""
+        answer = await ctx.elicit("Tell all.", Everything)
+        return answer.content.model_dump_json() if answer.action == "accept" else answer.action
+
+    @server.tool
+    async def wish(ctx: Context) -> str:
+        """Ask for what need not be said."""
+        answer = await ctx.elicit("What else?", Wish)
+        return answer.content.wish if answer.action == "accept" else answer.action
+
+
+def add_sampling_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def ask_model_twice(ctx: Context) -> str:
+        """Ask the model twice, one after the other."""
+        first = (await ctx.sample("first")).text
+        return f"{first}, {(await ctx.sample('second')).text}"
+
+    @server.tool
+    async def ask_in_detail(ctx: Context) -> str:
+        """Ask the model with all that can be said."""
+        answer = await ctx.sample(
+            messages=[said("user", "Hello"), said("assistant", "Yes?"), said("user", "A line, please")],
+            max_tokens=77,
+            system_prompt="Be brief.",
+            temperature=0.5,
+            stop_sequences=["END"],
+            model_preferences=ModelPreferences(hints=[ModelHint(name="small")], speed_priority=1.0),
+            metadata={"vendor": {"seed": 1}},
+        )
+        return f"{answer.model} {answer.stop_reason} {answer.text}"
+
+    @server.tool
+    async def show_model(sound: bool, ctx: Context) -> str:
+        """Show the model something, and say of which kinds its answer is."""
+        seen = (
+            AudioContent(data=CLICK, mime_type="audio/wav")
+            if sound
+            else ImageContent(data=PIXEL, mime_type="image/png")
+        )
+        content = (await ctx.sample(messages=[SamplingMessage(role="user", content=seen)])).message.content
+        return ", ".join(block.type for block in (content if isinstance(content, list) else [content]))
+
+    @server.tool
+    async def ask_bravely(ctx: Context) -> str:
+        """Ask the model, and get over whatever goes wrong."""
+        stage.mark("ask_bravely began")
+        try:
+            return (await ctx.sample("A line, please")).text
+        except CapabilityError as error:
+            return f"without {', '.join(error.required)}"
+        except PeerError as error:
+            return f"refused with {error.code}: {error.message}"
+        except RemoteProtocolError:
+            return "malformed"
+
+
+def add_telling_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def tell(n: int, ctx: Context, name: str = "tell", gates: int = 1) -> str:
+        """Report once, and n times more behind each gate."""
+        await ctx.progress(0)
+        for gate in range(gates):
+            stage.mark(f"{name} waits")
+            await stage.gate(f"{name} {gate}")
+            for done in range(n):
+                await ctx.progress(gate * n + done + 1)
+        stage.mark(f"{name} told")
+        return f"{name} told {gates * n}"
+
+    @server.tool
+    async def tell_and_ask(ctx: Context) -> str:
+        """Report, wait at a gate, ask, and report again."""
+        await ctx.progress(1)
+        stage.mark("tell_and_ask began")
+        await stage.gate("tell_and_ask")
+        answer = await ctx.elicit("And now?", str)
+        await ctx.progress(2)
+        return answer.content if answer.action == "accept" else answer.action
+
+    @server.tool
+    async def let_go(ctx: Context) -> str:
+        """Report, let the client hang up, and report again when it has."""
+        await ctx.progress(1)
+        await ctx.end_stream(0)
+        stage.mark("let go")
+        await ctx.progress(2)
+        return "still here"
+
+
+def said(role: Literal["user", "assistant"], text: str) -> SamplingMessage:
+    return SamplingMessage(role=role, content=TextContent(text=text))
