@@ -10,16 +10,19 @@ from contextvars import ContextVar
 import trio
 from pydantic import BaseModel
 
-from ...errors import ToolError
-from ...server import Context, Server
-from .stage import BOUND, Stage
+from ....errors import ToolError
+from ....server import Context, Server
+from ..stage import BOUND, Stage
 
 __all__ = [
     "HELD",
     "SECRET",
+    "add_branches_that_ask",
+    "add_failing_branches",
     "add_failing_tools",
     "add_holding_tools",
     "add_leaving_tools",
+    "add_passing_tools",
     "add_promising_tools",
     "add_questioning_tools",
     "add_talking_tools",
@@ -97,6 +100,8 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
             stage.mark("slow finally")
         return "never"
 
+
+def add_failing_branches(server: Server, stage: Stage) -> None:
     @server.tool
     async def split_and_fail(ctx: Context) -> str:
         """Let one branch fail while another waits."""
@@ -184,6 +189,8 @@ def add_leaving_tools(server: Server, stage: Stage) -> None:
         await trio.lowlevel.checkpoint()
         return "left"
 
+
+def add_passing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def canary(text: str) -> str:
         """Say what a context variable was before this call set it, and what it is after the gate."""
@@ -263,6 +270,8 @@ def add_questioning_tools(server: Server, stage: Stage) -> None:
         finally:
             stage.mark("ask_in_time finally")
 
+
+def add_branches_that_ask(server: Server, stage: Stage) -> None:
     @server.tool
     async def ask_often(times: int, ctx: Context) -> str:
         """Ask so many questions at once."""
