@@ -37,6 +37,9 @@ HELD = 0.5
 LINE = "x" * 16 * 1024
 """One thing that a talkative tool says."""
 
+MOST = 10_000
+"""How much of it there is at most: more than any number of buffers may hold."""
+
 CANARY: ContextVar[str] = ContextVar("canary", default="none")
 
 
@@ -221,6 +224,8 @@ def add_talking_tools(server: Server, stage: Stage) -> None:
         said = 0
         try:
             while True:
+                if said == MOST:
+                    raise ToolError(f"nobody held it up in {said} lines")
                 with trio.move_on_after(HELD) as patience:
                     await ctx.progress(said, message=LINE)
                 if patience.cancelled_caught:
