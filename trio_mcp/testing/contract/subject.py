@@ -26,7 +26,8 @@ class Seat(BaseModel):
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""
-    server = Server("contract", version="1.0", instructions="Be strict.", options=service_options(stage.options))
+    options = service_options(stage.options)
+    server = Server("contract", version="1.0", instructions="Be strict.", page_size=offers.PAGE, options=options)
     for add in PARTS:
         add(server, stage)
     stage.measured_by(lambda: gauges_of(server))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 
-from ....server.pages import PAGE_SIZE
 from ....types import (
     BlobResourceContents,
     JsonObject,
@@ -18,7 +17,7 @@ from ..makers import Trait
 from ..pair import Pair
 from ..peer import text_of
 from ..rules import ELICITS, rule
-from ..subjects.offers import ODD_TEXT
+from ..subjects.offers import ODD_TEXT, PAGE
 from ..watch import LISTS, changes, watch
 
 # tools
@@ -150,13 +149,13 @@ async def the_pages_of_a_list_hold_everything_once(pair: Pair) -> None:
     uris: list[JsonValue] = []
     place: JsonObject = {}
     async with pair.peer() as peer:
-        await (await peer.call("stock", {"n": 2 * PAGE_SIZE})).text()
+        await (await peer.call("stock", {"n": 2 * PAGE})).text()
         for more in (True, True, False):
             page = await peer.result(await peer.request("resources/list", place))
             uris += [resource["uri"] for resource in objects(page["resources"])]
             place = {"cursor": page.get("nextCursor")}
             assert ("nextCursor" in page) is more
-        assert uris[-1] == f"contract://stock/{2 * PAGE_SIZE - 1}"
+        assert uris[-1] == f"contract://stock/{2 * PAGE - 1}"
         assert len({*map(str, uris)}) == len(uris)
 
 
