@@ -15,7 +15,8 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp.client import Client, Handlers
 from trio_mcp.types import Implementation
 from trio_mcp_transports._background import open_background
-from trio_mcp_transports.http.client import TELL_TIMEOUT, HttpChannel
+from trio_mcp_transports.http.client import HttpChannel
+from trio_mcp_transports.http.client_limits import TELL_TIMEOUT, ClientLimits
 
 Json = dict[str, Any]
 
@@ -39,6 +40,7 @@ class Exchange:
 
     def __init__(self, request: httpx2.Request) -> None:
         self.verb = request.method
+        self.url = str(request.url)
         self.headers = request.headers
         self.message: Json = json.loads(request.content) if request.content else {}
         self.at = trio.current_time()
@@ -186,7 +188,7 @@ async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIte
     async def channel() -> AsyncIterator[HttpChannel]:
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
             async with open_background() as nursery:
-                channel = HttpChannel(URL, http, nursery, TELL_TIMEOUT, 1_000_000)
+                channel = HttpChannel(URL, http, nursery, ClientLimits(tell=TELL_TIMEOUT, message=1_000_000))
                 try:
                     yield channel
                 finally:

@@ -28,10 +28,12 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
     from .types.base import JsonValue
+
+E = TypeVar("E", bound=Exception)
 
 __all__ = [
     "BranchElicitNotAllowed",
@@ -199,3 +201,14 @@ class Disconnected(McpError):
 
 class SessionLost(Disconnected):
     """The server no longer knows the session (L-HTTP-18s). It did nothing for the request, which may be sent again."""
+
+
+def anew(error: E) -> E:
+    """The same error without what led to it: neither the frames it came through, nor its cause.
+
+    An error that is kept keeps alive what its frames hold, and one that is raised wherever somebody asks gathers those of all
+    who did. A function that ends with an error in its hands, raised below it, leaves a cycle.
+    """
+    again: E = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    return again

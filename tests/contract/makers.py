@@ -17,7 +17,7 @@ from trio_mcp.session.pump import serve_channel
 from trio_mcp.session.service import Service
 from trio_mcp.testing.contract import Proxy, Stage, Trait, contract_server, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
-from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
+from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app, sse_client
 from trio_mcp_transports.http import client as http_client
 from trio_mcp_transports.http.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
@@ -135,10 +135,21 @@ class WebSocketMaker:
             yield ProxiedEndpoint(app, proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
 
 
+class SseMaker:
+    name = "sse"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
+        async with open_application(stage, grace) as (app, proxy):
+            yield ProxiedEndpoint(app, proxy, partial(sse_client.connect_sse, f"http://127.0.0.1:{proxy.port}/sse"))
+
+
 @asynccontextmanager
 async def open_application(stage: Stage, grace: float) -> AsyncIterator[tuple[McpApp, Proxy]]:
     """The contract's server under hypercorn, and a network in front of it."""
-    app = asgi_app(contract_server(stage), limits=HttpLimits(disconnect_grace=grace))
+    app = asgi_app(contract_server(stage), sse_path="/sse", limits=HttpLimits(disconnect_grace=grace))
     async with trio.open_nursery() as nursery:
         with trio.fail_after(START):
             (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))

@@ -1,4 +1,4 @@
-"""A server on the official Python SDK (`mcp`): `official_server.py stdio`, or `official_server.py http PORT`."""
+"""A server on the official Python SDK (`mcp`): `official_server.py stdio`, `official_server.py http PORT`, or `... sse PORT`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CreateMessageResult, ListRootsResult, ResourceLink, SamplingMessage, TextContent
 from pydantic import BaseModel
+from starlette.applications import Starlette
 
 server = MCPServer("official", title="The official one", instructions="Ask away.", version="9.8", log_level="WARNING")
 
@@ -166,16 +167,17 @@ async def leave() -> str:
     os._exit(3)
 
 
-def serve_http(port: int) -> None:
+def serve_http(app: Starlette, path: str, port: int) -> None:
     with socket.create_server(("127.0.0.1", port)) as listener:
-        sys.stderr.write(f"official serves MCP at http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
-        app = server.streamable_http_app()
+        sys.stderr.write(f"official serves MCP at http://127.0.0.1:{listener.getsockname()[1]}{path}\n")
         config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=2)
         uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "http":
-        serve_http(int(sys.argv[2]))
+        serve_http(server.streamable_http_app(), "/mcp", int(sys.argv[2]))
+    elif sys.argv[1] == "sse":
+        serve_http(server.sse_app(), "/sse", int(sys.argv[2]))
     else:
         server.run()

@@ -17,6 +17,7 @@ pytest.importorskip("uvicorn", reason="uvicorn, which serves the official SDK ov
 import mcp_types as wire  # noqa: E402
 from mcp import Client as OfficialClient  # noqa: E402
 from mcp import StdioServerParameters  # noqa: E402
+from mcp.client.sse import sse_client  # noqa: E402
 
 from trio_mcp import Client, accept  # noqa: E402
 from trio_mcp.types import LoggingMessageNotificationParams, ProgressNotificationParams, Root  # noqa: E402
@@ -39,7 +40,7 @@ def version(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture(params=["stdio", "http", "sse"])
 def transport(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -76,7 +77,13 @@ async def official(
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", version)
     script = [str(HERE / "peer_server.py"), "stdio"]
     child = StdioServerParameters(command=sys.executable, args=script, env=child_environment())
-    target = request.getfixturevalue("peer_url") if transport == "http" else child
+    match transport:
+        case "http":
+            target = request.getfixturevalue("peer_url")
+        case "sse":
+            target = sse_client(request.getfixturevalue("peer_sse_url"))
+        case _:
+            target = child
     with trio.fail_after(LIMIT):
         async with OfficialClient(
             target,
@@ -136,14 +143,17 @@ async def test_the_official_client_is_asked_and_told_in_an_older_revision(
 
 # its server, our client
 
+URLS = {"http": "official_url", "sse": "official_sse_url"}
+"""The fixtures with the URL; that the second is one of HTTP+SSE our client finds out."""
+
 
 @asynccontextmanager
 async def ours(
     version: str, transport: str, request: pytest.FixtureRequest, **options: object
 ) -> AsyncIterator[Client]:
     with trio.fail_after(LIMIT):
-        if transport == "http":
-            connection = Client.connect(request.getfixturevalue("official_url"), mode=version, **options)
+        if transport in URLS:
+            connection = Client.connect(request.getfixturevalue(URLS[transport]), mode=version, **options)
         else:
             command = over_stdio(HERE / "official_server.py")
             connection = Client.connect(command, mode=version, env=child_environment(), **options)

@@ -19,9 +19,9 @@ def test_what_is_within_its_budget_is_only_counted() -> None:
 
 def test_a_charge_counts_all_the_way_up_before_it_is_refused() -> None:
     call = Budget(100)
-    branch = Budget(10, call)
+    branch = Budget(10, call, "a branch")
     leaf = Budget(1000, branch)
-    with pytest.raises(BranchLimit, match="a branch of this call may use 10 tokens, and has used 11") as caught:
+    with pytest.raises(BranchLimit, match=r"^a branch may use 10 tokens, and has used 11$") as caught:
         leaf.charge(11)
     assert (leaf.used, branch.used, call.used) == (11, 11, 11)
     assert (caught.value.kind, caught.value.limit, caught.value.used) == ("tokens", 10, 11)

@@ -101,6 +101,48 @@ async def test_the_last_branch_passes_its_busyness_to_the_lane_that_joins() -> N
     assert quiet == [1, 1]  # once for each question, never in between
 
 
+@pytest.mark.parametrize("how", ["a sibling fails", "the body fails", "it is cancelled"])
+async def test_an_actor_is_not_quiet_while_branches_that_were_cancelled_give_their_questions_up(how: str) -> None:
+    actor = new_actor()
+    go = trio.Event()
+
+    async def nests(lane: Lane) -> None:
+        async with Branches(lane) as branches:
+            branches.start(ask)
+            branches.start(ask)
+
+    async def acts(lane: Lane, branches: Branches) -> None:
+        await go.wait()
+        if how == "it is cancelled":
+            branches.cancel()
+        else:
+            raise LookupError
+
+    async def body() -> None:
+        async with Branches(actor.root) as branches:
+            branches.start(ask)
+            branches.start(nests)
+            if how == "the body fails":
+                await acts(actor.root, branches)
+            branches.start(lambda lane: acts(lane, branches))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(expecting_failure, body, how != "it is cancelled")
+        await wait_all_tasks_blocked()
+        quiet = record_quiet(actor)
+        go.set()
+    assert quiet == []
+    assert actor.busy == 1
+
+
+async def expecting_failure(body: Callable[[], Awaitable[None]], fails: bool) -> None:
+    if fails:
+        with pytest.RaisesGroup(LookupError):
+            await body()
+    else:
+        await body()
+
+
 async def test_a_lone_branch_passes_its_busyness_to_its_parent() -> None:
     actor = new_actor()
     quiet = record_quiet(actor)

@@ -180,6 +180,26 @@ async def test_closing_raises_in_every_waiter_and_in_every_later_question(autoju
         mailbox.open("c", str)
 
 
+async def test_whoever_waits_when_it_closes_gets_an_error_of_its_own(autojump_clock: MockClock) -> None:
+    mailbox = Mailbox()
+    why = Disconnected("the end")
+    raised: list[Disconnected] = []
+
+    async def waits(slot: Slot[str]) -> None:
+        with pytest.raises(Disconnected, match="the end") as caught:
+            await slot.take()
+        raised.append(caught.value)
+
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            for key in ("a", "b"):
+                nursery.start_soon(waits, mailbox.open(key, str))
+            await wait_all_tasks_blocked()
+            mailbox.close(why)
+    assert len({id(error) for error in (*raised, why)}) == 3
+    assert why.__traceback__ is None, "it would hold the frames of all who waited"
+
+
 async def test_settling_is_announced_once_and_in_the_same_step() -> None:
     mailbox = Mailbox()
     settled: list[str] = []

@@ -20,6 +20,18 @@ PERIOD = 0.02
 NAME = "trio_mcp watchdog"
 
 
+async def quick(_actor: Actor) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def forever(_actor: Actor) -> None:
+    await trio.sleep_forever()
+
+
+async def waits(_actor: Actor) -> None:
+    await trio.sleep(5 * PERIOD)
+
+
 class Barking(logging.Handler):
     """Keeps what the watchdog logs, and lets a blocked loop wait for it."""
 
@@ -110,7 +122,7 @@ async def test_a_task_below_the_actor_is_the_actors(barking: Barking) -> None:
 
 async def test_what_blocks_the_loop_and_is_no_actor_is_not_blamed_on_one(barking: Barking) -> None:
     async with watched() as supervisor:
-        supervisor.start(lambda _actor: trio.sleep_forever(), lambda _actor, _outcome: None)
+        supervisor.start(forever, lambda _actor, _outcome: None)
         await trio.lowlevel.checkpoint()
         time.sleep(5 * PERIOD)  # noqa: ASYNC251
         assert supervisor.blocked == 0
@@ -119,7 +131,7 @@ async def test_what_blocks_the_loop_and_is_no_actor_is_not_blamed_on_one(barking
 
 async def test_an_actor_that_waits_is_not_logged(barking: Barking) -> None:
     async with watched() as supervisor:
-        await run(supervisor, lambda _actor: trio.sleep(5 * PERIOD))
+        await run(supervisor, waits)
     assert barking.said == []
 
 
@@ -127,7 +139,7 @@ async def test_the_thread_starts_with_the_first_actor_and_is_gone_at_the_end() -
     async with watched() as supervisor:
         assert watchdogs() == []
         for _ in range(3):
-            await run(supervisor, lambda _actor: trio.lowlevel.checkpoint())
+            await run(supervisor, quick)
         assert watchdogs() == [NAME]
     assert watchdogs() == []
 
@@ -135,7 +147,7 @@ async def test_the_thread_starts_with_the_first_actor_and_is_gone_at_the_end() -
 async def test_the_thread_is_gone_when_the_supervisor_is_cancelled() -> None:
     with trio.CancelScope() as scope:
         async with watched() as supervisor:
-            actor = supervisor.start(lambda _actor: trio.sleep_forever(), lambda _actor, _outcome: None)
+            actor = supervisor.start(forever, lambda _actor, _outcome: None)
             actor.cancel(CancelReason.CLIENT)
             scope.cancel()
             await trio.sleep_forever()
@@ -147,10 +159,9 @@ async def test_it_sleeps_when_nothing_runs_and_wakes_with_the_next_actor(
 ) -> None:
     monkeypatch.setattr(module, "QUIET_PROBES", 2)
     async with watched() as supervisor:
-        await run(supervisor, lambda _actor: trio.lowlevel.checkpoint())
-        watchdog = supervisor._watchdog
+        await run(supervisor, quick)
         with trio.fail_after(SOON):
-            while not watchdog.asleep:
+            while not supervisor.unwatched:
                 await trio.lowlevel.checkpoint()
 
         async def blocks(_actor: Actor) -> None:
@@ -162,11 +173,11 @@ async def test_it_sleeps_when_nothing_runs_and_wakes_with_the_next_actor(
 
 async def test_there_is_none_under_virtual_time(autojump_clock: MockClock) -> None:
     async with watched() as supervisor:
-        await run(supervisor, lambda _actor: trio.sleep(5))
+        await run(supervisor, waits)
         assert watchdogs() == []
 
 
 async def test_infinity_turns_it_off() -> None:
     async with open_supervisor() as supervisor:
-        await run(supervisor, lambda _actor: trio.lowlevel.checkpoint())
+        await run(supervisor, quick)
         assert watchdogs() == []

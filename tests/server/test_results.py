@@ -189,6 +189,9 @@ async def test_a_dict_is_checked_against_the_model_that_was_promised() -> None:
         (int, "many", "value: "),
         (list[int], [1, "two"], "1: "),
         (Row, {}, "name: "),
+        (Forecast, Forecast.model_construct(city="Lisbon", high="warm"), "high: "),
+        (list[Forecast], [Forecast.model_construct(city=7, high=1.0)], "0.city: "),
+        (Point, Point("left", 0), "x: "),  # type: ignore[arg-type]
     ],
     ids=str,
 )

@@ -75,6 +75,8 @@ def test_an_option_of_all_three_is_refused_by_name_and_value(
             TypeError,
             "requires: a set of capabilities, such as {'sampling'}, not 'sampling' alone",
         ),
+        (tool, {"max_depth": "3"}, TypeError, "max_depth: a whole number, not '3'; leave it out for no limit"),
+        (tool, {"token_budget": -1}, ValueError, "token_budget: a whole number from 0 on, not -1"),
         (tool, {"titel": "x"}, TypeError, "tool() has no option 'titel': do you mean 'title'?"),
         (prompt, {"titel": "x"}, TypeError, "prompt() has no option 'titel': do you mean 'title'?"),
         (resource, {"mime": "x"}, TypeError, "resource() has no option 'mime': do you mean 'mime_type'?"),

@@ -13,7 +13,7 @@ import trio
 from talk import DECLINE, DISMISS, ERAS, EVERYTHING, Json, Legacy, Talk, accept, log_level, modern_meta, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.errors import CapabilityError, PeerError, ToolError
+from trio_mcp.errors import CapabilityError, LocalProtocolError, PeerError, ToolError
 from trio_mcp.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -323,6 +323,29 @@ async def test_a_tool_that_stops_waiting_withdraws_its_question_and_goes_on(auto
         question = await talk.question()
         assert question["id"] == (await talk.notification("notifications/cancelled"))["requestId"]
         assert await talk.text(call) == "went on"
+
+
+async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_sent(era: type[Legacy]) -> None:
+    server, told = Server("tester"), []
+
+    @server.tool
+    async def asks_at_the_end(ctx: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True), pytest.raises(LocalProtocolError, match="can ask nothing more"):
+                await ctx.elicit("Really?", bool)
+            told.append(ctx.cancel_reason)
+            await ctx.elicit("Not even behind a shield?", bool)
+            told.append(None)
+
+    async with play(server, era) as player:
+        call = await player.call("asks_at_the_end")
+        await wait_all_tasks_blocked()
+        player.talk.cancel(call)
+        await player.talk.silence()
+        assert player.talk.service.statistics().quiet
+    assert told == [CancelReason.CLIENT]
 
 
 async def test_nothing_is_sent_for_a_cancelled_modern_call_even_if_its_clean_up_asks(autojump_clock: MockClock) -> None:

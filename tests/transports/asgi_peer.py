@@ -34,6 +34,8 @@ class Reply:
     """While there is one that is not set, every write waits for it, as to a client that reads no more."""
     lingers: trio.Event | None = None
     """While there is one that is not set, a cancelled wait for the client takes its time to end."""
+    broken: bool = False
+    """Every write fails, as to a client whose connection was reset."""
     _said: trio.Condition = field(default_factory=trio.Condition)
 
     @property
@@ -62,6 +64,8 @@ class Reply:
         if self.stuck is not None:
             with trio.CancelScope(shield=True):  # a real server does not give up a write that it has begun
                 await self.stuck.wait()
+        if self.broken:
+            raise OSError("the client has left")
         async with self._said:
             if message["type"] == "http.response.start":
                 self.status = message["status"]
@@ -93,14 +97,24 @@ class AsgiPeer:
         self.nursery = nursery
 
     def start(
-        self, body: object, headers: Mapping[str, str] | None = None, *, method: str = "POST", path: str = "/mcp"
+        self,
+        body: object,
+        headers: Mapping[str, str] | None = None,
+        *,
+        method: str = "POST",
+        path: str = "/mcp",
+        query: str = "",
+        root: str = "",
     ) -> Reply:
         """Send a request; its reply grows while the application answers. `reply.gone.set()` is the client's disconnect."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = dict(JSON_HEADERS) if headers is None else dict(headers)
-        return self.start_raw(raw, [(k.encode("latin-1"), v.encode("latin-1")) for k, v in named.items()], method, path)
+        lines = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in named.items()]
+        return self.start_raw(raw, lines, method, path, query_string=query.encode("latin-1"), root_path=root)
 
-    def start_raw(self, raw: bytes, headers: list[tuple[bytes, bytes]], method: str, path: str) -> Reply:
+    def start_raw(
+        self, raw: bytes, headers: list[tuple[bytes, bytes]], method: str, path: str, **more: object
+    ) -> Reply:
         reply = Reply()
         unread = [raw[: len(raw) // 2], raw[len(raw) // 2 :]]
 
@@ -117,7 +131,7 @@ class AsgiPeer:
                         await reply.lingers.wait()
             return {"type": "http.disconnect"}
 
-        scope = {"type": "http", "method": method, "path": path, "headers": headers}
+        scope = {"type": "http", "method": method, "path": path, "headers": headers, **more}
         self.nursery.start_soon(self.app, scope, receive, reply.send)
         return reply
 

@@ -16,6 +16,7 @@ import pytest
 import trio
 from rounds_app import App
 from serving import IMPORTS, served
+from websocket_peer import raw
 
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
 from trio_mcp_transports.memory import MemoryChannel
@@ -117,7 +118,22 @@ async def over_http(log: Path) -> AsyncIterator[Wire]:
 Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Wire]]
 
 
-@pytest.fixture(params=[over_memory, over_stdio, over_http], ids=["memory", "stdio", "http"])
+@asynccontextmanager
+async def over_websocket(log: Path) -> AsyncIterator[Wire]:
+    async with served(App(log).server) as url, raw(url.replace("http:", "ws:")) as peer:
+
+        async def read() -> bytes:
+            return json.dumps(await peer.hear()).encode()
+
+        async def write(data: bytes) -> None:
+            await peer.say(data.decode())
+
+        yield Wire(write, read)
+
+
+@pytest.fixture(
+    params=[over_memory, over_stdio, over_http, over_websocket], ids=["memory", "stdio", "http", "websocket"]
+)
 def wire(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     return partial(request.param, tmp_path / "log")
 

@@ -169,7 +169,7 @@ class Place:
             nursery.cancel_scope.cancel()
 
 
-@pytest.fixture(params=["memory", "stdio", "http"])
+@pytest.fixture(params=["memory", "stdio", "http", "websocket"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     log = tmp_path / "log"
     with trio.fail_after(LIMIT):
@@ -182,6 +182,9 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             case "http":
                 async with served(App(log).server) as url:
                     yield Place("http", url, {}, log)
+            case "websocket":
+                async with served(App(log).server) as url:
+                    yield Place("websocket", url.replace("http:", "ws:"), {}, log)
 
 
 @pytest.fixture

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
 from hypercorn_peer import frame
 from pydantic import BaseModel
-from websocket_peer import BINARY, CLOSE, PING, PONG, SOON, TEXT, raw, served
+from talk import Json, modern_meta
+from websocket_peer import BINARY, CLOSE, PING, PONG, SOON, TEXT, RawPeer, raw, served
 
 from trio_mcp import CancelReason, Context, Server
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp_transports.http import HttpLimits
+from trio_mcp.session import ServiceOptions
+from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
+from trio_mcp_transports.http.serve import serve_asgi
 
 LIMIT = 60.0
 
@@ -245,3 +251,206 @@ async def test_no_call_is_left_by_a_client_that_broke_the_rules(stage: Stage, ur
     with trio.fail_after(SOON):
         await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
+
+
+# who may connect, and how many
+
+
+async def test_credentials_are_asked_for_before_the_upgrade_and_are_on_every_message(stage: Stage) -> None:
+    principals: list[str | None] = []
+
+    @stage.server.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.request.principal)
+
+    async def authenticate(headers: Mapping[str, str]) -> str | None:
+        principals.append(headers.get("authorization"))
+        return {"Bearer ada": "ada", "Bearer bob": "bob"}.get(headers.get("authorization", ""))
+
+    with trio.fail_after(LIMIT):
+        async with served(stage.server, authenticate=authenticate) as url:
+            async with raw(url, connected=False) as peer:
+                status, headers, body = await peer.upgrade()
+                assert (status, headers["www-authenticate"]) == (401, "bearer")
+                assert "must know who calls" in json.loads(body)["error"]["message"]
+            async with raw(url, connected=False) as ada, raw(url, connected=False) as bob:
+                await ada.open({"authorization": "Bearer ada"})
+                await bob.open({"authorization": "Bearer bob"})
+                assert await ada.text(await ada.call("who")) == "ada"
+                assert await bob.text(await bob.call("who")) == "bob"
+    assert principals == [None, "Bearer ada", "Bearer bob"]
+
+
+async def test_credentials_that_expire_end_the_connection_with_1008(stage: Stage) -> None:
+    accepted = {"Bearer ada"}
+    asked = trio.Event()
+
+    async def authenticate(headers: Mapping[str, str]) -> str | None:
+        sent = headers.get("authorization", "")
+        if not accepted:
+            asked.set()
+        return "ada" if sent in accepted else None
+
+    with trio.fail_after(LIMIT):
+        async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck=0.05)) as url:
+            async with raw(url, connected=False) as peer:
+                await peer.open({"authorization": "Bearer ada"})
+                await peer.call("wait")
+                await stage.started.wait()
+                accepted.clear()
+                await asked.wait()
+                assert await peer.closed() == (1008, "these credentials are no longer accepted")
+                await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT
+
+
+async def test_one_more_than_the_limit_is_503_until_one_has_gone(stage: Stage) -> None:
+    with trio.fail_after(LIMIT):
+        async with served(stage.server, limits=HttpLimits(websockets=1)) as url:
+            async with raw(url) as first:
+                async with raw(url, connected=False) as peer:
+                    status, headers, body = await peer.upgrade()
+                    assert (status, headers["retry-after"]) == (503, "1")
+                    assert "holds 1 WebSockets" in json.loads(body)["error"]["message"]
+                await first.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
+                assert await first.client.rest()
+            async with raw(url) as next_one:
+                assert await next_one.text(await next_one.call("echo", {"text": "in"})) == "in"
+
+
+# shutdown
+
+
+@asynccontextmanager
+async def draining(stage: Stage) -> AsyncIterator[tuple[McpApp, str]]:
+    """A served application whose `drain` a test may call."""
+    app = asgi_app(stage.server)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(LIMIT):
+            (address,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
+        with trio.fail_after(LIMIT):
+            yield app, f"ws{address.partition(' ')[0].removeprefix('http')}/mcp"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_shutdown_answers_what_runs_refuses_what_is_new_and_closes_with_1001(stage: Stage) -> None:
+    async with draining(stage) as (app, url), raw(url) as peer, trio.open_nursery() as nursery:
+        listening = await peer.ask_modern("subscriptions/listen", notifications={"toolsListChanged": True})
+        assert (await peer.hear())["method"] == "notifications/subscriptions/acknowledged"
+        call = await peer.call("wait")
+        await stage.started.wait()
+        nursery.start_soon(app.drain, 30.0)
+        ending = await peer.hear()  # others share the connection, so it is said which stream ends (M-CAN-2s)
+        assert (ending["method"], ending["params"]["requestId"]) == ("notifications/cancelled", listening)
+        await peer.result(listening)
+        refused = await peer.call("echo", {"text": "late"})
+        answer = await peer.hear()
+        assert (answer["id"], answer["error"]["message"]) == (refused, "this server is shutting down")
+        async with raw(url, connected=False) as late:
+            assert (await late.upgrade())[0] == 503
+        stage.go_on.set()
+        assert await peer.text(call) == "waited"
+        assert await peer.closed() == (1001, "this server is shutting down")
+
+
+async def test_a_call_that_outlasts_the_drain_is_cancelled_and_answered_before_the_close(stage: Stage) -> None:
+    async with draining(stage) as (app, url), raw(url) as peer, trio.open_nursery() as nursery:
+        call = await peer.call("wait")
+        await stage.started.wait()
+        nursery.start_soon(app.drain, 0.0)
+        answer = await peer.hear()
+        assert (answer["id"], answer["error"]["code"]) == (call, SERVER_BUSY)
+        assert (await peer.closed())[0] == 1001
+        assert stage.reason is CancelReason.SHUTDOWN
+
+
+async def test_a_server_that_is_cut_still_says_goodbye(stage: Stage) -> None:
+    with trio.fail_after(LIMIT):
+        async with trio.open_nursery() as outer:
+            async with served(stage.server) as url:
+                peer = await outer.start(partial(keep_open, url))
+            assert (await peer.closed())[0] == 1001
+            outer.cancel_scope.cancel()
+
+
+async def keep_open(url: str, *, task_status: trio.TaskStatus[RawPeer]) -> None:
+    async with raw(url) as peer:
+        task_status.started(peer)
+        await trio.sleep_forever()
+
+
+# slow and silent clients (reliability rows 33 and 34)
+
+
+class Talker:
+    """A server whose tool reports progress of a kilobyte each, as often as it is told, and counts."""
+
+    def __init__(self) -> None:
+        self.server = Server("talker", version="1.0", options=ServiceOptions(outbox=8))
+        self.said = 0
+        self.ended = trio.Event()
+        self.server.tool(self.talk)
+        self.server.tool(self.echo)
+
+    async def talk(self, ctx: Context, times: int) -> str:
+        try:
+            for number in range(times):
+                await ctx.progress(number + 1, message="x" * 1000)
+                self.said = number + 1
+            return "said"
+        finally:
+            self.ended.set()
+
+    async def echo(self, text: str) -> str:
+        return text
+
+
+def talk(times: int) -> Json:
+    meta = {**modern_meta(), "progressToken": "t"}
+    return {"id": 1, "method": "tools/call", "params": {"name": "talk", "arguments": {"times": times}, "_meta": meta}}
+
+
+async def test_a_client_that_does_not_read_holds_up_its_own_call_and_no_other() -> None:
+    talker = Talker()
+    with trio.fail_after(LIMIT):
+        async with served(talker.server) as url, raw(url) as deaf, raw(url) as bystander:
+            await deaf.say(talk(100_000))
+            said = -1
+            while said != talker.said:  # until nothing more goes out
+                said = talker.said
+                for number in range(20):
+                    text = f"hello {number}"
+                    assert await bystander.text(await bystander.call("echo", {"text": text})) == text
+            assert 0 < said < 100_000
+
+
+async def test_the_end_of_a_client_that_does_not_read_ends_its_call() -> None:
+    talker = Talker()
+    with trio.fail_after(LIMIT):
+        async with served(talker.server) as url:
+            async with raw(url) as deaf:
+                await deaf.say(talk(1_000_000))
+                assert (await deaf.hear())["params"]["progress"] == 1
+            await talker.ended.wait()
+
+
+async def test_a_client_that_reads_late_gets_everything_in_order() -> None:
+    talker = Talker()
+    with trio.fail_after(LIMIT):
+        async with served(talker.server) as url, raw(url) as peer:
+            await peer.say(talk(5_000))
+            heard = [(await peer.hear())["params"]["progress"] for _ in range(5_000)]
+            assert heard == list(range(1, 5_001))
+            assert await peer.text(1) == "said"
+
+
+async def test_pings_are_answered_while_a_tool_runs(stage: Stage, url: str) -> None:
+    async with raw(url) as peer:
+        await peer.call("wait")
+        await stage.started.wait()
+        for number in range(1000):
+            await peer.client.send(frame(PING, b"%d" % number))
+        for number in range(1000):
+            assert await peer.client.frame() == (0x80 | PONG, b"%d" % number)
+        stage.go_on.set()
+        assert (await peer.hear())["result"]["content"][0]["text"] == "waited"

@@ -102,6 +102,7 @@ class RawPeer:
     async def result(self, request_id: int) -> Json:
         message = await self.hear()
         assert message.get("id") == request_id, message
+        assert "result" in message, message
         result: Json = message["result"]
         return result
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from ..errors import PeerError
@@ -21,6 +23,7 @@ from ..types import (
     ReadResourceResult,
 )
 from .cache import CacheView
+from .checks import plain, seconds
 from .link import Link
 from .mirrors import Mirrors
 from .promises import Promises
@@ -33,10 +36,17 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a call is made: who hears of its progress, and how many rounds it may take."""
+    """How a call is made: who hears of its progress, how many rounds it may take, and for how many seconds it may be silent."""
 
     on_progress: OnProgress | None = None
     max_rounds: int = MAX_ROUNDS
+    idle: float = math.inf
+
+    def __post_init__(self) -> None:
+        plain(on_progress=self.on_progress)
+        seconds(idle_timeout=self.idle)
+        if not self.idle:
+            raise ValueError("idle_timeout is more than 0 seconds (math.inf for no end)")
 
 
 class Calls:
@@ -87,23 +97,24 @@ class Calls:
     def _with_headers(self, call: CallToolRequestParams, manner: Manner) -> Ask:
         """Asks with the headers that the tool wants; when they were wrong, its schema was old (M-HTTP-7c)."""
         arguments = call.arguments or {}
+        heard = partial(self._link.request, "tools/call", idle=manner.idle, on_progress=manner.on_progress)
 
         async def ask(params: InputResponseRequestParams) -> Model:
             headers = self._mirrors.headers(call.name, arguments)
             try:
-                return await self._link.request("tools/call", params, on_progress=manner.on_progress, headers=headers)
+                return await heard(params, headers=headers)
             except PeerError as error:
                 if error.code != HEADER_MISMATCH:
                     raise
             await self._refresh_tools()
             headers = self._mirrors.headers(call.name, arguments)
-            return await self._link.request("tools/call", params, on_progress=manner.on_progress, headers=headers)
+            return await heard(params, headers=headers)
 
         return ask
 
     def _plainly(self, method: str, manner: Manner) -> Ask:
         async def ask(params: InputResponseRequestParams) -> Model:
-            return await self._link.request(method, params, on_progress=manner.on_progress)
+            return await self._link.request(method, params, idle=manner.idle, on_progress=manner.on_progress)
 
         return ask
 

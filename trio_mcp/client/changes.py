@@ -9,6 +9,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 
 import trio
 
+from ..errors import anew
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
 from .cache import is_part_of
 
@@ -140,7 +141,7 @@ class Changes:
         self._check_begun()
         while not self._pending:
             if self._failure is not None:
-                raise self._failure
+                raise anew(self._failure)
             if self._over:
                 raise StopAsyncIteration
             if self._stir.is_set():  # else another task waits for it already
@@ -189,7 +190,7 @@ class Changes:
         """No more changes; the first reason stays."""
         if not self._over:
             self._over = True
-            self._failure = failure
+            self._failure = None if failure is None else anew(failure)
         self._stir.set()
 
     @property

@@ -220,6 +220,7 @@ class Client:
         on_progress: OnProgress | None = None,
         meta: JsonObject | None = None,
         max_rounds: int = MAX_ROUNDS,
+        idle_timeout: float = math.inf,
     ) -> CallToolResult:
         """Call a tool and answer what it asks on the way.
 
@@ -228,14 +229,16 @@ class Client:
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` where there are.
             meta: more members for `_meta`.
             max_rounds: how often a modern server may ask.
+            idle_timeout: seconds without a report of progress, for which the server is asked. What is answered here meanwhile
+                does not count.
 
         Returns:
             its result; look at `is_error`, and at `text` or `structured_content`. Of a tool that was listed, the structured
             content is what its output schema says.
         """
-        plain(on_progress=on_progress)
         params = a_tool(name, arguments, meta)
-        return await within(timeout, name, partial(self._calls.tool, params, Manner(on_progress, max_rounds)))
+        manner = Manner(on_progress, max_rounds, idle_timeout)
+        return await within(timeout, name, partial(self._calls.tool, params, manner))
 
     async def get_prompt(
         self,
@@ -246,11 +249,12 @@ class Client:
         on_progress: OnProgress | None = None,
         meta: JsonObject | None = None,
         max_rounds: int = MAX_ROUNDS,
+        idle_timeout: float = math.inf,
     ) -> GetPromptResult:
         """Render a prompt, and answer what it asks on the way; the arguments are as for `call_tool`."""
-        plain(on_progress=on_progress)
         params = a_prompt(name, arguments, meta)
-        return await within(timeout, name, partial(self._calls.prompt, params, Manner(on_progress, max_rounds)))
+        manner = Manner(on_progress, max_rounds, idle_timeout)
+        return await within(timeout, name, partial(self._calls.prompt, params, manner))
 
     async def read_resource(
         self,
@@ -260,11 +264,12 @@ class Client:
         on_progress: OnProgress | None = None,
         meta: JsonObject | None = None,
         max_rounds: int = MAX_ROUNDS,
+        idle_timeout: float = math.inf,
     ) -> ReadResourceResult:
         """Read a resource, and answer what it asks on the way; the arguments are as for `call_tool`."""
-        plain(on_progress=on_progress)
         params = a_resource(uri, meta)
-        return await within(timeout, uri, partial(self._calls.resource, params, Manner(on_progress, max_rounds)))
+        manner = Manner(on_progress, max_rounds, idle_timeout)
+        return await within(timeout, uri, partial(self._calls.resource, params, manner))
 
     async def complete(
         self,

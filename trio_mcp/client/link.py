@@ -128,7 +128,11 @@ class Link:
             raise
         if self._failure is not None:
             await self.aclose()
-            raise self._failure
+            failure, self._failure = self._failure, None
+            try:
+                raise failure
+            finally:
+                del failure  # it holds this frame
 
     async def aclose(self) -> None:
         """Close the connection, from any task, as often as you like; bounded, also when cancelled."""
@@ -157,6 +161,7 @@ class Link:
         params: RequestParams,
         *,
         timeout: float = math.inf,
+        idle: float = math.inf,
         on_progress: OnProgress | None = None,
         on_notification: OnNotification | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -166,7 +171,7 @@ class Link:
 
         async def ask() -> Model:
             return await session.request(
-                method, params, on_progress=on_progress, on_notification=on_notification, headers=headers
+                method, params, idle=idle, on_progress=on_progress, on_notification=on_notification, headers=headers
             )
 
         with trio.move_on_after(timeout):

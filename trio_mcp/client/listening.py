@@ -12,7 +12,7 @@ from collections import Counter
 
 import trio
 
-from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout
+from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout, anew
 from ..session import ClientSession
 from ..types import (
     Model,
@@ -161,7 +161,7 @@ class Listening:
             raise
         if changes.failure is not None:
             del self._open[changes]
-            raise changes.failure
+            raise anew(changes.failure)
 
     async def _begin_watching(self, changes: Changes) -> None:
         self._open[changes] = None

@@ -239,6 +239,11 @@ class Actor:
         if self.busy == 0 and self.on_quiet is not None:
             self.on_quiet()
 
+    def let_go(self) -> None:
+        """It is over. It and its lane hold each other: that ends here, so that a call leaves the collector nothing to do."""
+        self.on_quiet = None
+        del self.root
+
     def statistics(self) -> ActorStatistics:
         return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
 

@@ -32,7 +32,7 @@ async def contained(actor: Actor, body: Body) -> Outcome:
                     close_abandoned(actor)
     except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
         if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
-            cancelled, _ = split(error)
+            cancelled = split(error)[0]  # a name for the rest would keep it, and with it this frame
             if cancelled is not None:
                 raise cancelled from None  # noqa: ASYNC104
         return Raised(error)  # noqa: ASYNC104  also a `Cancelled` that a body kept from another scope: it is nobody's here

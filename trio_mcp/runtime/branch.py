@@ -108,12 +108,15 @@ class Branch(Generic[T]):
 class Branches:
     """A group of branches of one lane; an async context manager that ends when all of them have."""
 
-    __slots__ = ("_nursery", "_opened", "_running", "_waiting", "failed_at", "lane")
+    __slots__ = ("_awakened", "_nursery", "_opened", "_running", "_waiting", "cancelled", "failed_at", "lane")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.failed_at = math.inf
         """See `Siblings`."""
+        self.cancelled = False
+        """It was cancelled from within: by `cancel`, or because something in it failed."""
+        self._awakened = False
         self._opened = trio.open_nursery()
         self._nursery: trio.Nursery | None = None
         self._running = 0
@@ -126,8 +129,10 @@ class Branches:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        if error is not None:
-            self._note(error)
+        if error is not None and is_failure(error):
+            self.cancel()
+        if self.cancelled:
+            await self._awake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
         if self._running:
             self._waiting = True
             self.lane.begin_join()
@@ -158,18 +163,24 @@ class Branches:
 
     def cancel(self) -> None:
         """Cancel every branch of the group; to each it is as if a sibling had failed."""
-        if self._nursery is not None:
-            self._cancelled()
-            self._nursery.cancel_scope.cancel()
+        if self._nursery is None or self.cancelled:
+            return
+        self.cancelled = True
+        if self.lane.cancellation is None:  # else that reason stands
+            self.failed_at = trio.current_time()
+        self._nursery.cancel_scope.cancel()
 
     async def _run(self, branch: Branch[T], work: Work[T]) -> None:
         outcome: Outcome[T] | None = None
         try:
             outcome = Value(await work(branch.lane))
         except BaseException as error:
-            self._note(error)
+            if is_failure(error):
+                self.cancel()
             raise
         finally:
+            if self.cancelled:
+                await self._awake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
             self._running -= 1
             branch.end(outcome)
             if self._waiting and not self._running:
@@ -178,16 +189,16 @@ class Branches:
             self.lane.actor.branches -= 1
             self.lane.actor.lane_idle()
 
-    def _note(self, error: BaseException) -> None:
-        """Something in the group raised this; unless it was only cancelled, that cancels the others."""
-        rest = error.split(trio.Cancelled)[1] if isinstance(error, BaseExceptionGroup) else error
-        if rest is not None and not isinstance(rest, trio.Cancelled):
-            self._cancelled()
+    async def _awake(self) -> None:
+        """After a cancel from within, let those who waited for answers wake up before who cancelled them is counted off.
 
-    def _cancelled(self) -> None:
-        """The group is cancelled from within; where it was cancelled from outside before, that reason stands."""
-        if self.failed_at == math.inf and self.lane.cancellation is None:
-            self.failed_at = trio.current_time()
+        Else no lane would be busy for a moment, and a round would go out with the very questions that are being given up. The
+        cancelled ones and this task run in the next turn of the scheduler, in any order, and all of them before the one after it.
+        """
+        if not self._awakened:
+            self._awakened = True
+            for _ in range(2):
+                await trio.lowlevel.cancel_shielded_checkpoint()
 
     def __repr__(self) -> str:
         return f"<Branches of {self.lane!r} running={self._running}>"
@@ -228,7 +239,7 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
                 raise
             logger.warning("the branch %s failed after it had lost its race", child.path, exc_info=True)
             return
-        if not won and group.failed_at == math.inf:
+        if not group.cancelled:
             won.append(value)
             group.cancel()
 
@@ -236,6 +247,12 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
         for fn in fns:
             group.start(partial(run, fn), max_depth=max_depth)
     return won[0]
+
+
+def is_failure(error: BaseException) -> bool:
+    """It is more than a cancel."""
+    rest = error.split(trio.Cancelled)[1] if isinstance(error, BaseExceptionGroup) else error
+    return rest is not None and not isinstance(rest, trio.Cancelled)
 
 
 def timed(fn: Work[T], timeout: float) -> Work[T]:

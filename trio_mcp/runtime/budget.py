@@ -18,14 +18,16 @@ class Budget:
 
     Args:
         limit: tokens, from 0 on.
-        parent: the budget that it is a part of; None for that of a whole call.
+        parent: the budget that it is a part of.
+        whose: who may use it, for the error.
     """
 
-    __slots__ = ("limit", "parent", "used")
+    __slots__ = ("limit", "parent", "used", "whose")
 
-    def __init__(self, limit: int, parent: Budget | None = None) -> None:
+    def __init__(self, limit: int, parent: Budget | None = None, whose: str = "this call") -> None:
         self.limit = limit
         self.parent = parent
+        self.whose = whose
         self.used = 0
 
     def count(self, tokens: int) -> None:
@@ -53,9 +55,8 @@ class Budget:
     def _refuse(self, over: Callable[[Budget], bool]) -> None:
         for budget in self._chain():
             if over(budget):
-                whose = "this call" if budget.parent is None else "a branch of this call"
                 raise BranchLimit(
-                    f"{whose} may use {budget.limit} tokens, and has used {budget.used}",
+                    f"{budget.whose} may use {budget.limit} tokens, and has used {budget.used}",
                     kind="tokens",
                     limit=budget.limit,
                     used=budget.used,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 import trio
 from outcome import Error, Outcome, Value
 
-from ..errors import LimitExceeded
+from ..errors import LimitExceeded, anew
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Mailbox:
         self._limit = limit
         self._delivered = 0
         self._dropped = 0
-        self._closed: BaseException | None = None
+        self._closed: Exception | None = None
 
     def open(self, key: str, answer_type: type[T], on_settled: Callable[[], None] | None = None) -> Slot[T]:
         """Declare that an answer of `answer_type` is awaited under `key`.
@@ -54,7 +54,7 @@ class Mailbox:
             ValueError: the key is open already.
         """
         if self._closed is not None:
-            raise self._closed
+            raise anew(self._closed)
         if key in self._slots:
             raise ValueError(f"the question {key!r} is already open")
         self.admit()
@@ -91,10 +91,10 @@ class Mailbox:
         return True
 
     def close(self, error: Exception) -> None:
-        """Raise `error` in every waiting lane, and in every later attempt to open a slot."""
+        """Raise `error`, each time anew, in every waiting lane, and in every later attempt to open a slot."""
         self._closed = error
         for key in list(self._slots):
-            self.fail(key, error)
+            self.fail(key, anew(error))  # a shared one would gather the frames of all of them, and keep them
 
     def withdraw(self, slot: Slot[T]) -> None:
         """Forget a slot whose lane gave up; a later answer to it is dropped."""
@@ -143,8 +143,13 @@ class Slot(Generic[T]):
             await trio.lowlevel.wait_task_rescheduled(self._abort)
         else:
             await trio.lowlevel.checkpoint()
+        return self._taken().unwrap()
+
+    def _taken(self) -> Outcome[T]:
+        """The outcome, which the slot forgets: an error knows the frames that it passes, and one of them knows the slot."""
         assert self._outcome is not None
-        return self._outcome.unwrap()
+        outcome, self._outcome = self._outcome, cast("Outcome[T]", TAKEN)
+        return outcome
 
     def give_up(self) -> None:
         """Stop waiting for good: an answer that still comes is dropped. Harmless when the answer is there already."""
@@ -175,3 +180,8 @@ class Slot(Generic[T]):
     def _abort(self, _raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
         self._task = None
         return trio.lowlevel.Abort.SUCCEEDED
+
+
+TAKEN: Final[Outcome[None]] = Value(None)
+"""The outcome of a slot whose answer was taken: it raises `outcome.AlreadyUsedError`."""
+TAKEN.unwrap()

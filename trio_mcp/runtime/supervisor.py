@@ -119,7 +119,7 @@ class Supervisor:
         self._per_principal[principal] += 1
         self._started += 1
         self._nursery.start_soon(self._run, actor, body, name=actor.name)
-        if self._watchdog.asleep:
+        if self.unwatched:
             self._watchdog.wake()
         if deadline != math.inf:
             self._expect_end(actor, deadline)
@@ -160,7 +160,7 @@ class Supervisor:
         actor.state = ActorState.RUNNING
         actor.scope.deadline = actor.deadline
         self._expect_end(actor, actor.deadline)
-        if self._watchdog.asleep:
+        if self.unwatched:
             self._watchdog.wake()
 
     def cancel_all(self, reason: CancelReason) -> None:
@@ -203,6 +203,11 @@ class Supervisor:
     def blocked(self) -> int:
         """How often an actor was seen to keep the event loop from turning."""
         return self._watchdog.incidents
+
+    @property
+    def unwatched(self) -> bool:
+        """The watchdog sleeps."""
+        return self._watchdog.asleep
 
     @property
     def actors(self) -> tuple[Actor, ...]:
@@ -257,6 +262,7 @@ class Supervisor:
                 os._exit(1)
             self._forget(actor)
             self._tell(actor, outcome)
+            actor.let_go()
 
     def _forget(self, actor: Actor) -> None:
         """An actor has ended."""

@@ -119,7 +119,7 @@ class Terms:
         """The terms of a branch that is started now; `messages` are its parent's."""
         budget, prompt = self.budget, settings.system_prompt
         if settings.token_budget is not None:
-            budget = Budget(settings.token_budget, budget)
+            budget = Budget(settings.token_budget, budget, "a branch of this call")
         if prompt is None and settings.inherit_system_prompt:
             prompt = self.system_prompt
         return Terms(

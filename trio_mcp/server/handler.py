@@ -55,7 +55,10 @@ class Handler:
             return await self._in_thread(values)
         except ExceptionGroup as group:
             failure: Exception = speaker(group)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # it holds this frame, and with it the context
 
     async def _in_thread(self, values: dict[str, object]) -> object:
         (value,) = await self.threads.run(lambda: (self.function(**values),))

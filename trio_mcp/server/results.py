@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..errors import LocalProtocolError
 from ..protocol.json_schema import Schema
@@ -134,16 +134,30 @@ def structured(promised: type[Returned[object]], value: object, wrapped: bool) -
     if isinstance(value, CallToolResult):
         return whole(value, promised, wrapped)
     try:
-        checked = promised.model_validate(value)
+        content = written(promised, promised.model_validate(value))
     except ValidationError as error:
         raise ReturnError(f"the tool returned something else than it declares: {explained(error)}") from None
-    try:
-        content: JsonValue = checked.model_dump(mode="json", by_alias=True)
     except ValueError as error:
         raise ReturnError(f"{UNSAYABLE}: {error}") from None
     if wrapped:
         content = {"result": content}
     return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
+
+
+def written(promised: type[Returned[object]], value: Returned[object]) -> JsonValue:
+    """A promised value as JSON. A model or dataclass is not looked into when it is validated, so that one whose members were
+    set to something else shows only here; it is validated again then.
+
+    Raises:
+        ValidationError: a member is not what was promised.
+        ValueError: JSON cannot say it.
+    """
+    try:
+        content: JsonValue = value.model_dump(mode="json", by_alias=True, warnings="error")
+    except PydanticSerializationError:
+        content = value.model_dump(mode="json", by_alias=True, warnings="none")
+        content = promised.model_validate(content).model_dump(mode="json", by_alias=True, warnings="error")
+    return content
 
 
 def whole(result: CallToolResult, promised: type[Returned[object]], wrapped: bool) -> CallToolResult:

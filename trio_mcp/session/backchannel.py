@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
 
-from ..errors import CapabilityError, Disconnected, LimitExceeded
+from ..errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
 from ..protocol.capabilities import lacks
 from ..protocol.jsonrpc import Request, RequestId
 from ..runtime import Lane, Slot
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from .call import Call
     from .server import ServerSession
 
-__all__ = ["Backchannel", "LiveBackchannel", "Question", "require"]
+__all__ = ["Backchannel", "LiveBackchannel", "Question", "require", "still_asking"]
 
 T = TypeVar("T", bound=Model)
+
+NOBODY = "the call is over, or was answered for: nobody can be asked about it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
+            LocalProtocolError: the call was cancelled, and its clean-up asks behind a shield; nothing was sent.
             Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
@@ -64,6 +68,12 @@ def require(declared: ClientCapabilities, question: Question[T]) -> None:
     if missing is not None:
         names = ", ".join(missing)
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+
+
+def still_asking(call: Call) -> None:
+    """A call that was cancelled asks nothing more: nobody would answer, and behind a shield it would wait for ever."""
+    if call.actor.reason is not None:
+        raise LocalProtocolError("the call was cancelled, and can ask nothing more")
 
 
 class LiveBackchannel:
@@ -81,42 +91,57 @@ class LiveBackchannel:
         self._waiting: trio.lowlevel.ParkingLot | None = None
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
+        await trio.lowlevel.checkpoint_if_cancelled()
+        still_asking(call)
         leg = call.leg
         if leg is None:
-            raise Disconnected("the call is over, or was answered for: nobody can be asked about it any more")
+            raise Disconnected(NOBODY)
         require(leg.facts.client_capabilities, question)
         in_turn = question.kind == "elicit" and not call.service.options.parallel_prompts
         if in_turn:
             await self._turn(call)
         try:
-            request, slot = self._opened(call, question)
-            request_id = request.id
+            request, slot = self._opened(call, leg, question)
             try:
-                listener = leg.listeners[0]
-                await listener.outbox.send(Envelope(request, about=listener.request_id))
-                del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+                await leg.listeners[0].outbox.send(Envelope(request, about=leg.listeners[0].request_id))
+            except BaseException:
+                self._forget(request.id)
+                slot.give_up()
+                raise
+            del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+            try:
                 return await slot.take()
             finally:
                 slot.give_up()
-                self._withdraw(request_id, leg)
         finally:
             if in_turn:
                 self._pass_turn()
 
-    def _opened(self, call: Call, question: Question[T]) -> tuple[Request, Slot[T]]:
+    def _opened(self, call: Call, leg: Leg, question: Question[T]) -> tuple[Request, Slot[T]]:
         """The request that asks, and the slot in which its answer will be."""
+        if leg.ended or not leg.listeners:
+            raise Disconnected(NOBODY)
         session, mailbox = self._session, call.actor.mailbox
         request = session.connection.ask(question.method, question.params)
+        settled = partial(self._settled, request.id, leg)
         try:
-            slot = mailbox.open(str(request.id), question.answer_type)
-        except LimitExceeded:
-            session.connection.withdraw(request.id, "never sent")
+            slot = mailbox.open(str(request.id), question.answer_type, settled)
+        except (LimitExceeded, Disconnected):
+            self._forget(request.id)
             raise
         session.awaited[request.id] = mailbox
         return request, slot
 
-    def _withdraw(self, request_id: RequestId, leg: Leg) -> None:
-        """Nobody waits for the answer any more; the client is told so if it still owes one."""
+    def _forget(self, request_id: RequestId) -> None:
+        """A request that was not sent."""
+        self._session.awaited.pop(request_id, None)
+        self._session.connection.withdraw(request_id, "never sent")
+
+    def _settled(self, request_id: RequestId, leg: Leg) -> None:
+        """A question has its answer, or nobody waits for it any more; the client is told so if it still owes one.
+
+        In the very step in which that happens: of a stuck call, before it is answered for.
+        """
         session = self._session
         if session.awaited.pop(request_id, None) is not None:
             notice = session.connection.withdraw(request_id, "the call no longer needs the answer")

@@ -86,14 +86,17 @@ class BatchListener(Listener):
 
     def __init__(self, request_id: RequestId, batch: OpenBatch, on_finished: Callable[[Listener], None]) -> None:
         super().__init__(request_id, batch.outbox, on_finished=on_finished)
-        self._batch = batch
+        self._batch: OpenBatch | None = batch
 
     def finish(self, ending: Ending) -> None:
         """Hand the outcome to the batch."""
         self.finished = True
         if self.on_finished is not None:
             self.on_finished(self)
+        batch, self._batch = self._batch, None  # which knows all its listeners: nothing is left to the collector
+        if batch is None:
+            return
         if isinstance(ending, Encoded):
-            self._batch.settle(Response(self.request_id, ending))
+            batch.settle(Response(self.request_id, ending))
         else:
-            self._batch.settle(None if ending is None else ErrorResponse(self.request_id, ending))
+            batch.settle(None if ending is None else ErrorResponse(self.request_id, ending))

@@ -12,6 +12,7 @@ import trio
 
 from ..errors import (
     CapabilityError,
+    Disconnected,
     LimitExceeded,
     LocalProtocolError,
     ProtocolError,
@@ -107,7 +108,8 @@ class Call:
 
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
         """Ask the client; see `Backchannel.ask`."""
-        assert self._backchannel is not None
+        if self._backchannel is None:
+            raise Disconnected("the call is over, or was answered for: nobody can be asked about it any more")
         return self._backchannel.ask(self, lane, question)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -227,8 +229,12 @@ class Call:
         self.outcome = outcome
         if self.leg is not None:
             self.conclude(self.leg, outcome)
-        if self.rounds is not None:
-            self.rounds.finished()
+        if self.rounds is None or not self.rounds.finished():
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Nobody can come back for it. What it and its past hold of each other is let go, for the collector comes late."""
+        self.outcome = self.rounds = self._backchannel = None
 
     def conclude(self, leg: Leg, outcome: Outcome) -> None:
         """End this leg, the last one, with what became of the call. It tells a client that has cancelled nothing."""

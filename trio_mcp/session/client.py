@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -57,6 +58,7 @@ from ..types import (
 )
 from .batch import OpenBatch
 from .envelope import Envelope, Peer
+from .idle import IdleTimer, OnProgress
 from .pump import CLEAN_UP, write_all
 
 __all__ = ["Answerer", "ClientSession", "OnNotification", "OnProgress"]
@@ -67,7 +69,6 @@ Answerer: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Serves one method that the server may ask for."""
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
-OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -119,6 +120,7 @@ class ClientSession:
         *,
         codec: Codec | None = None,
         timeout: float | None = None,
+        idle: float = math.inf,
         on_progress: OnProgress | None = None,
         on_notification: OnNotification | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -127,6 +129,7 @@ class ClientSession:
 
         Args:
             timeout: seconds to wait for the answer; None waits as long as it takes.
+            idle: seconds without a report of progress, after which nothing more is waited for either.
             on_progress: called with each progress notification about this request, in the reader's task.
             on_notification: called with each notification that names this request as its subscription (M-META-3s).
             headers: sent with the request where the transport has headers.
@@ -134,7 +137,8 @@ class ClientSession:
         Raises:
             PeerError: the server answered with an error.
             RemoteProtocolError: its answer is malformed.
-            RequestTimeout: no answer within `timeout`; the server was told that none is wanted any more.
+            RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds; the server was told that none is wanted
+                any more, unless it is `initialize` (L-CAN-1b).
             Disconnected: the connection ended first; `SessionLost` if the server did nothing for this request.
 
         A cancel withdraws the request at the server.
@@ -142,6 +146,9 @@ class ClientSession:
         if self._over is not None:
             raise Disconnected(str(self._over))
         token = next(self._tokens)
+        timer = None
+        if idle < math.inf:
+            on_progress = timer = IdleTimer(idle, on_progress, lambda: bool(self._serving))
         stamped = self._stamped(params, None if on_progress is None else token)
         request = self.connection.ask(method, stamped, codec or self.codec)
         slot = self._mailbox.open(str(request.id), Model)
@@ -152,7 +159,7 @@ class ClientSession:
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers)))
         try:
             with trio.move_on_after(float("inf") if timeout is None else timeout):
-                return await slot.take()
+                return await (slot.take() if timer is None else timer.take(slot, method))
         finally:
             self._progress.pop(token, None)
             self._streams.pop(str(request.id), None)
@@ -183,6 +190,7 @@ class ClientSession:
         try:
             async for envelope in self._channel:
                 self._receive(envelope, nursery)
+                del envelope  # the next one may come in an hour, and this one may be large
                 if self._outbox.full:  # a server that does not read our answers is not read either
                     await self._outbox.room()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -211,6 +219,8 @@ class ClientSession:
             logger.debug("writing ended: %s", error)
             self._end(f"the connection broke: {error}")
         finally:
+            self._outbox.close()
+            self._outbox.take_nowait()  # nobody else will take it
             self._written.set()
 
     def _stamped(self, params: RequestParams, token: int | None) -> RequestParams:

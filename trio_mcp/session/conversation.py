@@ -72,7 +72,7 @@ class Conversation:
     def close(self) -> None:
         if self._subscriber is not None:
             self._service.subscriptions.discard(self._subscriber)
-        self._attached = None
+        self._subscriber = self._attached = None
 
     def _tell(self) -> None:
         """Pass on what has changed; a reader that is too slow for it is waited for by one task."""

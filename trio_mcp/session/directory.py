@@ -92,7 +92,9 @@ class Directory:
             self._drop(oldest)
 
     def _drop(self, name: str) -> None:
-        self._finished_bytes -= self._finished.pop(name).size
+        finished = self._finished.pop(name)
+        self._finished_bytes -= finished.size
+        finished.call.let_go()
 
     def __len__(self) -> int:
         return len(self._live)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import trio
@@ -61,6 +62,15 @@ class Stoppable(Protocol):
     """Called then, if somebody has set it who will end in order."""
 
 
+@runtime_checkable
+class Delivers(Protocol):
+    """A channel that can hand a message over as soon as it has come, without waking who receives."""
+
+    def deliver_to(self, take: Callable[[Envelope], bool], /) -> None:
+        """Offer messages to `take` while somebody waits in `receive` and none came before; what it refuses is received."""
+        ...
+
+
 async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -> None:
     """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind.
 
@@ -72,6 +82,8 @@ async def serve_channel(service: Service, channel: trio.abc.Channel[Envelope]) -
         now = channel.send_nowait
         # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
         outbox.shortcut = lambda envelope: not session.busy and now(envelope)
+    if isinstance(channel, Delivers):
+        channel.deliver_to(partial(_take, session, outbox))
     session.attach(outbox)
     reading = trio.CancelScope()
     if isinstance(channel, Stoppable):
@@ -104,8 +116,17 @@ async def write_all(channel: trio.abc.Channel[Envelope], outbox: Outbox[Envelope
         if many is not None:
             await many.send_many(envelopes)
         else:
-            for envelope in envelopes:
-                await channel.send(envelope)
+            envelopes.reverse()
+            while envelopes:
+                await channel.send(envelopes.pop())
+        del envelopes  # the next ones may come in an hour, and these may be large
+
+
+def _take(session: ServerSession, outbox: Outbox[Envelope], envelope: Envelope) -> bool:
+    if outbox.full:
+        return False
+    session.receive(envelope, outbox)
+    return True
 
 
 async def _read_all(channel: trio.abc.Channel[Envelope], session: ServerSession, outbox: Outbox[Envelope]) -> None:
@@ -115,6 +136,8 @@ async def _read_all(channel: trio.abc.Channel[Envelope], session: ServerSession,
             session.receive(envelope, outbox)
             for further in came_with():
                 session.receive(further, outbox)
+                del further
+            del envelope  # the next one may come in an hour, and this one may be large
             if outbox.full:  # a client that does not read its answers is not read either
                 await outbox.room()
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -22,7 +22,7 @@ from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
 from ..runtime import Cancelled, CancelReason, Lane, Raised, Returned
 from ..types import JsonObject, JsonValue, Model
-from .backchannel import Question, require
+from .backchannel import Question, require, still_asking
 from .leg import UNHEARD, Ending, Leg, Listener
 from .replay import Asked, Recollection
 
@@ -61,6 +61,8 @@ class Rounds:
         """The leg that runs, or ran last; the first is 1."""
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        still_asking(call)
         if call.leg is not None:
             require(call.leg.facts.client_capabilities, question)
         key = lane.next_key(question.kind) if question.name is None else lane.named_key(question.name)
@@ -181,11 +183,13 @@ class Rounds:
         if len(self._outcomes) > KEPT_OUTCOMES:
             del self._outcomes[next(iter(self._outcomes))]
 
-    def finished(self) -> None:
-        """The call is over."""
-        if self._name is not None:
-            size = sum(len(ending.raw) for ending in self._outcomes.values() if isinstance(ending, Encoded))
-            self._call.service.directory.finish(self._name, size)
+    def finished(self) -> bool:
+        """The call is over; returns whether its outcomes are kept for whoever comes back for them."""
+        if self._name is None:
+            return False
+        size = sum(len(ending.raw) for ending in self._outcomes.values() if isinstance(ending, Encoded))
+        self._call.service.directory.finish(self._name, size)
+        return True
 
     # the next leg
 

@@ -17,6 +17,7 @@ from .envelope import Envelope
 
 GROUP = "trio_mcp.transports"
 BUILT_IN = ("stdio", "http", "websocket", "memory")
+"""Those that a wrong option may have been meant for; `sse` has those of `http`, for which it is the older form."""
 
 
 class ChannelServer(Protocol):

@@ -1,4 +1,4 @@
-"""The ASGI application: Streamable HTTP for both eras, and WebSocket, on one path.
+"""The ASGI application: Streamable HTTP for both eras and WebSocket, on one path, and HTTP+SSE on two others if it is asked for.
 
 Modern requests are stateless: each has a conversation of its own, and the end of its connection is its cancellation
 (M-HTTP-10s). Legacy requests belong to a session that `initialize` opened; the end of a connection cancels nothing there for a
@@ -13,40 +13,38 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import sniffio
 import trio
 
-from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER, check_headers
+from trio_mcp.protocol.http_headers import SESSION_HEADER
 from trio_mcp.protocol.jsonrpc import (
     Batch,
     Malformed,
-    Message,
-    Notification,
     Request,
-    decoded,
     dump,
     error_response,
     parse,
 )
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Listener, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Peer, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ..websocket.endpoint import Check, WebSockets
-from .asgi import Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
+from .asgi import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
 from .authentication import Authenticate, check_hook, identified
-from .exchange import MODERN_STATUS, Exchange, refused
+from .hypercorn_direct import DIRECT
 from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
-from .refusals import ALLOW, RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
+from .modern import is_modern, serve_modern
+from .paths import MESSAGE_PATH, Paths, check_paths
+from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
+from .sse_endpoint import SseEndpoint
 
 __all__ = ["McpApp", "asgi_app"]
 
@@ -60,12 +58,18 @@ class Running:
     service: Service
     legacy: LegacyEndpoint
     websockets: WebSockets
+    sse: SseEndpoint
+
+
+Route: TypeAlias = Callable[[Running, Incoming], Awaitable[None]]
 
 
 def asgi_app(
     server: Server,
     *,
-    path: str = "/mcp",
+    path: str | None = "/mcp",
+    sse_path: str | None = None,
+    message_path: str = MESSAGE_PATH,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     authenticate: Authenticate | None = None,
@@ -75,6 +79,9 @@ def asgi_app(
     """An ASGI application that serves `server` under `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
 
     Args:
+        path: of Streamable HTTP; None leaves it out.
+        sse_path: of the streams of HTTP+SSE (2024-11-05), for clients that know nothing newer; None leaves it out.
+        message_path: where the messages that belong to those streams are posted.
         allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
         allowed_origins: web pages that may call it (`https://app.example.com`).
         authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
@@ -83,11 +90,17 @@ def asgi_app(
         event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
 
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
+
+    Raises:
+        ValueError: two of the paths are the same, or one is none; or nothing would be served.
+        TypeError: `authenticate` is no function.
     """
+    paths = Paths(path, sse_path, message_path)
+    check_paths(paths)
     check_hook(authenticate)
     access = Access(tuple(allowed_hosts), tuple(allowed_origins))
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
-    return McpApp(server, path, access, limits or HttpLimits(), store, authenticate)
+    return McpApp(server, paths, access, limits or HttpLimits(), store, authenticate)
 
 
 class McpApp:
@@ -96,20 +109,27 @@ class McpApp:
     def __init__(
         self,
         server: Server,
-        path: str,
+        paths: Paths,
         access: Access,
         limits: HttpLimits,
         event_store: EventStore,
         authenticate: Authenticate | None = None,
     ) -> None:
         self._server = server
-        self._path = path
+        self._paths = paths
         self._access = access
         self._limits = limits
         self._event_store = event_store
         self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
+        self._nothing_here = f"There is nothing here; the MCP endpoint is {' or '.join(paths.entrances)}."
+        self._routes: dict[str, Mapping[str, Route]] = {}
+        if paths.streamable is not None:
+            self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+        if paths.sse is not None:
+            self._routes[paths.sse] = {"GET": self._open_stream}
+            self._routes[paths.messages] = {"POST": self._post_to_stream}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -128,9 +148,10 @@ class McpApp:
         running = self._running
         if running is None:
             return
-        running.legacy.draining = running.websockets.draining = True
+        running.legacy.draining = running.websockets.draining = running.sse.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
+        running.sse.close_streams()
         with trio.move_on_after(WEBSOCKETS_END):
             await running.websockets.close()
 
@@ -157,7 +178,7 @@ class McpApp:
 
     def __repr__(self) -> str:
         state = f"serving {self._running.service!r}" if self._running else "not started"
-        return f"<McpApp {self._path} {state}>"
+        return f"<McpApp {' '.join(self._paths.entrances)} {state}>"
 
     # life
 
@@ -181,13 +202,15 @@ class McpApp:
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
             websockets = WebSockets(service, self._limits.body, self._limits.websockets)
-            self._running = Running(service, legacy, websockets)
+            sse = SseEndpoint(service, self._limits, self._paths.messages)
+            self._running = Running(service, legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 await self.drain(0)
                 legacy.sessions.end_all(CancelReason.SHUTDOWN)
+                sse.end_all(CancelReason.SHUTDOWN)
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
@@ -205,16 +228,23 @@ class McpApp:
             headers = read_headers(scope["headers"])
             check_access(headers, self._access)
             peer = Peer(await self.identify(headers), headers)
-            if scope["path"] != self._path:
-                raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {self._path}.")
-            serve = VERBS.get(scope["method"])
-            if serve is None:
-                raise HttpRefusal(405, "The methods of this endpoint are POST, GET and DELETE.", [ALLOW])
-            await serve(self, self._started(), peer, receive, send)
+            serve = self._route(scope["path"], scope["method"])
+            await serve(self._started(), Incoming(scope, peer, receive, send))
         except HttpRefusal as refusal:
             await refuse(send, refusal)
 
-    async def _post(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
+    def _route(self, path: str, method: str) -> Route:
+        verbs = self._routes.get(path)
+        if verbs is None:
+            raise HttpRefusal(404, self._nothing_here)
+        serve = verbs.get(method)
+        if serve is None:
+            allowed = ", ".join(verbs)
+            raise HttpRefusal(405, f"This endpoint takes {allowed} only.", [(b"allow", allowed.encode())])
+        return serve
+
+    async def _post(self, running: Running, incoming: Incoming) -> None:
+        _, peer, receive, send = incoming
         headers = peer.headers
         check_post(headers)
         limits = self._limits
@@ -226,43 +256,24 @@ class McpApp:
         envelope = Envelope(message, peer=peer, size=len(body))
         try:
             if is_modern(message, headers):
-                await self._modern(running, message, envelope, receive, send)
+                await serve_modern(running.service, message, envelope, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
         except HttpRefusal as refusal:
             refusal.request_id = message.id if isinstance(message, Request) else None
             raise
 
-    async def _modern(
-        self, running: Running, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
-    ) -> None:
-        headers = envelope.peer.headers
-        exchange = Exchange(receive, send, MODERN_STATUS, Outbox(running.service.options.outbox))
-        if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
-            await exchange.accept()
-            return
-        if not isinstance(message, Request):
-            raise HttpRefusal(400, "A modern client sends requests only.")
-        params = decoded(message.params)
-        try:
-            require_version(params, headers)
-            check_headers(headers, message.method, params)
-        except RemoteProtocolError as error:
-            error.request_id = message.id
-            await exchange.refuse(400, error_response(error))
-            return
-        session = ServerSession(running.service, shared=False)
-        listener = session.receive(envelope, exchange.outbox, exclusive=True)
-        if not isinstance(listener, Listener):
-            await refused(exchange, MODERN_STATUS)
-        elif not await exchange.run():
-            session.disconnect(listener)
+    async def _get(self, running: Running, incoming: Incoming) -> None:
+        await running.legacy.get(incoming.peer, incoming.receive, incoming.send)
 
-    async def _get(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
-        await running.legacy.get(peer, receive, send)
+    async def _delete(self, running: Running, incoming: Incoming) -> None:
+        await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
 
-    async def _delete(self, running: Running, peer: Peer, receive: Receive, send: Send) -> None:
-        await running.legacy.delete(peer, receive, send)
+    async def _open_stream(self, running: Running, incoming: Incoming) -> None:
+        await running.sse.get(incoming)
+
+    async def _post_to_stream(self, running: Running, incoming: Incoming) -> None:
+        await running.sse.post(incoming)
 
     # WebSocket
 
@@ -272,8 +283,8 @@ class McpApp:
             headers = read_headers(scope["headers"])
             check_access(headers, self._access)
             principal = await self.identify(headers)
-            if scope["path"] != self._path:
-                raise HttpRefusal(404, f"There is nothing here; the MCP endpoint is {self._path}.")
+            if scope["path"] != self._paths.streamable:
+                raise HttpRefusal(404, self._nothing_here)
             check_upgrade(scope["subprotocols"])
             websockets = self._started().websockets
             if websockets.refusal is not None:
@@ -284,7 +295,8 @@ class McpApp:
         check = None
         if self._authenticate is not None:
             check = Check(self._limits.recheck, partial(self._still, headers, principal))
-        await websockets.serve(receive, send, Peer(principal, headers), check)
+        direct = scope.get("state", {}).get(DIRECT)
+        await websockets.serve(receive, send, Peer(principal, headers), check, direct)
 
     async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
         """Whether these headers are still those of the principal."""
@@ -296,30 +308,6 @@ class McpApp:
 
 WEBSOCKETS_END = 1.0
 """Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
-
-VERBS: Mapping[str, Callable[[McpApp, Running, Peer, Receive, Send], Awaitable[None]]] = {
-    "POST": McpApp._post,  # noqa: SLF001  one room
-    "GET": McpApp._get,  # noqa: SLF001
-    "DELETE": McpApp._delete,  # noqa: SLF001
-}
-
-
-def is_modern(message: Message | Batch, headers: Mapping[str, str]) -> bool:
-    """Whether the modern rules apply: the body says so, or the version header does."""
-    if isinstance(message, Request):
-        meta = decoded(message.params).get("_meta")
-        if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
-            return True
-    revision = REVISIONS.get(headers.get(VERSION_HEADER, ""))
-    return revision is not None and revision.era is Era.MODERN
-
-
-def require_version(params: Mapping[str, object], headers: Mapping[str, str]) -> None:
-    """A modern request names its version in the body as well (M-META-1s); the codec words the refusal."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta:
-        version = headers.get(VERSION_HEADER, "")
-        raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=-32602)
 
 
 def unsuitable_loop() -> str | None:

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, dump
+from trio_mcp.session import Peer
 
 from .refusals import HttpRefusal
 
-__all__ = ["Headers", "Message", "Receive", "Scope", "Send", "read_body", "refuse", "refuse_upgrade", "respond"]
+__all__ = [
+    "Headers",
+    "Incoming",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "read_body",
+    "refuse",
+    "refuse_upgrade",
+    "respond",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+class Incoming(NamedTuple):
+    """A request whose sender may call; nothing of its body has been read."""
+
+    scope: Scope
+    peer: Peer
+    receive: Receive
+    send: Send
 
 
 async def read_body(receive: Receive, limit: int, seconds: float, announced: str | None) -> bytes:

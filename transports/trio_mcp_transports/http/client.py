@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 import httpx2
 import trio
 
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.protocol.http_headers import METHOD_HEADER, SESSION_HEADER, VERSION_HEADER, mirrored
 from trio_mcp.protocol.jsonrpc import (
     Answers,
@@ -40,32 +40,31 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope
 
 from .._background import open_background
-from .client_answers import LOST, answers, is_notice, refusal, session_named, unanswering
-from .client_streams import EVENT_STREAM, EventStream, NotContinued, reason
+from .client_answers import LOST, answers, is_notice, refusal, session_opened, unanswering
+from .client_limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, TELL_TIMEOUT, ClientLimits
+from .client_streams import EVENT_STREAM, EventStream, NotContinued, reason, whole
+from .sse_client import SseConversation, open_http
 
 __all__ = ["HttpChannel", "connect"]
 
 logger = logging.getLogger("trio_mcp.http")
 
-MAX_MESSAGE = 16 * 1024 * 1024
-"""Bytes of one message that a server may send."""
-
-CONNECT_TIMEOUT = 10.0
 DELETE_TIMEOUT = 2.0
-TELL_TIMEOUT = 5.0
-INBOX = 256
 END_TIMEOUT = 1.0
 """Seconds that a response may stay open once its request is answered, which ends it (M-HTTP-8s), or given up."""
 
 STAND_TIMEOUT = 1.0
-"""Seconds that the first request of a session waits for the stream for what belongs to no request: servers exist that put their
-questions there, and lose them while it is not open."""
+"""Seconds that a session's first request waits for the stream of what belongs to none: servers exist that lose what they ask
+while it is not open."""
 
 MAX_ANSWERING = 32
 """Answers to questions of the server that are on their way at once; while there are so many, its next questions wait."""
 
 TRIES = 20
 """How often in a row the rest of a response may be asked for in vain."""
+
+OLDER = (400, 404, 405)
+"""What a server that speaks HTTP+SSE only answers to the POST of `initialize` (L-HTTP-22)."""
 
 ACCEPT = "application/json, text/event-stream"
 
@@ -87,33 +86,28 @@ async def connect(
         tell_timeout: seconds that a server may take to accept what it need not answer.
         max_message: bytes that one message of the server may have.
 
-    A session has one more stream, for what belongs to no request. It is opened again whenever it ends, unless the server has
-    none.
-    On the way out open requests are abandoned, which cancels modern ones, and a legacy session is deleted (two seconds at most).
+    A session has one more stream, for what belongs to no request. It is opened again whenever it ends, if the server has it.
+    A server that speaks HTTP+SSE only (2024-11-05) is found out when the session is opened (L-HTTP-22).
+    On the way out open requests are abandoned, which cancels modern ones, and a session is deleted (two seconds at most).
     """
-    timeout = httpx2.Timeout(connect_timeout, read=None, pool=None)
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    async with httpx2.AsyncClient(timeout=timeout, limits=limits, headers=dict(headers or {})) as http:
-        async with open_background() as nursery:
-            channel = HttpChannel(url, http, nursery, tell_timeout, max_message)
-            try:
-                yield channel
-            finally:
-                await channel.aclose()
+    limits = ClientLimits(connect_timeout, tell_timeout, max_message)
+    async with open_http(limits, headers) as http, open_background() as nursery:
+        channel = HttpChannel(url, http, nursery, limits)
+        try:
+            yield channel
+        finally:
+            await channel.aclose()
 
 
 class HttpChannel(trio.abc.Channel[Envelope]):
     """One conversation over Streamable HTTP; made by `connect`."""
 
-    def __init__(
-        self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, tell_timeout: float, max_message: int
-    ) -> None:
+    def __init__(self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, limits: ClientLimits) -> None:
         self._url = url
         self._http = http
         self._nursery = nursery
-        self._tell_timeout = tell_timeout
-        self._max_message = max_message
-        self._json_limits = JsonLimits(max_bytes=max_message)
+        self._limits = limits
+        self._json_limits = JsonLimits(max_bytes=limits.message)
         self._arrived, self._inbox = trio.open_memory_channel[Envelope](INBOX)
         self._open: dict[RequestId, trio.CancelScope] = {}
         self._session: dict[str, str] = {}
@@ -125,6 +119,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """Of the last `initialize`."""
         self._standing = trio.CancelScope()
         """Of the stream for what belongs to no request."""
+        self._older: SseConversation | None = None
+        """What carries everything when the server turned out to speak HTTP+SSE only."""
 
     async def send(self, value: Envelope) -> None:
         """Post one message. Waited for are a notification, since what comes next may depend on it, and room for an answer.
@@ -133,6 +129,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
 
         Raises:
             trio.ClosedResourceError: the channel was closed.
+            trio.BrokenResourceError: the stream of an HTTP+SSE server has ended.
 
         A cancel may or may not have sent it.
         """
@@ -141,7 +138,9 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         message = value.message
         if isinstance(message, Malformed | Unanswered):
             raise TypeError("what was received in pieces cannot be sent")
-        if isinstance(message, Request):
+        if self._older is not None:
+            await self._older.post(self._nursery, message)
+        elif isinstance(message, Request):
             scope = self._open[message.id] = trio.CancelScope()
             if message.method == "initialize":  # nobody waits for the answer to one before, which is never withdrawn
                 self._opening.cancel()
@@ -163,8 +162,14 @@ class HttpChannel(trio.abc.Channel[Envelope]):
 
         Raises:
             trio.ClosedResourceError: the channel was closed.
+            trio.EndOfChannel, trio.BrokenResourceError: the stream of an HTTP+SSE server ended, or broke off.
         """
-        return await self._inbox.receive()
+        try:
+            return await self._inbox.receive()
+        except trio.EndOfChannel:
+            if self._older is not None:
+                self._older.check()
+            raise
 
     async def aclose(self) -> None:
         """Abandon what is open and delete the session; bounded, also when cancelled."""
@@ -173,6 +178,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._closed = True
         for scope in (*self._open.values(), self._standing):
             scope.cancel()
+        if self._older is not None:
+            self._older.close()
         if SESSION_HEADER in self._session:
             with trio.move_on_after(DELETE_TIMEOUT, shield=True):
                 try:
@@ -208,7 +215,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 await self._pass_on(Unanswered(request.id, f"{self._url}: {reason(error)}"))
             except RemoteProtocolError as error:
                 await self._pass_on(Malformed(error, request.id))
-        del self._open[request.id]
+        if self._open.get(request.id) is scope:  # the id may be used again as soon as it was answered
+            del self._open[request.id]
         self._asked_by = {asked: by for asked, by in self._asked_by.items() if by != request.id}
 
     async def _post(self, request: Request, sent: Mapping[str, str]) -> None:
@@ -216,7 +224,9 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         stream: EventStream | None = None
         async with self._http.stream("POST", self._url, content=dump(request), headers=sent) as response:
             if response.status_code >= 300:
-                answer = refusal(request, sent, response.status_code, await self._whole(response))
+                answer = refusal(request, sent, response.status_code, await whole(response, self._limits.message))
+                if request.method == "initialize" and response.status_code in OLDER and await self._fall_back(request):
+                    return
                 if isinstance(answer, Unanswered) and answer.session_lost:
                     await self._session_lost(sent)
                 await self._pass_on(answer)
@@ -224,12 +234,25 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 stream = self._stream(request, sent, response.headers)
                 await stream.read_first(response, METHOD_HEADER not in sent)
             else:
-                message = parse(body := await self._whole(response), self._json_limits)
+                message = parse(body := await whole(response, self._limits.message), self._json_limits)
                 self._learn(request, message, response.headers)
                 answered = any(answers(request, part) for part in self._parts(message))
                 await self._pass_on(message if answered else unanswering(request, body, message))
         if stream is not None and not stream.finished:
             await self._read_on(request, stream, sent)
+
+    async def _fall_back(self, request: Request) -> bool:
+        """Whether the server speaks HTTP+SSE (L-HTTP-22); then the conversation goes on over that, from `initialize` on."""
+        older = SseConversation(self._http, self._url, self._arrived.clone(), self._limits)
+        try:
+            await older.open(self._nursery)
+        except McpError as error:
+            logger.debug("no HTTP+SSE either: %s", error)
+            return False
+        self._arrived.close()
+        self._older = older
+        await older.post(self._nursery, request)
+        return True
 
     def _stream(self, request: Request, sent: Mapping[str, str], headers: httpx2.Headers) -> EventStream:
         """The stream that answers a request; the rest of it is asked for in the session that it began in."""
@@ -239,7 +262,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             if not stream.finished and await self._event(request, event, headers):
                 stream.finish(END_TIMEOUT)
 
-        stream = EventStream(partial(self._get, session), on_event, self._max_message)
+        stream = EventStream(partial(self._get, session), on_event, self._limits.message)
         return stream
 
     async def _read_on(self, request: Request, stream: EventStream, sent: Mapping[str, str]) -> None:
@@ -259,7 +282,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """Ask for the stream that brings what belongs to no request; what is sent next is sent when the server has answered."""
         self._standing.cancel()
         self._standing = trio.CancelScope()
-        stream = EventStream(partial(self._get, self._session), self._unasked, self._max_message)
+        stream = EventStream(partial(self._get, self._session), self._unasked, self._limits.message)
         self._nursery.start_soon(self._stand, stream, self._session, self._standing)
         with trio.move_on_after(STAND_TIMEOUT):
             await stream.tried.wait()
@@ -311,17 +334,6 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         except RemoteProtocolError:
             return ()  # the session says so
 
-    async def _whole(self, response: httpx2.Response) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        async with aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                size += len(piece)
-                if size > self._max_message:
-                    raise httpx2.ReadError(f"the answer has more than {self._max_message} bytes, which is the limit")
-                chunks.append(piece)
-        return b"".join(chunks)
-
     async def _tell(self, message: Message | Answers) -> bool:
         """Post what has no answer; a server may take `tell_timeout` seconds to accept it. Whether it did."""
         what = type(message).__name__
@@ -347,12 +359,12 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         """Post what has no answer; the status. Of the body nothing is kept, and it need not end."""
         sent = self._headers(message)
         status = 0
-        with trio.move_on_after(self._tell_timeout):
+        with trio.move_on_after(self._limits.tell):
             async with self._http.stream("POST", self._url, content=dump(message), headers=sent) as response:
                 status = response.status_code
-                await self._whole(response)
+                await whole(response, self._limits.message)
         if not status:
-            raise httpx2.ReadTimeout(f"it did not say within {self._tell_timeout:g} seconds whether it took it")
+            raise httpx2.ReadTimeout(f"it did not say within {self._limits.tell:g} seconds whether it took it")
         return status
 
     async def _refused(self, message: Message, status: int) -> None:
@@ -369,8 +381,8 @@ class HttpChannel(trio.abc.Channel[Envelope]):
     async def _pass_on(self, message: Message | Malformed | Unanswered) -> None:
         try:
             await self._arrived.send(Envelope(message))
-        except trio.BrokenResourceError:
-            return  # it came after the channel was closed
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return  # it came after the channel was closed, or left for HTTP+SSE
         for part in () if isinstance(message, Unanswered) else self._parts(message):
             if isinstance(part, Response | ErrorResponse) and part.id in self._open:  # on whatever stream it came
                 self._open[part.id].deadline = trio.current_time() + END_TIMEOUT
@@ -386,15 +398,4 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         return headers | self._session
 
     def _learn(self, request: Request, message: Message | Malformed, headers: httpx2.Headers) -> None:
-        """The answer to `initialize` names the session and the version that later messages repeat (L-HTTP-17c, -20c).
-
-        Raises:
-            RemoteProtocolError: no header can repeat the session id (L-HTTP-16s).
-        """
-        if request.method != "initialize" or not isinstance(message, Response):
-            return
-        version = decoded(message.result).get("protocolVersion")
-        if not isinstance(version, str) or version not in REVISIONS:
-            return  # nothing will be said in this session
-        session_id = session_named(headers)
-        self._session = {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})
+        self._session = session_opened(request, message, headers) or self._session

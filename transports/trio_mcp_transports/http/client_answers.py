@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http_headers import SESSION_HEADER
+from trio_mcp.protocol.http_headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     Answers,
@@ -18,10 +18,12 @@ from trio_mcp.protocol.jsonrpc import (
     Request,
     Response,
     Unanswered,
+    decoded,
     parse,
 )
+from trio_mcp.protocol.revisions import REVISIONS
 
-__all__ = ["LOST", "answers", "is_notice", "refusal", "session_named", "unanswering"]
+__all__ = ["LOST", "answers", "excerpt", "is_notice", "refusal", "session_opened", "unanswering"]
 
 LOST = "the server no longer knows the session"
 
@@ -59,8 +61,28 @@ def refusal(
         return Unanswered(request.id, LOST, session_lost=True)
     if error is not None:
         return ErrorResponse(request.id, error)
+    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}"), request.id)
+
+
+def excerpt(body: bytes) -> str:
+    """What a refusal says, to be put behind its status."""
     text = body.decode("utf-8", "replace").strip()[:200]
-    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{': ' if text else ''}{text}"), request.id)
+    return f": {text}" if text else ""
+
+
+def session_opened(request: Request, message: Message | Malformed, headers: Mapping[str, str]) -> dict[str, str] | None:
+    """What later messages repeat in their headers, if this is the answer to `initialize`: session and version (L-HTTP-17c, -20c).
+
+    Raises:
+        RemoteProtocolError: no header can repeat the session id (L-HTTP-16s).
+    """
+    if request.method != "initialize" or not isinstance(message, Response):
+        return None
+    version = decoded(message.result).get("protocolVersion")
+    if not isinstance(version, str) or version not in REVISIONS:
+        return None  # nothing will be said in this session
+    session_id = session_named(headers)
+    return {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})
 
 
 def session_named(headers: Mapping[str, str]) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TypeAlias
 
 import httpx2
@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.sse import SseDecoder, SseEvent
 
-__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "reason"]
+__all__ = ["EVENT_STREAM", "EventStream", "NotContinued", "open_body", "reason", "whole"]
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -86,7 +86,7 @@ class EventStream:
         """
         decoder = SseDecoder(self._max_event)
         with trio.CancelScope() as self._rest:
-            async with aclosing(response.aiter_bytes()) as chunks:
+            async with open_body(response) as chunks:
                 async for chunk in chunks:
                     await self._take(decoder, chunk)
         if not self.finished:
@@ -165,6 +165,40 @@ class EventStream:
             return max(wanted, SHORTEST_PAUSE)
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(fruitless, 16))
         return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
+
+
+async def whole(response: httpx2.Response, limit: int) -> bytes:
+    """The body of a response.
+
+    Raises:
+        httpx2.RequestError: it broke off, or has more than `limit` bytes.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async with open_body(response) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
+            chunks.append(piece)
+    return b"".join(chunks)
+
+
+@asynccontextmanager
+async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
+    rest is read in a scope that is cancelled already.
+    """
+    async with aclosing(response.aiter_bytes()) as chunks:
+        try:
+            yield chunks
+        finally:
+            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
+                at_once.cancel()
+                while True:
+                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
 
 
 def refused(response: httpx2.Response) -> str | None:

@@ -18,12 +18,15 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
+from .hypercorn_direct import DIRECT, DirectWebSocket
+
 __all__ = ["LAST_SEND", "ClientDisconnected", "ConnectionTasks", "Inbox", "log_failure", "split_cancelled"]
 
 logger = logging.getLogger("trio_mcp.http")
 
 Send = Callable[[ASGISendEvent | None], Awaitable[None]]
 MAX_QUEUED_BYTES = 1 << 20
+MAX_QUEUED_MESSAGES = 256  # of a WebSocket; then its client is slowed down
 LAST_SEND = 1.0  # seconds a write may still take once its connection is being cut
 DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
 
@@ -44,6 +47,7 @@ class Inbox:
         self._bytes = 0
         self._max_messages = max_messages
         self._last: ASGIReceiveEvent | None = None
+        self._awaited = False
         self._changed: trio.Event | None = None
 
     async def put(self, message: ASGIReceiveEvent) -> None:
@@ -66,11 +70,20 @@ class Inbox:
             if self._last is not None:
                 await trio.lowlevel.checkpoint()
                 return self._last
-            await self._wait()
+            self._awaited = True
+            try:
+                await self._wait()
+            finally:
+                self._awaited = False
         message = self._messages.popleft()
         self._bytes -= size(message)
         self._notify()
         return message
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the app waits for the next event, and none is queued before it."""
+        return self._awaited and not self._messages and self._last is None
 
     def _full(self) -> bool:
         return len(self._messages) >= self._max_messages or self._bytes >= MAX_QUEUED_BYTES
@@ -112,12 +125,24 @@ class ConnectionTasks:
         self, app: AppWrapper, config: Config, scope: Scope, send: Send
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start `app` for one exchange; returns what feeds it."""
-        inbox = Inbox(config.max_app_queue_size)
+        direct = scope["state"].get(DIRECT) if scope["type"] == "websocket" else None
+        inbox = Inbox(config.max_app_queue_size if direct is None else MAX_QUEUED_MESSAGES)
+        if isinstance(direct, DirectWebSocket):
+            connect_directly(direct, inbox)
         self._nursery.start_soon(run_app, app, scope, inbox, send)
         return inbox.put
 
     def spawn(self, func: Callable[..., Awaitable[object]], *args: Any) -> None:
         self._nursery.start_soon(func, *args)
+
+
+def connect_directly(direct: DirectWebSocket, inbox: Inbox) -> None:
+    """Messages may pass the inbox by while it is empty and awaited: their order stays what it was."""
+
+    def offer(message: bytes) -> bool:
+        return direct.on_message is not None and inbox.awaited and direct.on_message(message)
+
+    direct.offer = offer
 
 
 async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import os
 import socket
 import struct
 from contextlib import suppress
@@ -89,6 +90,8 @@ class GuardedTCPServer(TCPServer):
         self._tls = stream if isinstance(stream, trio.SSLStream) else None
         self._plain = stream if isinstance(stream, trio.SocketStream) else None
         self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
+        # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
+        self._readable = self._socket if self._plain is not None and os.name == "posix" else None
         self._limits = limits_of(config)
         self._whole = trio.CancelScope()
         self._watching = trio.CancelScope()
@@ -98,6 +101,7 @@ class GuardedTCPServer(TCPServer):
         self._idle = True
         self._in_head = True
         self._lingering: int | None = None
+        self._owed = b""
 
     async def run(self) -> None:
         """Serve the connection to its end. Only a cancel of an outer scope is raised."""
@@ -143,6 +147,7 @@ class GuardedTCPServer(TCPServer):
                     client,
                     server,
                     self.protocol_send,
+                    self.write_now,
                 )
                 nursery.start_soon(self._watch)
                 await self._read_data()
@@ -221,8 +226,15 @@ class GuardedTCPServer(TCPServer):
 
     async def _receive(self) -> bytes:
         try:
+            if self._readable is None:
+                return bytes(await self.stream.receive_some(MAX_RECV))
+            if self._readable.fileno() < 0:
+                return b""
+            await trio.lowlevel.wait_readable(self._readable)
+            return os.read(self._readable.fileno(), MAX_RECV)
+        except BlockingIOError:  # somebody was told of bytes that had gone
             return bytes(await self.stream.receive_some(MAX_RECV))
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
+        except (OSError, trio.ClosedResourceError, trio.BrokenResourceError):
             return b""
 
     async def _feed(self, data: bytes) -> bool:
@@ -232,7 +244,9 @@ class GuardedTCPServer(TCPServer):
             return self._lingering <= MAX_LINGER_BYTES
         if self._idle and not self._in_head:
             self._start_head()
-        await self.protocol.handle(RawData(data))
+        left = self.protocol.take(data)
+        if left:
+            await self.protocol.handle(RawData(left))
         while self.protocol.paused:
             ahead = await self.protocol.read_ahead(self._receive)
             if ahead is not None and not (ahead and self._store(ahead)):
@@ -272,6 +286,19 @@ class GuardedTCPServer(TCPServer):
         elif isinstance(event, Closed):
             await self._end()
 
+    def write_now(self, data: bytes) -> bool:
+        """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
+        if self._readable is None or self._owed or self._lingering is not None or self.send_lock.locked():
+            return False
+        try:
+            count = os.write(self._readable.fileno(), data)
+        except OSError:
+            return False  # what is wrong shows in the next write
+        if count < len(data):
+            self._owed = data[count:]
+            self.protocol.task_group.spawn(self._write, b"")
+        return True
+
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
         if self._lingering is not None:
@@ -295,6 +322,8 @@ class GuardedTCPServer(TCPServer):
         except trio.WouldBlock:
             await self.send_lock.acquire()
         try:
+            if self._owed:
+                data, self._owed = self._owed + data, b""
             if len(data) <= SEND_SLICE:
                 await self.stream.send_all(data)
                 return

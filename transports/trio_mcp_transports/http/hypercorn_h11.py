@@ -24,6 +24,7 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup, WorkerContext
 
+from .hypercorn_direct import DirectWebSocket
 from .hypercorn_exchange import ConnectionTasks
 from .hypercorn_streams import GuardedHTTPStream, GuardedWSStream
 
@@ -53,9 +54,11 @@ class GuardedH11Protocol(H11Protocol):
         client: tuple[str, int] | None,
         server: tuple[str, int] | None,
         send: Callable[[TransportEvent], Awaitable[None]],
+        write_now: Callable[[bytes], bool],
     ) -> None:
         super().__init__(app, config, context, cast(TaskGroup, tasks), state, ssl, client, server, send)
         self.paused = False
+        self._write_now = write_now
         self._head: h11.Response | None = None
         self._out: list[bytes] = []
         self._ahead = trio.CancelScope()
@@ -87,6 +90,10 @@ class GuardedH11Protocol(H11Protocol):
         await self._handle_events()
 
     # From the client
+
+    def take(self, data: bytes) -> bytes:
+        """Hand on what of received bytes can go the short way; what is left is to be handled."""
+        return self.stream.take(data) if isinstance(self.stream, GuardedWSStream) else data
 
     async def _handle_events(self) -> None:
         while await self._handle_next():
@@ -141,7 +148,7 @@ class GuardedH11Protocol(H11Protocol):
     def _new_stream(self, websocket: bool) -> GuardedHTTPStream | GuardedWSStream:
         if websocket:
             self.connection = H11WSConnection(cast(h11.Connection, self.connection))
-        return (GuardedWSStream if websocket else GuardedHTTPStream)(
+        stream = (GuardedWSStream if websocket else GuardedHTTPStream)(
             self.app,
             self.config,
             self.context,
@@ -152,6 +159,9 @@ class GuardedH11Protocol(H11Protocol):
             self.stream_send,
             STREAM_ID,
         )
+        if isinstance(stream, GuardedWSStream):
+            stream.direct = DirectWebSocket(self._write_now, stream.send_frames)
+        return stream
 
     async def _refuse(self, status: int) -> None:
         """Answer with `status` if an answer is still possible, and close."""

@@ -12,14 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 import trio
-from hypercorn.protocol.events import Body, Event, Request, StreamClosed
+from hypercorn.protocol.events import Body, Data, Event, Request, StreamClosed
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError, WebsocketBuffer, WSStream
 from hypercorn.typing import ASGISendEvent, WebsocketAcceptEvent
+from hypercorn.typing import ConnectionState as HypercornState
 from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from .hypercorn_direct import DIRECT, DirectWebSocket, between_messages, whole_text_frame
 from .hypercorn_exchange import ClientDisconnected
 
 __all__ = ["GuardedHTTPStream", "GuardedWSStream"]
@@ -68,12 +70,15 @@ class GuardedWSStream(WSStream):
     _heard = 0.0
     _delivering = False
     _pinging: trio.CancelScope
+    _whole = True  # nothing of a message has come that is not whole
+
+    direct: DirectWebSocket
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
             self.buffer = ByteBuffer(self.config.websocket_max_message_size)
             self._pinging = trio.CancelScope()
-            event = without_extensions(event)
+            event = without_extensions(event, {DIRECT: self.direct})
         elif isinstance(event, StreamClosed):
             self._lost = self._lost or not self.closed
             self._pinging.cancel()
@@ -83,8 +88,30 @@ class GuardedWSStream(WSStream):
         self._heard, self._delivering = trio.current_time(), True
         await super().handle(event)
         self._heard, self._delivering = trio.current_time(), False
+        self._whole = self.handshake.accepted and between_messages(self.connection)
         if isinstance(event, Request) and self.closed:  # refused before the app was started
             await self.send(StreamClosed(stream_id=self.stream_id))
+
+    def take(self, data: bytes) -> bytes:
+        """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
+        if not self._whole or self.closed or self.direct.on_message is None:
+            return data
+        self._heard = trio.current_time()
+        start = 0
+        while found := whole_text_frame(data, start):
+            payload, end = found
+            if len(payload) > self.config.websocket_max_message_size or not self.direct.offer(payload):
+                break
+            start = end
+        return data[start:] if start else data
+
+    async def send_frames(self, frames: bytes) -> None:
+        """Write whole frames for the application; none are written once a close frame was."""
+        await raise_if_lost(self._lost)
+        if self.state is ASGIWebsocketState.CONNECTED and self.connection.state is ConnectionState.OPEN:
+            await self.send(Data(stream_id=self.stream_id, data=frames))
+        if self._lost:
+            raise ClientDisconnected(GONE)
 
     async def app_send(self, message: ASGISendEvent | None) -> None:
         if message is not None:
@@ -113,6 +140,7 @@ class GuardedWSStream(WSStream):
     async def _accept(self, message: WebsocketAcceptEvent) -> None:
         try:
             await super()._accept(message)
+            self.direct.connection = self.connection
         finally:
             if not self.handshake.accepted:  # the app chose a wrong subprotocol or header: it can still be refused
                 self.state = ASGIWebsocketState.HANDSHAKE
@@ -168,8 +196,8 @@ class ByteBuffer(WebsocketBuffer):
         super().extend(event)
 
 
-def without_extensions(event: Request) -> Request:
-    """The handshake as if the client had offered no extension."""
+def without_extensions(event: Request, state: dict[str, object]) -> Request:
+    """The handshake as if the client had offered no extension, and with more in the state that the application sees."""
     headers = [(name, value) for name, value in event.headers if name.lower() != b"sec-websocket-extensions"]
     return Request(
         stream_id=event.stream_id,
@@ -177,7 +205,7 @@ def without_extensions(event: Request) -> Request:
         http_version=event.http_version,
         method=event.method,
         raw_path=event.raw_path,
-        state=event.state,
+        state=HypercornState({**event.state, **state}),
     )
 
 

@@ -17,7 +17,9 @@ __all__ = [
     "RETRY_LATER",
     "Access",
     "HttpRefusal",
+    "accepts",
     "check_access",
+    "check_content",
     "check_post",
     "check_upgrade",
     "read_headers",
@@ -120,12 +122,17 @@ def check_access(headers: Mapping[str, str], access: Access) -> None:
         raise HttpRefusal(403, "A page of another site may not call this server.")
 
 
-def check_post(headers: Mapping[str, str]) -> None:
-    """Refuse what no MCP client posts: another content type (415), an encoding (415), a deaf client (406)."""
+def check_content(headers: Mapping[str, str]) -> None:
+    """Refuse a body that no MCP client posts: another content type, or an encoding (415)."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HttpRefusal(415, "The Content-Type of a message is application/json.")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise HttpRefusal(415, "A message is sent without a Content-Encoding.")
+
+
+def check_post(headers: Mapping[str, str]) -> None:
+    """Refuse what no MCP client posts: see `check_content`; and a client that is deaf to the answer (406)."""
+    check_content(headers)
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
         raise HttpRefusal(406, "The Accept header must list application/json and text/event-stream.")

@@ -213,15 +213,6 @@ class StreamReader(Exchange):
         self._stream = stream
         self._gone: trio.Event | None = None
 
-    async def listen(self) -> bool:
-        """Open the stream before there is anything to send, and go on as `run` does."""
-        try:
-            await self._send_events()
-            await self._flush_head()
-        except OSError:
-            return False
-        return await self.run()
-
     async def resume(self, after: int, events: Sequence[bytes]) -> bool:
         """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
         try:
@@ -269,10 +260,6 @@ class StreamReader(Exchange):
         """The response is over, or at least no longer that of this stream."""
         if self._gone is not None:
             self._gone.set()
-
-    async def _flush_head(self) -> None:
-        """A server sends a head together with the first of the body; who waits for a stream that is silent must not wait for it."""
-        await self._send_part(b"")
 
     async def _events(self) -> bytes:
         stream = self._stream

@@ -17,6 +17,7 @@ from .authentication import Authenticate
 from .client import connect
 from .config import guarded_config
 from .limits import HttpLimits
+from .paths import MESSAGE_PATH
 from .serve import serve_asgi
 
 __all__ = ["HttpTransport", "serve_http", "transport"]
@@ -31,7 +32,9 @@ async def serve_http(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    path: str = "/mcp",
+    path: str | None = "/mcp",
+    sse_path: str | None = None,
+    message_path: str = MESSAGE_PATH,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     authenticate: Authenticate | None = None,
@@ -47,13 +50,13 @@ async def serve_http(
 
     Args:
         host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
-        authenticate, event_store: see `asgi_app`.
+        path, sse_path, message_path, authenticate, event_store: see `asgi_app`.
         drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
             cancelled and their callers answered.
         scheme: of the URLs that are told; both are served, whichever it is.
         announce: say on stderr where the server listens.
         signals: False leaves all signals alone, for a server that is a part of a bigger program.
-        task_status: started with the server's URLs.
+        task_status: started with the server's URLs; those of HTTP+SSE come last.
 
     Raises:
         OSError: the port is taken or the address is not this machine's.
@@ -66,6 +69,8 @@ async def serve_http(
     app = asgi_app(
         server,
         path=path,
+        sse_path=sse_path,
+        message_path=message_path,
         allowed_hosts=allowed_hosts,
         allowed_origins=allowed_origins,
         authenticate=authenticate,
@@ -75,7 +80,8 @@ async def serve_http(
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
-            urls = [scheme + url.partition(" ")[0].removeprefix("http") + path for url in value or []]
+            origins = [scheme + url.partition(" ")[0].removeprefix("http") for url in value or []]
+            urls = [origin + entrance for entrance in (path, sse_path) if entrance is not None for origin in origins]
             if announce:
                 sys.stderr.write(f"{server.identity.name} serves MCP at {', '.join(urls)}\n")
             task_status.started(urls)

@@ -284,7 +284,9 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
             await socket.aclose(close.code, close.reason)
 
     def _ended(self, reason: CloseReason | None) -> None:
-        """The library says that the connection has ended."""
+        """The library says that the connection has ended: nothing more is read or written, so nothing is kept open."""
+        assert self._wire is not None
+        self._nursery.start_soon(trio.aclose_forcefully, self._wire)
         code = 1006 if reason is None else reason.code
         if code == 1006:
             self._end("the connection was lost", broken=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -20,6 +21,7 @@ from trio_mcp.session import Envelope, Peer, Service, serve_channel
 
 if TYPE_CHECKING:  # the application imports this room
     from ..http.asgi import Message, Receive, Send
+    from ..http.hypercorn_direct import DirectWebSocket
 
 __all__ = ["SUBPROTOCOL", "AsgiWebSocket", "Close", "WebSockets"]
 
@@ -72,13 +74,21 @@ class WebSockets:
             return f"This server already holds {self._limit} WebSockets, which is its limit."
         return None
 
-    async def serve(self, receive: Receive, send: Send, peer: Peer, check: Check | None = None) -> None:
+    async def serve(
+        self,
+        receive: Receive,
+        send: Send,
+        peer: Peer,
+        check: Check | None = None,
+        direct: DirectWebSocket | None = None,
+    ) -> None:
         """Accept what asked for an upgrade, and serve it to its end.
 
         Args:
             check: see `Check`; None: nobody was asked who the client is.
+            direct: the short way that our own server offers.
         """
-        channel = AsgiWebSocket(receive, send, peer, self._limits)
+        channel = AsgiWebSocket(receive, send, peer, self._limits, direct)
         self._open[channel] = None
         try:
             if not await channel.accept():
@@ -137,13 +147,17 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
         receive, send: of the ASGI exchange, whose first event (`websocket.connect`) was not received yet.
         peer: who asked for the upgrade; every message is from there.
         limits: of one message.
+        direct: a shorter way for small messages.
     """
 
-    def __init__(self, receive: Receive, send: Send, peer: Peer, limits: JsonLimits) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, peer: Peer, limits: JsonLimits, direct: DirectWebSocket | None = None
+    ) -> None:
         self._receive = receive
         self._send = send
         self._peer = peer
         self._limits = limits
+        self._direct = direct
         self._ending: Close | None = None
         self._waiting: trio.CancelScope | None = None
         self._closed = False
@@ -188,17 +202,27 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
             trio.BrokenResourceError: the client has gone, or did not read in time.
             trio.ClosedResourceError: this end was closed.
         """
-        for value in values:
-            if self._closed:
-                raise trio.ClosedResourceError("this WebSocket was closed")
-            message = value.message
-            if isinstance(message, Malformed | Unanswered):
-                raise TypeError("only a message can be sent; what was wrong with a received one is no message")
-            try:
-                await self._send({"type": "websocket.send", "text": dump(message).decode()})
-            except OSError as error:
-                self._closed = True
-                raise trio.BrokenResourceError(str(error)) from error
+        messages = [encoded(value) for value in values]
+        if self._closed:
+            raise trio.ClosedResourceError("this WebSocket was closed")
+        try:
+            if self._direct is not None:
+                await self._direct.send(messages)
+            else:
+                for message in messages:
+                    await self._send({"type": "websocket.send", "text": message.decode()})
+        except OSError as error:
+            self._closed = True
+            raise trio.BrokenResourceError(str(error)) from error
+
+    def send_nowait(self, value: Envelope) -> bool:
+        """Send one message at once, where the server offers that; False when it was not sent."""
+        return self._direct is not None and not self._closed and self._direct.send_nowait(encoded(value))
+
+    def deliver_to(self, take: Callable[[Envelope], bool]) -> None:
+        """Offer each message to `take` as soon as it has come, while somebody waits in `receive`; False refuses it."""
+        if self._direct is not None:
+            self._direct.on_message = partial(self._deliver, take)
 
     def end(self, close: Close) -> None:
         """Come to an end in order: `receive` ends now, and `aclose` sends this. The first reason stays."""
@@ -225,6 +249,11 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
         state = "closed" if self._closed else "open" if self._ending is None else f"ending with {self._ending.code}"
         return f"<AsgiWebSocket {state}>"
 
+    def _deliver(self, take: Callable[[Envelope], bool], data: bytes) -> bool:
+        if self._closed or self._ending is not None or len(data) > self._limits.max_bytes:
+            return False
+        return take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
+
     async def _read(self, message: Message) -> Envelope:
         text = message.get("text")
         if text is None:
@@ -235,3 +264,9 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
             await self.close(Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
             raise trio.EndOfChannel
         return Envelope(parse(data, self._limits), peer=self._peer, size=len(data))
+
+
+def encoded(envelope: Envelope) -> bytes:
+    if isinstance(envelope.message, Malformed | Unanswered):
+        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
+    return dump(envelope.message)

@@ -31,8 +31,13 @@ async def open_socket(
     headers: Mapping[str, str],
     max_message: int,
     failed: Failed,
+    subprotocol: str | None = SUBPROTOCOL,
 ) -> WebSocketConnection:
-    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is told when that ends it, now or later.
+    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is told when an error ends it, now or later.
+
+    Args:
+        max_message: characters of one message.
+        subprotocol: what the server has to speak; None: nothing in particular.
 
     Raises:
         Refused: the server did not want to, or is none of MCP.
@@ -48,7 +53,7 @@ async def open_socket(
             cast("trio.SocketStream", wire),
             address.authority,
             address.resource,
-            subprotocols=[SUBPROTOCOL],
+            subprotocols=[] if subprotocol is None else [subprotocol],
             extra_headers=[(name.encode(), value.encode()) for name, value in headers.items()],
             message_queue_size=0,
             max_message_size=max_message,
@@ -56,8 +61,8 @@ async def open_socket(
         )
     if socket is None:
         raise Refused(tasks.failure or UNANSWERED)
-    if socket.subprotocol != SUBPROTOCOL:
-        raise Refused(f"it does not speak the subprotocol {SUBPROTOCOL}")
+    if socket.subprotocol != subprotocol:
+        raise Refused(f"it does not speak the subprotocol {subprotocol}")
     return socket
 
 

@@ -30,6 +30,7 @@ def no_leaks() -> Iterator[None]:
         AssertionError: it has; the text names each. So do exceptions and warnings that had nobody to go to.
     """
     gc.collect()
+    gc.freeze()  # what is there already is not looked at again, which is most of what a case would cost
     threads, descriptors, children = set(threading.enumerate()), open_descriptors(), child_processes()
     unraised: list[str] = []
     hook, sys.unraisablehook = (

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 
 import trio
-from pydantic import BaseModel
 
 from ...errors import ToolError
 from ...server import Context, Server
 from ...session import ServiceOptions
+from . import faults
 from .stage import Gauges, Options, Stage
-from .subjects import asking, noise, offers
+from .subjects import asking, lifecycle, noise, offers, rounds, structured
+from .subjects.common import Seat, reason_of
 
-__all__ = ["Seat", "contract_server", "gauges_of"]
-
-
-class Seat(BaseModel):
-    """The form that the contract's tools ask to have filled in."""
-
-    row: int
-    window: bool = False
+__all__ = ["contract_server", "gauges_of"]
 
 
 def contract_server(stage: Stage) -> Server:
@@ -48,11 +43,13 @@ def service_options(said: Options) -> ServiceOptions:
 
 def gauges_of(server: Server) -> Gauges:
     """What there is at a server now, over all the places where it is served."""
-    found: dict[str, int] = {"running": 0, "parked": 0}
+    found = Counter[str]()
     for service in server.services:
-        actors = service.supervisor.statistics()
-        found["running"] += actors.running
-        found["parked"] += actors.parked
+        now = service.statistics()
+        actors, threads = now.actors, now.threads
+        found.update(running=actors.running, parked=actors.parked, stuck=actors.stuck, questions=now.open_questions)
+        if threads is not None:
+            found.update(threads=threads.running + threads.waiting)
     return found
 
 
@@ -127,15 +124,16 @@ def add_branching_tools(server: Server, stage: Stage) -> None:
         return "never"
 
 
-def reason_of(ctx: Context) -> str:
-    """Why a call was cancelled, as a word of a mark."""
-    return "done" if ctx.cancel_reason is None else ctx.cancel_reason.value
-
-
 PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     add_plain_tools,
     add_asking_tools,
     add_branching_tools,
+    faults.add_failing_tools,
+    faults.add_holding_tools,
+    faults.add_leaving_tools,
+    faults.add_promising_tools,
+    faults.add_questioning_tools,
+    faults.add_talking_tools,
     offers.add_contents,
     offers.add_prompts,
     offers.add_resources,
@@ -144,5 +142,10 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     asking.add_sampling_tools,
     asking.add_telling_tools,
     noise.add_noisy_tools,
+    structured.add_splitting_tools,
+    structured.add_holding_tools,
+    structured.add_talking_tools,
+    lifecycle.add_lifecycle_tools,
+    rounds.add_rounds_tools,
 )
 """What is on the server; a group of rules that needs more adds a function."""

@@ -64,14 +64,6 @@ async def what_goes_wrong_inside_a_tool_is_not_told(pair: Pair) -> None:
         await peer.ping()
 
 
-@rule("A")
-async def an_unknown_tool_is_refused_by_name(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        error = await (await peer.call("no_such_tool")).error()
-        assert error["code"] == -32602
-        assert "no_such_tool" in str(error["message"])
-
-
 # prompts, resources, completion
 
 

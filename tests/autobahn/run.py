@@ -1,0 +1,218 @@
+"""The Autobahn test suite against both ends of our WebSockets: `make autobahn`, or `python tests/autobahn/run.py`.
+
+The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or `python2.7` says where that is. It is installed
+with its own pip into a folder of its own, once. Three agents echo what it sends:
+
+- `server`: an ASGI application behind our guarded hypercorn,
+- `server-direct`: the same, by the short way that our own endpoint uses (`hypercorn_direct.py`) where it can be used,
+- `client`: trio-websocket as our client opens it.
+
+Cases 1 to 7, 9.1.1, 9.2.1 and 10: the rest are compression, which neither end speaks, and sizes over our limits. A case fails
+when what was echoed, or how the connection was closed, breaks RFC 6455. The table at the end is that of docs/websocket.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+from trio_websocket import ConnectionClosed, WebSocketConnection
+
+from trio_mcp_transports.http.config import guarded_config
+from trio_mcp_transports.http.hypercorn_direct import DIRECT
+from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.websocket.opening import open_socket
+from trio_mcp_transports.websocket.wire import Address, open_wire
+
+SUITE = "autobahntestsuite==0.8.2"
+CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*"]
+SECONDS = 900.0
+MAX_MESSAGE = 16 * 1024 * 1024
+
+MISSING = """\
+The Autobahn suite needs CPython 2.7, and none was found. Put `python2.7` on PATH, or set PYTHON27 to one
+(for example `pyenv install 2.7.18`, then PYTHON27=~/.pyenv/versions/2.7.18/bin/python). Nothing was run."""
+
+STARTER = """\
+import site, sys
+site.addsitedir({folder!r})
+from autobahntestsuite.wstest import run
+run()
+"""
+
+
+def python27() -> str | None:
+    """The interpreter that the suite runs on."""
+    installed = sorted(Path.home().glob(".pyenv/versions/2.7.*/bin/python"))
+    for candidate in (os.environ.get("PYTHON27"), shutil.which("python2.7"), *map(str, installed)):
+        if candidate and subprocess.run([candidate, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def install(python: str, folder: Path) -> Path:
+    """The script that starts the suite, which is in the folder."""
+    starter = folder / "start.py"
+    if not starter.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--target", str(folder), SUITE]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        starter.write_text(STARTER.format(folder=str(folder)))
+    return starter
+
+
+# the agents
+
+
+async def echo(direct: bool, scope: Any, receive: Any, send: Any) -> None:
+    """An ASGI application that sends back what it is sent."""
+    first = await receive()
+    if first["type"] == "lifespan.startup":
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    if direct:
+        shortcut = scope["state"][DIRECT]
+        shortcut.on_message = shortcut.send_nowait
+    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+    with suppress(OSError):
+        while (message := await receive())["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[WebSocketConnection]:
+    """A connection as our client opens it, which ends as our client's does: with the stream, when the library says so."""
+    address = Address.of(url)
+    async with await open_wire(address, None) as wire, trio.open_nursery() as nursery:
+        socket = await open_socket(nursery, wire, address, {}, MAX_MESSAGE, lambda _why: None, subprotocol=None)
+        wire.allow()
+        try:
+            yield socket
+        finally:
+            await trio.aclose_forcefully(wire)
+
+
+async def echo_as_client(url: str) -> None:
+    """Connect, and send back what comes until the connection ends."""
+    async with connected(url) as socket:
+        with suppress(ConnectionClosed):
+            while True:
+                await socket.send_message(await socket.get_message())
+
+
+async def ask(url: str) -> str | bytes:
+    """The one message that a server sends to whoever connects."""
+    async with connected(url) as socket:
+        return await socket.get_message()
+
+
+# the two runs
+
+
+async def test_servers(command: list[str], folder: Path) -> None:
+    """The suite is the client."""
+    async with trio.open_nursery() as nursery:
+        servers = []
+        for agent, direct in (("server", False), ("server-direct", True)):
+            config = guarded_config(max_websocket_message=MAX_MESSAGE)
+            serve = partial(serve_asgi, partial(echo, direct), port=0, signals=False, config=config)
+            (address,) = await nursery.start(serve)
+            servers.append({"agent": agent, "url": f"ws{address.partition(' ')[0].removeprefix('http')}"})
+        spec = {
+            "outdir": str(folder),
+            "servers": servers,
+            "cases": CASES,
+            "exclude-cases": [],
+            "exclude-agent-cases": {},
+        }
+        await suite([*command, "-m", "fuzzingclient"], spec, folder)
+        nursery.cancel_scope.cancel()
+
+
+async def test_client(command: list[str], folder: Path, port: int) -> None:
+    """The suite is the server."""
+    url = f"ws://127.0.0.1:{port}"
+    spec = {"url": url, "outdir": str(folder), "cases": CASES, "exclude-cases": [], "exclude-agent-cases": {}}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(suite, [*command, "-m", "fuzzingserver"], spec, folder)
+        count = int(await when_there(partial(ask, f"{url}/getCaseCount")))
+        for case in range(1, count + 1):
+            with trio.move_on_after(60):
+                await echo_as_client(f"{url}/runCase?case={case}&agent=client")
+        await echo_as_client(f"{url}/updateReports?agent=client")
+        nursery.cancel_scope.cancel()
+
+
+async def suite(command: list[str], spec: Mapping[str, Any], folder: Path) -> None:
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec))
+    with (folder / "log.txt").open("wb") as log:
+        await trio.run_process([*command, "-s", str(path)], stdout=log, stderr=log, cwd=folder)
+
+
+async def when_there(ask: Any) -> Any:
+    """The suite's server takes a moment to start, and says nothing when it has."""
+    while True:
+        try:
+            return await ask()
+        except OSError:
+            await trio.sleep(0.2)
+
+
+def told(folders: list[Path]) -> int:
+    """Print what came of it; the number of cases that failed."""
+    failed = 0
+    for folder in folders:
+        for agent, cases in sorted(json.loads((folder / "index.json").read_text()).items()):
+            worst = {case: max(grade(each["behavior"]), grade(each["behaviorClose"])) for case, each in cases.items()}
+            counts = Counter(worst.values())
+            failed += counts[2]
+            print(f"| `{agent}` | {len(cases)} | {counts[0]} | {counts[1]} | {counts[2]} |")
+            for case, result in sorted(cases.items()):
+                if worst[case]:
+                    print(f"    {case}: {result['behavior']}, {result['behaviorClose']}")
+    return failed
+
+
+def grade(word: str) -> int:
+    """0: as it should be; 1: allowed, but later than it could be; 2: wrong."""
+    return 0 if word in ("OK", "INFORMATIONAL") else 1 if word == "NON-STRICT" else 2
+
+
+async def main(python: str, folder: Path, cache: Path, port: int) -> int:
+    command = [python, "-W", "ignore", str(install(python, cache))]
+    folders = [folder / "servers", folder / "clients"]
+    for each in folders:
+        each.mkdir(parents=True, exist_ok=True)
+    with trio.fail_after(SECONDS):
+        await test_servers(command, folders[0])
+        await test_client(command, folders[1], port)
+    return told(folders)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, default=Path(".venv/autobahn"), help="where the suite is installed")
+    parser.add_argument("--report", type=Path, help="where its reports go; by default nowhere that stays")
+    parser.add_argument("--port", type=int, default=9001, help="of the suite's server")
+    options = parser.parse_args()
+    found = python27()
+    if found is None:
+        sys.exit(MISSING)
+    with tempfile.TemporaryDirectory() as scratch:
+        report = options.report or Path(scratch)
+        sys.exit(1 if trio.run(main, found, report.absolute(), options.cache.absolute(), options.port) else 0)

@@ -1,0 +1,24 @@
+"""Load for one server over HTTP, in a process of its own: `load.py PORT CONNECTIONS` calls `echo` until it is killed."""
+
+from __future__ import annotations
+
+import sys
+
+import trio
+from peers import Http
+
+
+async def busy(port: int) -> None:
+    connection = await Http.connect(port)
+    while True:
+        await connection.call("echo", {"text": "hello"})
+
+
+async def main(port: int, connections: int) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(connections):
+            nursery.start_soon(busy, port)
+
+
+if __name__ == "__main__":
+    trio.run(main, int(sys.argv[1]), int(sys.argv[2]))

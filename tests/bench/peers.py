@@ -1,0 +1,250 @@
+"""Clients that cost little, for benchmarks: modern requests as prepared bytes, over HTTP, WebSocket and stdio."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+from trio_websocket import open_websocket_url
+
+from trio_mcp.protocol.http_headers import mirrored
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from trio_mcp.protocol.revisions import MODERN
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+APP = HERE / "bench_app.py"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")])}
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+Json = dict[str, Any]
+ids = itertools.count(1)
+
+
+def request(tool: str, arguments: Json, request_id: int, *, progress: bool = False) -> Json:
+    """A modern call; with `progress` the tool's first report says that it runs."""
+    meta: Json = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
+    if progress:
+        meta["progressToken"] = request_id
+    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+
+
+def structured(answer: Json) -> Any:
+    return answer["result"]["structuredContent"]["result"]
+
+
+def as_post(message: Json) -> bytes:
+    body = json.dumps(message).encode()
+    headers = {
+        "host": "127.0.0.1",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "content-length": str(len(body)),
+        **mirrored(message["method"], message["params"]),
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+class Http:
+    """One connection; one request at a time."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+
+    @classmethod
+    async def connect(cls, port: int, *, receive_buffer: int = 0) -> Http:
+        sock = trio.socket.socket()
+        if receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await sock.connect(("127.0.0.1", port))
+        return cls(trio.SocketStream(sock))
+
+    async def call(self, tool: str, arguments: Json) -> Json:
+        await self.stream.send_all(as_post(request(tool, arguments, next(ids))))
+        return json.loads(await self._answer())
+
+    async def start(self, tool: str, arguments: Json) -> int:
+        """Start a call, and return when its first report has come."""
+        request_id = next(ids)
+        await self.stream.send_all(as_post(request(tool, arguments, request_id, progress=True)))
+        said = b""
+        while b"notifications/progress" not in said:
+            data = await self.stream.receive_some()
+            assert data, said
+            said += data
+        return request_id
+
+    async def leave(self, _request_id: int) -> None:
+        """Disconnect, which is how a call is cancelled here."""
+        await self.stream.aclose()
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+    async def _answer(self) -> bytes:
+        said = b""
+        while True:
+            data = await self.stream.receive_some()
+            assert data, said
+            said += data
+            head, found, body = said.partition(b"\r\n\r\n")
+            if found:
+                length = LENGTH.search(head)
+                assert length is not None, head
+                if len(body) >= int(length[1]):
+                    return body
+
+
+class Shared:
+    """A connection that carries everything: answers are handed to whoever waits for them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[trio.Event, list[Json]]] = {}
+        self._started: dict[int, trio.Event] = {}
+
+    async def write(self, message: Json) -> None:
+        raise NotImplementedError
+
+    async def call(self, tool: str, arguments: Json) -> Json:
+        request_id = next(ids)
+        over, answer = self._waiting[request_id] = (trio.Event(), [])
+        await self.write(request(tool, arguments, request_id))
+        await over.wait()
+        return answer[0]
+
+    async def start(self, tool: str, arguments: Json) -> int:
+        request_id = next(ids)
+        started = self._started[request_id] = trio.Event()
+        await self.write(request(tool, arguments, request_id, progress=True))
+        await started.wait()
+        return request_id
+
+    async def leave(self, request_id: int) -> None:
+        """Cancel the call."""
+        await self.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request_id}})
+
+    def heard(self, data: bytes | str) -> None:
+        message = json.loads(data)
+        if "method" not in message:
+            over, answer = self._waiting.pop(message["id"])
+            answer.append(message)
+            over.set()
+        elif message["method"] == "notifications/progress":
+            started = self._started.pop(message["params"]["progressToken"], None)
+            if started is not None:
+                started.set()
+
+
+class Stdio(Shared):
+    """The pipes of a child."""
+
+    def __init__(self, process: trio.Process) -> None:
+        super().__init__()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin = process.stdin
+        self._stdout = process.stdout
+        self._writing = trio.Lock()
+
+    async def write(self, message: Json) -> None:
+        async with self._writing:
+            await self._stdin.send_all(json.dumps(message).encode() + b"\n")
+
+    async def read(self) -> None:
+        rest = b""
+        async for data in self._stdout:
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self.heard(line)
+
+
+class WebSocket(Shared):
+    """A WebSocket."""
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__()
+        self._connection = connection
+
+    async def write(self, message: Json) -> None:
+        await self._connection.send_message(json.dumps(message))
+
+    async def read(self) -> None:
+        while True:
+            self.heard(await self._connection.get_message())
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[int]:
+    """A server process; its port."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, str(APP), "http", "0"], stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    assert process.stderr is not None
+    said = b""
+    while not (b" serves MCP at " in said and said.endswith(b"\n")):
+        data = await process.stderr.receive_some()
+        assert data, said
+        said += data
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drained, process.stderr)
+            yield int(re.findall(rb":(\d+)/", said)[0])
+            nursery.cancel_scope.cancel()
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+async def drained(stream: trio.abc.ReceiveStream) -> None:
+    async for _ in stream:
+        pass
+
+
+@asynccontextmanager
+async def stdio_server() -> AsyncIterator[Stdio]:
+    process = await trio.lowlevel.open_process(
+        [sys.executable, str(APP), "stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
+    peer = Stdio(process)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.read)
+            yield peer
+            nursery.cancel_scope.cancel()
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+@asynccontextmanager
+async def websocket(port: int) -> AsyncIterator[WebSocket]:
+    async with open_websocket_url(f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"]) as connection:
+        peer = WebSocket(connection)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.read)
+            yield peer
+            nursery.cancel_scope.cancel()
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """The value below which that part of them lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]

@@ -1,0 +1,913 @@
+"""Branches as a tool starts them: what they are given, what they may use, and what comes back."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+from talk import Talk, accept, talk_to
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import (
+    BranchElicitNotAllowed,
+    BranchLimit,
+    CancelReason,
+    CapabilityError,
+    Client,
+    Context,
+    PeerError,
+    Server,
+    ServiceOptions,
+)
+from trio_mcp import accept as user_accepts
+from trio_mcp.runtime import Branch, Lane
+from trio_mcp.server import BranchGroup
+from trio_mcp.testing import replay_tool
+from trio_mcp.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+)
+
+BOUND = 20.0
+Body = Callable[[Context], Awaitable[str]]
+
+both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+
+
+class Model:
+    """The client's model: it numbers its answers and keeps what it was asked."""
+
+    def __init__(self, *usages: dict[str, Any] | None) -> None:
+        self.asked: list[CreateMessageRequestParams] = []
+        self._usages = list(usages)
+
+    def __call__(self, params: CreateMessageRequestParams) -> CreateMessageResult:
+        self.asked.append(params)
+        usage = self._usages.pop(0) if self._usages else None
+        text = TextContent(text=f"answer {len(self.asked)}")
+        meta = None if usage is None else {"usage": usage}
+        return CreateMessageResult(role="assistant", content=text, model="m", meta=meta)
+
+    @property
+    def heard(self) -> list[list[str]]:
+        """The texts of each request."""
+        return [texts(params.messages) for params in self.asked]
+
+
+def texts(messages: Any) -> list[str]:
+    return [message.content.text for message in messages]
+
+
+def said(text: str) -> SamplingMessage:
+    return SamplingMessage(role="user", content=TextContent(text=text))
+
+
+async def call(
+    body: Body, *, model: Any = None, mode: str = "legacy", limits: Any = None, **tool: Any
+) -> CallToolResult:
+    """Call a tool with this body, over memory; the user says yes to everything."""
+    server = Server("tester", options=ServiceOptions(**(limits or {})))
+    server.add_tool(body, name="tool", **tool)
+    with trio.fail_after(BOUND):
+        async with Client.connect(
+            server, mode=mode, on_sample=model or Model(), on_elicit=lambda _: user_accepts(value=True)
+        ) as client:
+            return await client.call_tool("tool")
+
+
+async def text_of(body: Body, **more: Any) -> str:
+    result = await call(body, **more)
+    assert not result.is_error, result.text
+    return result.text
+
+
+# a conversation
+
+
+@both_eras
+async def test_a_prompt_goes_on_with_the_conversation_and_its_answer_is_kept(mode: str) -> None:
+    async def body(ctx: Context) -> str:
+        assert ctx.messages == ()
+        await ctx.sample("one")
+        await ctx.sample("two")
+        assert [message.role for message in ctx.messages] == ["user", "assistant"] * 2
+        return " ".join(texts(ctx.messages))
+
+    model = Model()
+    assert await text_of(body, model=model, mode=mode) == "one answer 1 two answer 2"
+    assert model.heard == [["one"], ["one", "answer 1", "two"]]
+
+
+@both_eras
+async def test_given_messages_are_sent_as_they_are_and_nothing_is_kept_of_them(mode: str) -> None:
+    async def body(ctx: Context) -> str:
+        await ctx.sample("one")
+        await ctx.sample(messages=[said("apart")])
+        return " ".join(texts(ctx.messages))
+
+    model = Model()
+    assert await text_of(body, model=model, mode=mode) == "one answer 1"
+    assert model.heard == [["one"], ["apart"]]
+
+
+async def test_a_sample_that_fails_leaves_nothing_in_the_conversation() -> None:
+    model = Model()
+
+    def unwilling(params: CreateMessageRequestParams) -> CreateMessageResult:
+        answer = model(params)
+        if len(model.asked) == 2:
+            raise RuntimeError("no more")
+        return answer
+
+    async def body(ctx: Context) -> str:
+        await ctx.sample("one")
+        with pytest.raises(PeerError):
+            await ctx.sample("two")
+        await ctx.sample("three")
+        return " ".join(texts(ctx.messages))
+
+    assert await text_of(body, model=unwilling) == "one answer 1 three answer 3"
+
+
+@both_eras
+async def test_a_sample_that_is_cancelled_leaves_nothing_in_the_conversation(
+    mode: str, autojump_clock: MockClock
+) -> None:
+    async def slow(params: CreateMessageRequestParams) -> str:
+        if texts(params.messages) == ["slow"]:
+            await trio.sleep(10)
+        return "yes"
+
+    async def body(ctx: Context) -> str:
+        with trio.move_on_after(5):
+            await ctx.sample("slow")
+        assert ctx.messages == ()
+        await ctx.sample("quick")
+        return " ".join(texts(ctx.messages))
+
+    assert await text_of(body, model=slow, mode=mode) == "quick yes"
+
+
+async def test_samples_side_by_side_in_one_lane_keep_each_prompt_beside_its_answer(autojump_clock: MockClock) -> None:
+    async def slow_first(params: CreateMessageRequestParams) -> str:
+        prompt = texts(params.messages)[-1]
+        await trio.sleep(10 if prompt == "a" else 5)
+        return f"re {prompt}"
+
+    async def body(ctx: Context) -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ctx.sample, "a")
+            nursery.start_soon(ctx.sample, "b")
+        return " ".join(texts(ctx.messages))
+
+    assert await text_of(body, model=slow_first) == "b re b a re a"
+
+
+@both_eras
+async def test_a_branch_begins_with_a_copy_and_nothing_finds_its_way_back(mode: str) -> None:
+    seen: dict[str, list[str]] = {}
+
+    async def branch(child: Context, name: str) -> str:
+        await child.sample(name)
+        seen[name] = texts(child.messages)
+        assert texts(child.parent_messages) == ["one", "answer 1"]
+        return name
+
+    async def body(ctx: Context) -> str:
+        await ctx.sample("one")
+        await ctx.branch_all(lambda child: branch(child, "left"), lambda child: branch(child, "right"))
+        await ctx.branch(lambda child: branch(child, "alone"))
+        return " ".join(texts(ctx.messages))
+
+    assert await text_of(body, mode=mode) == "one answer 1"
+    assert [(name, messages[:3]) for name, messages in sorted(seen.items())] == [
+        (name, ["one", "answer 1", name]) for name in ("alone", "left", "right")
+    ]
+    assert {len(messages) for messages in seen.values()} == {4}
+
+
+@pytest.mark.parametrize(
+    ("options", "begins_with"),
+    [
+        ({}, ["one", "answer 1"]),
+        ({"messages": [said("more")]}, ["one", "answer 1", "more"]),
+        ({"inherit_messages": False}, []),
+        ({"inherit_messages": False, "messages": (said("only"),)}, ["only"]),
+    ],
+)
+async def test_a_branch_inherits_the_conversation_unless_it_is_told_not_to(
+    options: dict[str, Any], begins_with: list[str]
+) -> None:
+    async def look(child: Context) -> str:
+        assert texts(child.parent_messages) == ["one", "answer 1"]
+        return " ".join(texts(child.messages))
+
+    async def body(ctx: Context) -> str:
+        await ctx.sample("one")
+        async with ctx.branches() as group:
+            started = group.start(look, **options)
+        assert started.value == await ctx.branch(look, **options)
+        return started.value
+
+    assert await text_of(body) == " ".join(begins_with)
+
+
+async def test_what_a_branch_begins_with_is_what_was_said_when_it_was_started() -> None:
+    """And not when it first runs: its parent may have gone on by then."""
+    seen: list[list[str]] = []
+
+    async def look(child: Context) -> None:
+        await ready.wait()
+        seen.extend([texts(child.messages), texts(child.parent_messages)])
+
+    async def body(ctx: Context) -> str:
+        async with ctx.branches() as group:
+            group.start(look)
+            await ctx.sample("later")
+            ready.set()
+        return "done"
+
+    ready = trio.Event()
+    await text_of(body)
+    assert seen == [[], []]
+
+
+async def test_nobody_can_change_what_another_branch_finds() -> None:
+    """A message is frozen, but its blocks may be a list, and what hangs on them dicts."""
+    parts = [TextContent(text="a", meta={"k": ["v"]}), TextContent(text="b")]
+    given = SamplingMessage(role="user", content=parts)
+
+    def spoil(message: Any) -> None:
+        message.content[0].meta["k"].append("spoilt")
+        message.content.clear()
+
+    async def spoils(child: Context) -> None:
+        for message in (*child.messages, *child.parent_messages):
+            spoil(message)
+
+    async def looks(child: Context) -> str:
+        await wait_all_tasks_blocked()
+        (message,) = child.messages
+        assert message == child.parent_messages[0]
+        assert isinstance(message.content, list)
+        return "".join(f"{block.text}{block.meta}" for block in message.content if isinstance(block, TextContent))
+
+    async def outer(ctx: Context) -> str:
+        spoil(given)
+        return (await ctx.branch_all(spoils, looks))[1]
+
+    async def body(ctx: Context) -> str:
+        return await ctx.branch(outer, messages=[given])
+
+    assert await text_of(body) == "a{'k': ['v']}bNone"
+
+
+async def test_nobody_can_change_what_the_model_said() -> None:
+    def blocks(params: CreateMessageRequestParams) -> CreateMessageResult:
+        return CreateMessageResult(role="assistant", content=[TextContent(text="kept")], model="m")
+
+    async def body(ctx: Context) -> str:
+        sampled = await ctx.sample("one")
+        assert isinstance(sampled.message.content, list)
+        sampled.message.content.clear()
+        (block,) = ctx.messages[1].content  # type: ignore[misc]
+        assert isinstance(block, TextContent)
+        return block.text
+
+    assert await text_of(body, model=blocks) == "kept"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "parent"),
+        ({"system_prompt": "own"}, "own"),
+        ({"inherit_system_prompt": False}, None),
+        ({"inherit_system_prompt": False, "system_prompt": "own"}, "own"),
+        ({"system_prompt": ""}, ""),
+    ],
+)
+async def test_a_branch_has_the_system_prompt_it_is_given_or_else_that_of_its_parent(
+    options: dict[str, Any], expected: str | None
+) -> None:
+    model = Model()
+
+    async def leaf(child: Context) -> str:
+        await child.sample("as it is")
+        await child.sample("otherwise", system_prompt="given")
+        await child.sample(messages=[said("apart")])
+        assert child.parent_system_prompt == "parent"
+        return str(child.system_prompt)
+
+    async def outer(ctx: Context) -> str:
+        return await ctx.branch(leaf, **options)
+
+    async def body(ctx: Context) -> str:
+        assert (ctx.system_prompt, ctx.parent_system_prompt, ctx.parent_messages) == (None, None, ())
+        return await ctx.branch(outer, system_prompt="parent")
+
+    assert await text_of(body, model=model) == str(expected)
+    assert [params.system_prompt for params in model.asked] == [expected, "given", expected]
+
+
+async def test_a_conversation_is_the_same_in_every_replay() -> None:
+    server = Server("tester")
+
+    @server.tool(resume="replay")
+    async def talks(ctx: Context) -> str:
+        await ctx.sample("one")
+        inner = await ctx.branch(lambda child: child.sample("inner"))
+        await ctx.elicit("Go on?", bool)
+        await ctx.sample("two")
+        return f"{inner.text} {' '.join(texts(ctx.messages))}"
+
+    model = Model()
+    with trio.fail_after(BOUND):
+        report = await replay_tool(server, "talks", on_sample=model, on_elicit=lambda _: user_accepts(value=True))
+    report.check()
+    assert report.result is not None
+    assert report.result.text == "answer 2 one answer 1 two answer 3"
+    assert model.heard == [["one"], ["one", "answer 1", "inner"], ["one", "answer 1", "two"]]
+
+
+# depth
+
+
+async def test_the_depth_of_the_body_is_zero_and_one_more_for_each_branch() -> None:
+    async def down(ctx: Context) -> str:
+        return f"{ctx.depth}" if ctx.depth == 3 else f"{ctx.depth}{await ctx.branch(down)}"
+
+    assert await text_of(down) == "0123"
+
+
+def nesting(ran: list[int], **options: Any) -> Body:
+    async def down(ctx: Context) -> str:
+        ran.append(ctx.depth)
+        return await ctx.branch(down, **options)
+
+    return down
+
+
+@pytest.mark.parametrize(
+    ("tool", "branch", "server", "deepest"),
+    [
+        ({"max_depth": 2}, {}, {}, 2),
+        ({"max_depth": 0}, {}, {}, 0),
+        ({"max_depth": 2}, {"max_depth": 4}, {}, 4),
+        ({"max_depth": 4}, {"max_depth": 2}, {}, 2),
+        ({"max_depth": 2}, {"max_depth": 99}, {"max_depth": 5}, 5),
+        ({"max_depth": 99}, {}, {"max_depth": 5}, 5),
+        ({}, {}, {"max_depth": 3}, 3),
+        ({}, {}, {}, 32),
+    ],
+)
+async def test_branches_nest_as_deep_as_tool_or_branch_allow_and_never_deeper_than_the_server_does(
+    tool: dict[str, Any], branch: dict[str, Any], server: dict[str, Any], deepest: int
+) -> None:
+    ran: list[int] = []
+    result = await call(nesting(ran, **branch), limits=server, **tool)
+    assert ran == list(range(deepest + 1))
+    assert result.is_error
+    assert result.text == (f"the branches of this call may nest {deepest} deep; this one would be {deepest + 1} deep")
+
+
+async def test_a_limit_of_depth_that_a_branch_was_given_holds_for_those_below_it_only() -> None:
+    async def down(ctx: Context) -> int:
+        try:
+            return await ctx.branch(down)
+        except BranchLimit:
+            return ctx.depth
+
+    async def body(ctx: Context) -> str:
+        deeper = await ctx.branch(down, max_depth=4)
+        return f"{deeper} {await ctx.branch(down)}"
+
+    assert await text_of(body, max_depth=2) == "4 2"
+
+
+async def test_a_group_refuses_a_branch_that_is_too_deep_when_it_is_started() -> None:
+    async def never(_child: Context) -> None:
+        raise AssertionError
+
+    async def body(ctx: Context) -> str:
+        async with ctx.branches() as group:
+            with pytest.raises(BranchLimit):
+                group.start(never)
+        with pytest.RaisesGroup(BranchLimit):
+            await ctx.branch_all(never, never)
+        with pytest.RaisesGroup(BranchLimit):
+            await ctx.branch_race(never, never)
+        return "refused"
+
+    assert await text_of(body, max_depth=0) == "refused"
+
+
+# tokens
+
+TEN = {"inputTokens": 6, "outputTokens": 4}
+
+
+@both_eras
+async def test_a_call_that_has_used_its_tokens_is_told_so_and_sends_nothing_more(mode: str) -> None:
+    async def body(ctx: Context) -> str:
+        while True:
+            await ctx.sample("more")
+
+    model = Model(TEN, TEN, TEN)
+    result = await call(body, model=model, mode=mode, token_budget=20)
+    assert result.is_error
+    assert result.text == "this call may use 20 tokens, and has used 20"
+    assert len(model.asked) == 2
+
+
+@both_eras
+async def test_an_answer_that_is_more_than_was_left_is_charged_and_not_given(mode: str) -> None:
+    async def body(ctx: Context) -> str:
+        await ctx.sample("one")
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.sample("two")
+        assert (caught.value.kind, caught.value.limit, caught.value.used) == ("tokens", 19, 20)
+        return " ".join(texts(ctx.messages))
+
+    assert await text_of(body, model=Model(TEN, TEN), mode=mode, token_budget=19) == "one answer 1"
+
+
+async def test_a_branch_with_a_budget_is_charged_and_so_is_everything_above_it() -> None:
+    async def leaf(ctx: Context) -> str:
+        await ctx.sample("?")
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.sample("?")
+        assert (caught.value.limit, caught.value.used) == (15, 20)
+        return str(caught.value)
+
+    async def body(ctx: Context) -> str:
+        told = await ctx.branch(leaf, token_budget=15)
+        await ctx.sample("?")
+        with pytest.raises(BranchLimit, match="this call may use 30 tokens, and has used 30"):
+            await ctx.sample("?")
+        return told
+
+    model = Model(TEN, TEN, TEN)
+    told = await text_of(body, model=model, token_budget=30)
+    assert told == "a branch of this call may use 15 tokens, and has used 20"
+    assert len(model.asked) == 3
+
+
+async def test_a_branch_shares_the_budget_of_its_parent_where_it_has_none() -> None:
+    async def spend(ctx: Context) -> None:
+        await ctx.sample("?")
+
+    async def body(ctx: Context) -> str:
+        await ctx.branch_all(spend, spend)
+        with pytest.raises(BranchLimit):
+            await ctx.branch(spend)
+        return "spent"
+
+    assert await text_of(body, model=Model(TEN, TEN), token_budget=20) == "spent"
+
+
+async def test_a_budget_of_a_branch_needs_none_of_the_tool() -> None:
+    async def body(ctx: Context) -> str:
+        with pytest.raises(BranchLimit, match=r"^a branch of this call may use 0 tokens"):
+            await ctx.branch(lambda child: child.sample("?"), token_budget=0)
+        await ctx.sample("free")
+        return "done"
+
+    model = Model()
+    assert await text_of(body, model=model) == "done"
+    assert len(model.asked) == 1
+
+
+async def test_what_no_client_counts_is_estimated_as_the_server_says() -> None:
+    seen: list[tuple[list[str], str | None]] = []
+
+    def estimate(params: CreateMessageRequestParams, result: CreateMessageResult | None) -> int:
+        content = None if result is None else result.content
+        seen.append((texts(params.messages), content.text if isinstance(content, TextContent) else None))
+        return 7
+
+    async def body(ctx: Context) -> str:
+        await ctx.sample("one")
+        await ctx.sample("two")
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.sample("three")
+        return f"{caught.value.used}"
+
+    model = Model(None, TEN)
+    assert await text_of(body, model=model, token_budget=20, limits={"estimate_tokens": estimate}) == "24"
+    assert seen == [(["one"], "answer 1"), (["one", "answer 1", "two", "answer 2", "three"], "answer 3")]
+
+
+async def test_an_attempt_in_vain_counts_what_its_request_is_estimated_at() -> None:
+    async def unwilling(params: CreateMessageRequestParams) -> str:
+        raise RuntimeError
+
+    async def body(ctx: Context) -> str:
+        for _ in range(2):
+            with pytest.raises(PeerError):
+                await ctx.sample("12345678")  # two tokens
+        with pytest.raises(BranchLimit, match="has used 4"):
+            await ctx.sample("12345678")
+        return "enough"
+
+    assert await text_of(body, model=unwilling, token_budget=4) == "enough"
+
+
+async def test_an_attempt_that_was_withdrawn_counts_too(autojump_clock: MockClock) -> None:
+    async def slow(params: CreateMessageRequestParams) -> str:
+        await trio.sleep(60)
+        return "late"
+
+    async def body(ctx: Context) -> str:
+        with trio.move_on_after(1):
+            await ctx.sample("1234")
+        with pytest.raises(BranchLimit, match="has used 1"):
+            await ctx.sample("1234")
+        return "enough"
+
+    assert await text_of(body, model=slow, token_budget=1) == "enough"
+
+
+async def test_what_was_never_sent_is_not_counted() -> None:
+    server = Server("tester")
+
+    @server.tool(token_budget=1)
+    async def tries(ctx: Context) -> str:
+        for _ in range(3):
+            with pytest.raises(CapabilityError):
+                await ctx.sample("a prompt of more than four characters")
+        return "none sent"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode="legacy") as client:
+            assert (await client.call_tool("tries")).text == "none sent"
+
+
+async def test_a_replay_charges_the_answers_it_remembers_again() -> None:
+    server = Server("tester")
+    spent: list[str] = []
+
+    @server.tool(resume="replay", token_budget=25)
+    async def talks(ctx: Context) -> str:
+        await ctx.sample("one")
+        await ctx.elicit("Go on?", bool)
+        await ctx.branch(lambda child: child.sample("two"), token_budget=10)
+        try:
+            await ctx.sample("three")
+        except BranchLimit as limit:
+            spent.append(str(limit))
+        await ctx.elicit("And now?", bool)
+        return spent[-1]
+
+    with trio.fail_after(BOUND):
+        report = await replay_tool(
+            server, "talks", on_sample=Model(TEN, TEN, TEN), on_elicit=lambda _: user_accepts(value=True)
+        )
+    report.check()
+    assert report.result is not None
+    assert report.result.text == "this call may use 25 tokens, and has used 30"
+    assert len(set(spent)) == 1
+    assert len(spent) > 1  # it ran more than once, and each time it came to the same
+
+
+# time
+
+
+async def test_a_branch_over_its_time_has_withdrawn_its_question_when_it_fails(autojump_clock: MockClock) -> None:
+    seen: list[object] = []
+
+    async def asks(child: Context) -> None:
+        try:
+            await child.elicit("Quick?", bool)
+        finally:
+            seen.append((child.cancel_reason, child.deadline))
+
+    server = Server("tester")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.branch(asks, timeout=3)
+        assert (caught.value.kind, caught.value.limit, ctx.cancel_reason) == ("time", 3, None)
+        return "went on"
+
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        request_id = talk.call("tool")
+        question = await talk.question()
+        assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
+        assert await talk.text(request_id) == "went on"
+    assert seen == [(CancelReason.DEADLINE, -float("inf"))]
+
+
+async def test_the_time_of_a_branch_runs_while_its_call_is_parked(autojump_clock: MockClock) -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        try:
+            await ctx.branch(lambda child: child.elicit("Quick?", bool), timeout=3)
+        except BranchLimit:
+            return f"gave up after {trio.current_time():g} seconds"
+        return "answered"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("tool"))
+        await trio.sleep(10)
+        late = talk.leg("tool", state=asked.state, answers={asked.key: accept(value=True)})
+        assert await talk.text(late) == "gave up after 3 seconds"
+
+
+async def test_the_model_is_told_of_a_branch_that_took_too_long(autojump_clock: MockClock) -> None:
+    async def slow(_child: Context) -> None:
+        await trio.sleep_forever()
+
+    async def body(ctx: Context) -> str:
+        async with ctx.branches() as group:
+            group.start(slow, timeout=1.5)
+        return "never"
+
+    result = await call(body)
+    assert (result.is_error, result.text) == (True, "a branch of this call did not end within 1.5 seconds")
+
+
+async def test_a_cancelled_call_is_not_told_as_a_branch_that_took_too_long(autojump_clock: MockClock) -> None:
+    seen: list[object] = []
+
+    async def slow(child: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            seen.append(child.cancel_reason)
+
+    server = Server("tester")
+
+    @server.tool(timeout=2)
+    async def tool(ctx: Context) -> str:
+        await ctx.branch(slow, timeout=2)
+        return "never"
+
+    async with talk_to(server) as talk:
+        assert await talk.failure(talk.leg("tool")) == "tool did not finish within 2 seconds, its timeout."
+    assert seen == [CancelReason.DEADLINE]
+
+
+async def test_a_failing_sibling_is_the_reason_that_a_branch_sees() -> None:
+    seen: list[object] = []
+
+    async def unwinds(child: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            seen.append(child.cancel_reason)
+
+    async def fails(_child: Context) -> None:
+        await wait_all_tasks_blocked()
+        raise LookupError
+
+    async def body(ctx: Context) -> str:
+        with pytest.RaisesGroup(LookupError):
+            await ctx.branch_all(unwinds, fails)
+        return f"{ctx.cancel_reason}"
+
+    assert await text_of(body) == "None"
+    assert seen == [CancelReason.SIBLING]
+
+
+@pytest.mark.parametrize("reason", [CancelReason.CLIENT, CancelReason.DISCONNECT])
+async def test_what_cancelled_the_call_is_the_reason_that_a_branch_sees(reason: CancelReason) -> None:
+    seen: list[object] = []
+    server = Server("tester")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        async def unwinds(child: Context) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                seen.append(child.cancel_reason)
+
+        await ctx.branch_all(unwinds, unwinds)
+        return "never"
+
+    async with talk_to(server) as talk:
+        request_id = talk.leg("tool")
+        await wait_all_tasks_blocked()
+        if reason is CancelReason.CLIENT:
+            talk.cancel(request_id)
+        else:
+            talk.session.disconnect(talk.listeners[request_id])
+        await talk.silence()
+    assert seen == [reason, reason]
+
+
+@pytest.mark.parametrize("who", ["a sibling", "the body"])
+async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who: str) -> None:
+    """When nothing but questions is left that are being given up, the leg does not end with them."""
+    server = Server("tester")
+
+    async def first(child: Context) -> None:
+        await child.elicit("First?", bool)
+        raise LookupError
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        with pytest.RaisesGroup(LookupError):
+            async with ctx.branches() as group:
+                group.start(lambda child: child.elicit("Second?", bool))
+                if who == "a sibling":
+                    group.start(first)
+                else:
+                    await first(ctx)
+        return "went on"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("tool"))
+        first_key = next(key for key in asked.keys if asked.questions[key]["params"]["message"] == "First?")
+        assert (
+            await talk.text(talk.leg("tool", state=asked.state, answers={first_key: accept(value=True)})) == "went on"
+        )
+
+
+# asking the user
+
+
+@both_eras
+async def test_a_branch_that_may_not_ask_the_user_asks_nobody_and_says_so(mode: str) -> None:
+    async def below(child: Context) -> str:
+        with pytest.raises(BranchElicitNotAllowed, match="started with allow_elicit=False"):
+            await child.elicit("May I?", bool)
+        return (await child.sample("But this")).text
+
+    async def nested(child: Context) -> str:
+        first = await child.branch(below)
+        return f"{first}, {await child.branch(below, allow_elicit=True)}"
+
+    async def body(ctx: Context) -> str:
+        told = await ctx.branch(nested, allow_elicit=False)
+        answer = await ctx.elicit("May the body?", bool)
+        return f"{told}, {answer.action}"
+
+    assert await text_of(body, mode=mode) == "answer 1, answer 2, accept"
+
+
+async def test_the_model_is_told_of_a_branch_that_may_not_ask() -> None:
+    async def body(ctx: Context) -> str:
+        await ctx.branch_all(lambda child: child.branch(lambda c: c.elicit("?", bool), allow_elicit=False))
+        return "never"
+
+    result = await call(body)
+    assert (result.is_error, result.text) == (
+        True,
+        "this branch may not ask the user: it was started with allow_elicit=False",
+    )
+
+
+# the first to end
+
+
+@both_eras
+async def test_a_race_of_questions_ends_with_the_first_answer_and_withdraws_the_others(mode: str) -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        first = await ctx.branch_race(lambda child: child.sample("model?"), lambda child: child.elicit("user?", bool))
+        return type(first).__name__
+
+    async with talk_to(server) as talk:
+        if mode == "legacy":
+            assert await race_live(talk) == "Accepted"
+        else:
+            asked = await talk.round(talk.leg("tool"))
+            assert asked.keys == ["sample/1-1", "elicit/2-1"]
+            last = talk.leg("tool", state=asked.state, answers={"elicit/2-1": accept(value=True)})
+            assert await talk.text(last) == "Accepted"
+        await talk.silence()
+        assert talk.service.supervisor.actors == ()
+
+
+async def race_live(talk: Talk) -> str:
+    await talk.initialize()
+    request_id = talk.call("tool")
+    await wait_all_tasks_blocked()
+    asked = {message["method"]: message for message in talk.waiting()}
+    talk.answer(asked["elicitation/create"], accept(value=True))
+    notice = await talk.notification("notifications/cancelled")
+    assert notice["requestId"] == asked["sampling/createMessage"]["id"]
+    return await talk.text(request_id)
+
+
+async def test_a_race_whose_first_to_end_fails_is_lost(autojump_clock: MockClock) -> None:
+    async def fails(_child: Context) -> str:
+        raise LookupError
+
+    async def slow(_child: Context) -> str:
+        await trio.sleep(9)
+        return "late"
+
+    async def body(ctx: Context) -> str:
+        with pytest.RaisesGroup(LookupError):
+            await ctx.branch_race(slow, fails, slow)
+        assert trio.current_time() == 0
+        return await ctx.branch_race(slow)
+
+    assert await text_of(body) == "late"
+
+
+async def test_a_race_needs_somebody_to_run() -> None:
+    async def body(ctx: Context) -> str:
+        with pytest.raises(TypeError, match="at least one"):
+            await ctx.branch_race()
+        return "refused"
+
+    assert await text_of(body) == "refused"
+
+
+# options
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"time": 3}, TypeError, "a branch has no option 'time': do you mean 'timeout'?"),
+        ({"timeout": "3"}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not '3'"),
+        ({"timeout": 0}, ValueError, "timeout: more than 0 seconds, not 0; leave it out for no limit"),
+        ({"max_depth": 1.5}, TypeError, "max_depth: a whole number, not 1.5; leave it out for no limit"),
+        ({"max_depth": True}, TypeError, "max_depth: a whole number, not True; leave it out for no limit"),
+        ({"token_budget": -1}, ValueError, "token_budget: a whole number from 0 on, not -1"),
+        ({"messages": "hi"}, TypeError, "messages: a list of SamplingMessage, not 'hi'"),
+        ({"messages": ["hi"]}, TypeError, "messages: each is a SamplingMessage, not 'hi'"),
+    ],
+)
+async def test_what_cannot_be_said_of_a_branch_is_refused_and_nothing_runs(
+    options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    async def never(_child: Context) -> None:
+        raise AssertionError
+
+    async def body(ctx: Context) -> str:
+        with pytest.raises(kind) as caught:
+            await ctx.branch(never, **options)
+        async with ctx.branches() as group:
+            with pytest.raises(kind):
+                group.start(never, **options)
+        return str(caught.value)
+
+    assert await text_of(body) == text
+
+
+# many
+
+
+@pytest.mark.parametrize("how", ["return", "fail", "cancel"])
+async def test_ten_thousand_branches_of_one_call_end_and_nothing_is_left_of_them(
+    how: str, autojump_clock: MockClock
+) -> None:
+    server = Server("tester")
+    before = living()
+
+    async def branch(child: Context) -> int:
+        if how != "return":
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        return child.depth
+
+    async def last(_child: Context) -> int:
+        await wait_all_tasks_blocked()
+        raise LookupError
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        if how == "cancel":
+            with trio.CancelScope() as scope:
+                async with ctx.branches() as group:
+                    for _ in range(10_000):
+                        group.start(branch, timeout=3600, messages=[said("hi")])
+                    await wait_all_tasks_blocked()
+                    scope.cancel()
+            return "10000"
+        try:
+            return str(sum(await ctx.branch_all(*[branch] * 10_000, *([last] if how == "fail" else []))))
+        except* LookupError:
+            pass
+        return "10000"
+
+    async with talk_to(server) as talk:
+        assert await talk.text(talk.leg("tool")) == "10000"
+        assert talk.service.supervisor.actors == ()
+        assert talk.service.supervisor.statistics().returned == 1
+    assert living() == before
+
+
+def living() -> tuple[int, int]:
+    """Trio's tasks, and the objects that a branch is made of."""
+    gc.collect()
+    parts = [found for found in gc.get_objects() if isinstance(found, (Context, Branch, BranchGroup, Lane))]
+    return trio.lowlevel.current_statistics().tasks_living, len(parts)

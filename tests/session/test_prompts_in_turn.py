@@ -1,0 +1,202 @@
+"""In the handshake era the user is asked one thing at a time by each call, in the order in which it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from talk import DECLINE, Talk, accept, talk_to
+from trio.testing import MockClock
+
+from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp.errors import CapabilityError, ElicitationInvalid
+
+
+@asynccontextmanager
+async def calling(
+    body: Callable[[Context], Awaitable[str]], options: ServiceOptions | None = None
+) -> AsyncIterator[Talk]:
+    server = Server("tester", options=options)
+    server.add_tool(body, name="tool")
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        yield talk
+
+
+async def ask(ctx: Context, name: str) -> str:
+    return f"{name}:{(await ctx.elicit(f'{name}?', int)).action}"
+
+
+async def after(ctx: Context, seconds: float, name: str) -> str:
+    await trio.sleep(seconds)
+    return await ask(ctx, name)
+
+
+async def abc(ctx: Context) -> str:
+    """Asks in three branches, one after the other."""
+    return " ".join(
+        await ctx.branch_all(
+            lambda child: ask(child, "a"), lambda child: after(child, 1, "b"), lambda child: after(child, 2, "c")
+        )
+    )
+
+
+async def settled() -> None:
+    """Until everything has been asked that is asked by itself."""
+    await trio.sleep(4)
+
+
+def messages(talk: Talk) -> list[str]:
+    """The questions that have come and were not looked at yet."""
+    return [message["params"]["message"] for message in talk.waiting()]
+
+
+async def test_a_question_goes_out_when_the_one_before_it_is_answered(autojump_clock: MockClock) -> None:
+    async with calling(abc) as talk:
+        call = talk.call("tool")
+        for name in "abc":
+            await settled()
+            question = await talk.question()
+            assert question["params"]["message"] == f"{name}?"
+            await talk.silence()
+            talk.answer(question, accept(value=1))
+        assert await talk.text(call) == "a:accept b:accept c:accept"
+
+
+async def test_questions_of_different_calls_do_not_wait_for_each_other(autojump_clock: MockClock) -> None:
+    async with calling(abc) as talk:
+        talk.call("tool")
+        talk.call("tool")
+        await settled()
+        assert messages(talk) == ["a?", "a?"]
+
+
+async def test_questions_go_out_side_by_side_where_the_server_says_so(autojump_clock: MockClock) -> None:
+    async with calling(abc, ServiceOptions(parallel_prompts=True)) as talk:
+        talk.call("tool")
+        await settled()
+        assert messages(talk) == ["a?", "b?", "c?"]
+
+
+async def test_questions_of_a_modern_call_share_a_round_as_ever(autojump_clock: MockClock) -> None:
+    async def body(ctx: Context) -> str:
+        return " ".join(await ctx.branch_all(*[lambda child: ask(child, "a")] * 3))
+
+    async with calling(body) as talk:
+        asked = await talk.round(talk.leg("tool"))
+        assert len(asked.keys) == 3
+
+
+async def test_what_is_not_for_the_user_does_not_wait(autojump_clock: MockClock) -> None:
+    async def body(ctx: Context) -> str:
+        await ctx.branch_all(
+            lambda child: ask(child, "a"),
+            lambda child: child.sample("s?"),
+            lambda child: child.sample("s?"),
+            lambda child: child.roots(),
+        )
+        return "done"
+
+    async with calling(body) as talk:
+        talk.call("tool")
+        await settled()
+        methods = sorted(message["method"] for message in talk.waiting())
+        assert methods == ["elicitation/create", "roots/list", *["sampling/createMessage"] * 2]
+
+
+async def test_a_question_that_is_cancelled_while_it_waits_never_goes_out(autojump_clock: MockClock) -> None:
+    async def body(ctx: Context) -> str:
+        async def gives_up(child: Context) -> str:
+            with trio.move_on_after(5):
+                return await after(child, 1, "b")
+            return "b:given up"
+
+        return " ".join(
+            await ctx.branch_all(lambda child: ask(child, "a"), gives_up, lambda child: after(child, 2, "c"))
+        )
+
+    async with calling(body) as talk:
+        call = talk.call("tool")
+        first = await talk.question()
+        assert first["params"]["message"] == "a?"
+        await trio.sleep(6)
+        assert messages(talk) == []
+        talk.answer(first, accept(value=1))
+        third = await talk.question()
+        assert third["params"]["message"] == "c?"
+        talk.answer(third, DECLINE)
+        assert await talk.text(call) == "a:accept b:given up c:decline"
+
+
+async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_out_and_passes_it_on(
+    autojump_clock: MockClock,
+) -> None:
+    scope = trio.CancelScope()
+
+    async def body(ctx: Context) -> str:
+        async def first(child: Context) -> str:
+            told = await ask(child, "a")
+            scope.cancel()  # the turn was given away in this very step
+            return told
+
+        async def second(child: Context) -> str:
+            await trio.sleep(1)
+            with scope:
+                return await ask(child, "b")
+            return "b:cancelled"
+
+        return " ".join(await ctx.branch_all(first, second, lambda child: after(child, 2, "c")))
+
+    async with calling(body) as talk:
+        call = talk.call("tool")
+        await settled()
+        talk.answer(await talk.question(), accept(value=1))
+        question = await talk.question()
+        assert question["params"]["message"] == "c?"
+        talk.answer(question, accept(value=1))
+        assert await talk.text(call) == "a:accept b:cancelled c:accept"
+
+
+async def test_a_call_that_is_cancelled_asks_nothing_more(autojump_clock: MockClock) -> None:
+    async with calling(abc) as talk:
+        call = talk.call("tool")
+        await settled()
+        question = await talk.question()
+        talk.cancel(call)
+        assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
+        await settled()
+        assert talk.waiting() == []
+        assert talk.service.supervisor.actors == ()
+        assert "asked=0" in repr(talk.session)
+
+
+async def test_a_question_that_fails_or_breaks_its_form_passes_the_turn_on(autojump_clock: MockClock) -> None:
+    async def body(ctx: Context) -> str:
+        async def invalid(child: Context) -> str:
+            with pytest.raises(ElicitationInvalid):
+                await child.elicit("a?", int, reask=0)
+            return "a:invalid"
+
+        return " ".join(await ctx.branch_all(invalid, lambda child: after(child, 1, "b")))
+
+    async with calling(body) as talk:
+        call = talk.call("tool")
+        await settled()
+        talk.answer(await talk.question(), accept(value="no number"))
+        talk.answer(await talk.question(), accept(value=1))
+        assert await talk.text(call) == "a:invalid b:accept"
+
+
+async def test_who_may_not_be_asked_is_told_at_once_and_waits_for_nobody(autojump_clock: MockClock) -> None:
+    async def body(ctx: Context) -> str:
+        with pytest.raises(CapabilityError):
+            await ask(ctx, "a")
+        return "told"
+
+    server = Server("tester")
+    server.add_tool(body, name="tool")
+    async with talk_to(server) as talk:
+        await talk.initialize(capabilities={})
+        assert await talk.text(talk.call("tool")) == "told"

@@ -1,0 +1,602 @@
+"""Calls that take too long, or do not end at all: who is told what, and that nobody waits for them (reliability 63, 69 to 76)."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import trio
+from talk import ERAS, EVERYTHING, Legacy, Modern, Talk, accept, talk_to
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import Client, Context, Disconnected, RequestTimeout, Server, ServiceOptions
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.runtime import CancelReason, Limits
+from trio_mcp.session import Service, ServiceStatistics
+from trio_mcp_transports.memory import memory_pair
+
+GRACE = 2.0
+FREED = 1000.0
+SOON = 10.0
+
+
+def made(**options: float) -> Server:
+    """A server with a tool that no cancel reaches, and one that answers at once."""
+    server = Server("tester", options=ServiceOptions(cancel_grace=GRACE, actors=Limits(park_ttl=60), **options))
+
+    @server.tool
+    async def deaf() -> str:
+        await deafly()
+        return "too late"
+
+    @server.tool(timeout=1)
+    async def deaf_for_a_second() -> str:
+        await deafly()
+        return "too late"
+
+    @server.tool
+    async def fine() -> str:
+        return "fine"
+
+    return server
+
+
+async def deafly() -> None:
+    with trio.CancelScope(shield=True):
+        await trio.sleep_until(FREED)
+
+
+@pytest.fixture(params=ERAS, ids=lambda era: era.era)
+def era(request: pytest.FixtureRequest) -> type[Legacy]:
+    return request.param
+
+
+@asynccontextmanager
+async def play(server: Server, era: type[Legacy]) -> AsyncIterator[Legacy]:
+    async with talk_to(server) as talk:
+        yield era(talk, EVERYTHING)
+
+
+def quiet(statistics: ServiceStatistics) -> bool:
+    return statistics.quiet
+
+
+# who is told
+
+
+async def test_whoever_cancelled_a_stuck_call_is_told_nothing_and_nobody_waits_for_it(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with play(made(), era) as player:
+        call = await player.call("deaf")
+        await wait_all_tasks_blocked()
+        player.talk.cancel(call)
+        assert player.talk.session.busy
+        await trio.sleep(GRACE + 0.1)
+        await player.talk.silence()
+        assert not player.talk.session.busy
+        assert player.talk.service.statistics().actors.stuck == 1
+        await player.call("fine")
+        assert await player.text() == "fine"
+
+
+async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy], autojump_clock: MockClock) -> None:
+    async with play(made(), era) as player:
+        await player.call("deaf")
+        await wait_all_tasks_blocked()
+        player.talk.session.close(CancelReason.DISCONNECT)
+        with trio.fail_after(GRACE + 0.1):
+            await player.talk.session.idle()
+
+
+async def test_the_caller_of_a_stuck_call_is_told_of_the_shutdown(era: type[Legacy], autojump_clock: MockClock) -> None:
+    async with play(made(), era) as player:
+        await player.call("deaf")
+        await wait_all_tasks_blocked()
+        await player.talk.service.drain(1, clean_up=1)
+        assert trio.current_time() == 2
+        error = await player.error()
+        assert error["code"] == SERVER_BUSY
+        assert "shutting down" in error["message"]
+
+
+async def test_a_stuck_prompt_or_resource_is_a_busy_error_that_names_its_limit(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    server = made()
+
+    @server.prompt(timeout=1)
+    async def slow() -> str:
+        await deafly()
+        return ""
+
+    async with talk_to(server) as talk:
+        if era is Modern:
+            call = talk.ask("prompts/get", name="slow")
+        else:
+            await talk.initialize()
+            call = talk.request("prompts/get", {"name": "slow"})
+        error = await talk.error(call)
+    assert error == {"code": SERVER_BUSY, "message": "slow did not finish within 1 seconds, its timeout."}
+
+
+async def test_the_same_leg_sent_again_is_told_what_the_first_was_told(autojump_clock: MockClock) -> None:
+    """The outcome of a stuck call is kept as any other, and what it returns in the end changes nothing."""
+    server = made()
+
+    @server.tool(timeout=10)
+    async def asks(ctx: Context) -> str:
+        await ctx.elicit("How many?", int)
+        await deafly()
+        return "too late"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks"))
+        leg = {"state": asked.state, "answers": {asked.key: accept(value=1)}}
+        first = talk.leg("asks", **leg)
+        await trio.sleep(10 + GRACE)
+        told = await talk.failure(first)
+        assert told == "asks did not finish within 10 seconds, its timeout."
+        await trio.sleep(30)
+        assert await talk.failure(talk.leg("asks", **leg)) == told
+
+
+async def test_a_parked_call_that_ignores_its_expiry_is_no_longer_carried_forward(autojump_clock: MockClock) -> None:
+    server = made()
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        try:
+            await ctx.elicit("How many?", int)
+        finally:
+            await deafly()
+        return "never"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks"))
+        await trio.sleep(60 + GRACE + 1)
+        statistics = talk.service.statistics()
+        assert (statistics.actors.parked, statistics.actors.stuck) == (0, 1)
+        error = await talk.error(talk.leg("asks", state=asked.state, answers={asked.key: accept(value=1)}))
+        assert "requestState" in error["message"]
+
+
+# what a stuck call can still do
+
+
+async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    server = made()
+    failures: list[str] = []
+
+    @server.tool(timeout=1)
+    async def talks_on(ctx: Context) -> str:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1 + GRACE + 1)
+            await ctx.progress(1)
+            await ctx.log("error", "still here")
+            for ask in (ctx.elicit("How many?", int), ctx.sample("Hi"), ctx.roots()):
+                try:
+                    await ask
+                except Disconnected as error:
+                    failures.append(str(error))
+        return "too late"
+
+    async with play(server, era) as player:
+        await player.call("talks_on", meta={"progressToken": "t"})
+        assert "within 1 seconds" in await player.failure()
+        await trio.sleep(10)
+        await player.talk.silence()
+        assert ["over" in failure for failure in failures] == [True] * 3
+        assert quiet(player.talk.service.statistics())
+
+
+async def test_a_clean_up_that_asks_behind_a_shield_is_stuck_until_its_question_fails(
+    autojump_clock: MockClock,
+) -> None:
+    server = made()
+
+    @server.tool(timeout=1)
+    async def asks_in_clean_up(ctx: Context) -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await ctx.elicit("Undo?", bool)
+        return "never"
+
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        call = talk.call("asks_in_clean_up")
+        await talk.question()
+        await talk.notification("notifications/cancelled")
+        assert "within 1 seconds" in await talk.failure(call)
+        await wait_all_tasks_blocked()
+        assert quiet(talk.service.statistics())
+
+
+# cancels at every moment
+
+
+@pytest.mark.parametrize("turns", range(14))
+async def test_a_cancel_at_any_moment_leaves_at_most_one_outcome_and_nothing_behind(
+    era: type[Legacy], turns: int
+) -> None:
+    """Before its first step, in the middle, at its end, and after."""
+    server = made()
+
+    @server.tool
+    async def works(ctx: Context) -> str:
+        await ctx.log("info", "begins")
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        await ctx.branch_all(pauses, pauses)
+        return "done"
+
+    async def pauses(_ctx: Context) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async with play(server, era) as player:
+        await player.call("fine")
+        assert await player.text() == "fine"
+        call = await player.call("works")
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+        before = player.talk.waiting()
+        player.talk.cancel(call)
+        await wait_all_tasks_blocked()
+        after = player.talk.waiting()
+        answers = [message for message in before if message.get("id") == call]
+        assert len(answers) <= 1
+        assert after == []  # whatever had not been said by then is not said
+        assert quiet(player.talk.service.statistics())
+        if era is Legacy:
+            player.talk.call("fine", id=call)  # the id is free again
+            assert await player.talk.text(call) == "fine"
+
+
+# which deadline
+
+
+LIMITS = [(own, most, client) for own, most, client in itertools.permutations((2.0, 4.0, 6.0)) if client != math.inf]
+
+
+@pytest.mark.parametrize(("own", "most", "client"), LIMITS)
+async def test_the_shortest_deadline_wins_and_the_error_says_which(
+    own: float, most: float, client: float, autojump_clock: MockClock
+) -> None:
+    """Of the tool, the server and the client (reliability 76)."""
+    server = made(max_seconds=most)
+
+    @server.tool(timeout=own)
+    async def slow() -> str:
+        await trio.sleep_forever()
+        return "never"
+
+    began = trio.current_time()
+    async with Client.connect(server) as connected:
+        if client == min(own, most, client):
+            with pytest.raises(RequestTimeout, match="slow did not finish within 2 seconds; it was cancelled"):
+                await connected.call_tool("slow", timeout=client)
+        else:
+            whose = "its timeout" if own < most else "the most that this server allows"
+            result = await connected.call_tool("slow", timeout=client)
+            assert result.is_error
+            assert result.text == f"slow did not finish within 2 seconds, {whose}."
+        assert trio.current_time() - began == 2
+
+
+async def test_the_servers_maximum_is_for_prompts_and_resources_too(autojump_clock: MockClock) -> None:
+    server = made(max_seconds=3)
+
+    @server.resource("slow://one")
+    async def slow() -> str:
+        await trio.sleep_forever()
+        return ""
+
+    async with talk_to(server) as talk:
+        error = await talk.error(talk.ask("resources/read", uri="slow://one"))
+    assert error["code"] == SERVER_BUSY
+    assert error["message"] == "slow://one did not finish within 3 seconds, the most that this server allows."
+
+
+async def test_questions_and_rounds_do_not_move_the_servers_maximum(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    server = made(max_seconds=3)
+    ended: list[float] = []
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        try:
+            for _ in range(5):
+                await ctx.elicit("How many?", int)
+        finally:
+            ended.append(trio.current_time())
+        return "never"
+
+    async with play(server, era) as player:
+        await player.call("asks")
+        for _ in range(2):
+            await player.question()
+            await trio.sleep(1)
+            await player.answer(accept(value=1))
+        await player.question()
+        await trio.sleep(5)
+    assert ended == [3]
+
+
+# threads
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_a_hundred_stuck_threads_are_counted_and_the_next_call_is_refused_at_once(
+    era: type[Legacy], gate: threading.Event
+) -> None:
+    server = made()
+    inside = threading.Semaphore(0)
+
+    @server.tool
+    def stuck() -> str:
+        inside.release()
+        gate.wait(SOON)
+        return "too late"
+
+    @server.tool
+    def quick() -> str:
+        return "quick"
+
+    def all_inside() -> None:
+        for _ in range(100):
+            assert inside.acquire(timeout=SOON)
+
+    async with play(server, era) as player:
+        talk = player.talk
+        calls = [await player.call("stuck") for _ in range(100)]
+        await trio.to_thread.run_sync(all_inside)
+        for call in calls:
+            talk.cancel(call)
+        await wait_all_tasks_blocked()
+        statistics = talk.service.statistics()
+        assert statistics.threads is not None
+        assert (statistics.threads.abandoned, statistics.actors.running, statistics.actors.stuck) == (100, 0, 0)
+        await player.call("quick")
+        error = await player.error()
+        assert error["code"] == SERVER_BUSY
+        assert "100 threads are held by calls that were cancelled" in error["message"]
+        await player.call("fine")  # an async tool needs none
+        assert await player.text() == "fine"
+        gate.set()
+        with trio.fail_after(SOON):
+            while not quiet(talk.service.statistics()):
+                await trio.lowlevel.checkpoint()
+        await player.call("quick")
+        assert await player.text() == "quick"
+
+
+async def test_an_abandoned_thread_says_and_asks_nothing(era: type[Legacy], gate: threading.Event) -> None:
+    server = made()
+    heard: list[str] = []
+    inside, over = threading.Event(), threading.Event()
+
+    @server.tool
+    def goes_on(ctx: Context) -> str:
+        inside.set()
+        gate.wait(SOON)
+        trio.from_thread.run(ctx.log, "error", "still here")
+        try:
+            trio.from_thread.run(ctx.roots)
+        except Disconnected as error:
+            heard.append(str(error))
+        finally:
+            over.set()
+        return "too late"
+
+    async with play(server, era) as player:
+        call = await player.call("goes_on")
+        assert await trio.to_thread.run_sync(inside.wait, SOON)
+        player.talk.cancel(call)
+        await wait_all_tasks_blocked()
+        gate.set()
+        assert await trio.to_thread.run_sync(over.wait, SOON)
+        await player.talk.silence()
+        assert ["over" in text for text in heard] == [True]
+
+
+async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_goes_on(era: type[Legacy]) -> None:
+    """What `trio.from_thread` runs for a thread that may be abandoned is no part of the call's own task."""
+    server = made()
+    heard: list[str] = []
+
+    @server.tool
+    def asks(ctx: Context) -> str:
+        try:
+            trio.from_thread.run(ctx.elicit, "How many?", int)
+        except Disconnected as error:
+            heard.append(str(error))
+        return "too late"
+
+    async with play(server, era) as player:
+        call = await player.call("asks")
+        question = await player.question()
+        if era is Legacy:
+            player.talk.cancel(call)
+            withdrawn = await player.talk.notification("notifications/cancelled")
+            assert withdrawn["requestId"] is not None
+            assert question["message"] == "How many?"
+        else:
+            player.talk.service.supervisor.cancel_all(CancelReason.SHUTDOWN)
+        with trio.fail_after(SOON):
+            while not quiet(player.talk.service.statistics()):
+                await trio.lowlevel.checkpoint()
+        await player.talk.silence()
+    assert ["over" in text for text in heard] == [True]
+
+
+# the loop
+
+
+async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    server = made(watchdog=0.02)
+    logged = threading.Event()
+
+    class Told(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            logged.set()
+
+    @server.tool
+    async def computes() -> bool:
+        return logged.wait(SOON)  # on the loop
+
+    told = Told(logging.WARNING)
+    logging.getLogger("trio_mcp.watchdog").addHandler(told)
+    try:
+        async with talk_to(server) as talk:
+            assert "true" in (await talk.text(talk.leg("computes"))).lower()
+            assert talk.service.statistics().blocked == 1
+    finally:
+        logging.getLogger("trio_mcp.watchdog").removeHandler(told)
+    assert "computes-1 has kept the event loop" in caplog.text
+
+
+# a server that calls itself
+
+
+async def test_a_tool_may_call_its_own_server_through_a_client(autojump_clock: MockClock) -> None:
+    server = made()
+
+    @server.tool
+    async def down(depth: int) -> str:
+        if not depth:
+            return "."
+        async with Client.connect(server) as client:
+            result = await client.call_tool("down", {"depth": depth - 1})
+        return "." + result.text
+
+    async with Client.connect(server) as client:
+        assert (await client.call_tool("down", {"depth": 5})).text == "......"
+
+
+async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_all_come_back(
+    autojump_clock: MockClock,
+) -> None:
+    """On one service, whose actors are capped; no call waits for another's place (reliability 82)."""
+    server = Server("tester", options=ServiceOptions(actors=Limits(actors=20)))
+    deepest: list[int] = []
+    services: list[Service] = []
+
+    @server.tool
+    async def down(depth: int) -> str:
+        deepest.append(depth)
+        talk = Talk(services[0])
+        await talk.initialize()
+        reply = await talk.reply(talk.call("down", {"depth": depth + 1}))
+        return str(reply.get("error", reply.get("result")))
+
+    async with server.open_service() as service:
+        services.append(service)
+        talk = Talk(service)
+        await talk.initialize()
+        text = await talk.text(talk.call("down", {"depth": 1}))
+        assert "already runs 20 calls" in text
+        assert max(deepest) == 20
+        assert quiet(service.statistics())
+
+
+# statistics
+
+
+async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    server = made()
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        await ctx.branch_all(*[lambda child: child.elicit("How many?", int)] * 3)
+        return "done"
+
+    async with play(server, era) as player:
+        service = player.talk.service
+        assert quiet(service.statistics())
+        call = await player.call("asks")
+        await wait_all_tasks_blocked()
+        now = service.statistics()
+        at_once = 1 if era is Legacy else 3  # prompts of a live session go out one at a time
+        assert (now.open_questions, quiet(now)) == (at_once, False)
+        assert (now.actors.running, now.actors.parked) == ((1, 0) if era is Legacy else (0, 1))
+        if era is Legacy:
+            player.talk.cancel(call)
+        else:
+            await trio.sleep(61)
+        await trio.sleep(1)
+        assert quiet(service.statistics())
+
+
+async def test_replies_that_reach_nobody_are_counted_by_what_they_were(autojump_clock: MockClock) -> None:
+    server = made()
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        with suppress(RequestTimeout):
+            await ctx.elicit("How many?", int, timeout=1)
+        return "done"
+
+    async with server.open_service() as service:
+        ana, ben = Talk(service), Talk(service)
+        for talk in (ana, ben):
+            await talk.initialize()
+        call = ana.call("asks")
+        question = await ana.question()
+        ben.answer(question, accept(value=1))  # meant for ana, perhaps
+        ana.answer(question, accept(value=2))
+        ana.answer(question, accept(value=3))  # twice
+        assert await ana.text(call) == "done"
+        call = ana.call("asks")
+        question = await ana.question()
+        await ana.notification("notifications/cancelled")
+        ana.answer(question, accept(value=4))  # late
+        ana.send({"id": "no such", "result": {}})
+        ana.send({"id": 999, "result": {}})
+        assert await ana.text(call) == "done"
+        dropped = service.statistics().dropped
+        assert (dropped.late, dropped.duplicate, dropped.unknown) == (1, 1, 3)
+
+
+async def test_an_answer_of_a_round_that_was_not_asked_for_is_counted_and_dropped() -> None:
+    server = made()
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        answer = await ctx.elicit("How many?", int)
+        return answer.action
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks"))
+        answers = {asked.key: accept(value=1), "elicit-9": accept(value=2)}
+        assert await talk.text(talk.leg("asks", state=asked.state, answers=answers)) == "accept"
+        assert talk.service.statistics().dropped.unknown == 1
+
+
+# a channel that is told to stop
+
+
+async def test_a_channel_without_a_process_has_nobody_who_could_stop_it(autojump_clock: MockClock) -> None:
+    ours, theirs = memory_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made().serve_channel, theirs)
+        await wait_all_tasks_blocked()
+        assert not hasattr(theirs, "on_stop")
+        await ours.aclose()

@@ -1,0 +1,130 @@
+"""Wherever a conversation is interrupted, every request has one outcome and nothing is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scenarios import (
+    Scenario,
+    a_batch,
+    a_call_with_a_timeout,
+    a_listener,
+    a_prompt,
+    a_resource,
+    all_lists,
+    called,
+    effects,
+    messages_that_are_refused,
+    nothing,
+    raw_client,
+    refused,
+    server,
+    several_calls,
+    threads_in_turns,
+)
+
+from trio_mcp.client import accept
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.testing.sweep import Play, SweepReport, Way, sweep, sweep_play
+from trio_mcp.types import Root
+
+TOOLS = [
+    "plain",
+    "sleeping",
+    "reporting",
+    "asking",
+    "asking_twice",
+    "sampling",
+    "rooted",
+    "fanned",
+    "nested",
+    "racing",
+    "hurried",
+    "prompting_in_turn",
+    "stepping",
+    "cleaning",
+    "too_slow",
+    "hanging_up",
+]
+OTHERS: list[Scenario] = [
+    several_calls,
+    a_call_with_a_timeout,
+    all_lists,
+    a_prompt,
+    a_resource,
+    a_listener,
+    refused,
+]
+
+eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
+
+
+def swept(scenario: Scenario, mode: str, **options: object) -> SweepReport:
+    report = sweep(
+        server,
+        scenario,
+        mode=mode,
+        on_elicit=lambda _asked: accept(value=1),
+        on_sample=lambda _asked: "a line",
+        on_roots=lambda: [Root(uri="file:///home")],
+        effects=effects,
+        **options,  # type: ignore[arg-type]
+    )
+    report.check()
+    assert report.runs > report.steps
+    return report
+
+
+@eras
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_leaves_nothing_wherever_it_is_interrupted(tool: str, mode: str) -> None:
+    swept(called(tool), mode)
+
+
+@eras
+@pytest.mark.parametrize("tool", ["raising", "failing_sibling"])
+def test_a_tool_that_fails_leaves_nothing_and_is_logged(tool: str, mode: str) -> None:
+    swept(called(tool), mode, logs=[f"the tool {tool} failed"])
+
+
+@eras
+def test_clean_up_that_asks_is_told_that_it_cannot(mode: str) -> None:
+    swept(called("asking_at_the_end"), mode, logs=["broke a rule"])
+
+
+@eras
+def test_a_question_that_is_asked_again_leaves_nothing(mode: str) -> None:
+    swept(called("asking_again"), mode)
+
+
+@eras
+@pytest.mark.parametrize("scenario", OTHERS, ids=lambda scenario: scenario.__name__)
+def test_a_conversation_leaves_nothing_wherever_it_is_interrupted(scenario: Scenario, mode: str) -> None:
+    swept(scenario, mode)
+
+
+@eras
+def test_a_plain_function_in_a_thread_leaves_nothing(mode: str) -> None:
+    with threads_in_turns():
+        swept(called("threaded"), mode)
+
+
+@pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN, "auto"])
+def test_opening_and_closing_leave_nothing(mode: str) -> None:
+    swept(nothing, mode, opening=True)
+
+
+def test_a_call_that_is_replayed_at_every_leg_does_its_steps_once() -> None:
+    replayed = server.with_options(replace(server.options, always_replay=True))
+    sweep(replayed, called("stepping"), mode=MODERN, on_elicit=lambda _asked: accept(value=1), effects=effects).check()
+
+
+def test_what_is_refused_leaves_nothing() -> None:
+    play = Play(server, raw_client, messages_that_are_refused)
+    sweep_play(play, effects=effects, ways=[Way.PEER, Way.END, Way.MESSAGE]).check()
+
+
+def test_a_batch_leaves_nothing_wherever_it_is_interrupted() -> None:
+    play = Play(server, raw_client, a_batch, logs=["the tool raising failed"])
+    sweep_play(play, effects=effects, ways=[Way.PEER, Way.END, Way.MESSAGE]).check()

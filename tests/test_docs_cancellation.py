@@ -1,0 +1,74 @@
+"""The code of docs/cancellation.md is one program, and does what the page says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+from serving import ROOT
+from talk import ERAS, EVERYTHING, Legacy, accept, talk_to
+from trio.testing import MockClock
+
+PAGE = (ROOT / "docs" / "cancellation.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BOUND = 20.0
+
+Names = dict[str, Any]
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Names:
+    """What the code of the page defines, when it is run from top to bottom."""
+    module = ModuleType("cancellation_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in BLOCKS:
+        exec(compile(block, "docs/cancellation.md", "exec", dont_inherit=True), vars(module))
+    return vars(module)
+
+
+@pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
+async def test_the_tools_do_what_the_page_says(page: Names, era: type[Legacy], autojump_clock: MockClock) -> None:
+    async with talk_to(page["server"]) as talk:
+        player = era(talk, EVERYTHING)
+        await player.call("decorate")
+        await player.question()
+        await player.answer(accept(value="pink"))
+        assert await player.text() == "pink"
+        await player.call("bake", {"minutes": 0.05})
+        assert await player.text() == "a cake"
+
+
+async def test_an_oven_is_switched_off_when_its_time_is_up(
+    page: Names, autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page["server"].remove_tool("bake")
+    page["server"].add_tool(page["bake"], timeout=2)
+    async with talk_to(page["server"]) as talk:
+        failure = await talk.failure(talk.leg("bake", {"minutes": 60}))
+    assert failure == "bake did not finish within 2 seconds, its timeout."
+    assert capsys.readouterr().out == "oven off: deadline\n"
+
+
+async def test_the_main_program_prints_what_the_page_lets_expect(
+    page: Names, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with trio.fail_after(BOUND):
+        await page["main"]()
+    lines = capsys.readouterr().out.splitlines()
+    assert "bake did not finish within 0.2 seconds; it was cancelled at the server" in lines
+    assert "oven off: client" in lines
+    assert "0 questions are open; 0 answers came late" in lines
+
+
+def test_the_code_is_typed(tmp_path: Path) -> None:
+    program = tmp_path / "cancellation_page.py"
+    program.write_text("\n".join(BLOCKS))
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, done.stdout

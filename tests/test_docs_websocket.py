@@ -1,0 +1,81 @@
+"""The code of docs/websocket.md does what the page says, and its numbers are those of the code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+from serving import ROOT, served
+
+from trio_mcp.session import ServiceOptions
+from trio_mcp_transports.http import HttpLimits
+from trio_mcp_transports.http.config import DEFAULT_LIMITS, guarded_config
+from trio_mcp_transports.http.hypercorn_exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
+from trio_mcp_transports.websocket.client import INBOX, connect
+from trio_mcp_transports.websocket.wire import MAX_HANDSHAKE
+
+PAGE = (ROOT / "docs" / "websocket.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BOUND = 20.0
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    module = ModuleType("websocket_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in BLOCKS:
+        exec(compile(block, "docs/websocket.md", "exec", dont_inherit=True), vars(module))
+    return vars(module)
+
+
+async def test_the_clock_of_the_page_counts_over_a_websocket(page: dict[str, Any]) -> None:
+    with trio.fail_after(BOUND):
+        async with served(page["server"]) as url:
+            assert await page["visit"](url.replace("http:", "ws:"), "token") == "counted to 3"
+
+
+def test_the_page_passes_a_strict_type_checker(tmp_path: Path) -> None:
+    code = tmp_path / "websocket_page.py"
+    code.write_text("\n\n".join(BLOCKS))
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(code)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def said(what: str) -> str:
+    """The limit in the row of the table that begins with these words."""
+    (found,) = re.findall(rf"^\| {re.escape(what)} \| ([^|]*) \|", PAGE, re.MULTILINE)
+    return found
+
+
+def test_the_limits_of_the_page_are_those_of_the_code() -> None:
+    limits = {field.name: field.default for field in fields(HttpLimits)}
+    options = {name: parameter.default for name, parameter in signature(connect).parameters.items()}
+    assert said("a message to the server") == f"{limits['body'] // MIB} MiB"
+    assert said("a message to our client") == f"{options['max_message'] // MIB} MiB"
+    assert said("open WebSockets") == f"{limits['websockets']:,}"
+    assert said("silence") == f"{options['ping_interval']:g} s" == f"{guarded_config().websocket_ping_interval:g} s"
+    assert (
+        said("the time one write may take")
+        == f"{options['write_deadline']:g} s"
+        == f"{DEFAULT_LIMITS.send_timeout:g} s"
+    )
+    assert said("messages for a client that does not read") == str(ServiceOptions().outbox)
+    assert (
+        said("messages of a client that does not read its answers")
+        == f"{MAX_QUEUED_MESSAGES}, or {MAX_QUEUED_BYTES // MIB} MiB"
+    )
+    assert said("messages that wait for a slow receiver in our client") == f"{INBOX}, or one `max_message`"
+    assert said("what a server may send before our client's connection is open") == f"{MAX_HANDSHAKE // 1024} KiB"
+    assert f"every `HttpLimits.recheck` seconds ({limits['recheck']:g})" in PAGE
+    defaults = [f"`{name}` ({options[name]:g}" for name in ("connect_timeout", "write_deadline", "ping_interval")]
+    assert [each for each in defaults if each not in PAGE] == []

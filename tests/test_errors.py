@@ -1,0 +1,44 @@
+"""Errors that are kept, to be raised more than once."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_mcp.errors import (
+    CapabilityError,
+    Disconnected,
+    InvalidRequestState,
+    PeerError,
+    RemoteProtocolError,
+    ResourceNotFound,
+    anew,
+)
+
+KEPT = [
+    Disconnected("gone"),
+    PeerError(-32000, "busy", {"retry": 5}),
+    RemoteProtocolError("wrong", code=-32602, data={"at": 1}, request_id=3),
+    InvalidRequestState("expired"),
+    CapabilityError("cannot", {"sampling": {}}),
+    ResourceNotFound("note://a"),
+    ValueError("whatever", 2),
+]
+
+
+@pytest.mark.parametrize("error", KEPT, ids=lambda error: type(error).__name__)
+def test_an_error_anew_says_the_same(error: Exception) -> None:
+    again = anew(error)
+    assert again is not error
+    assert type(again) is type(error)
+    assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
+
+
+def test_an_error_anew_holds_nothing_of_what_led_to_it() -> None:
+    try:
+        try:
+            raise ValueError("inner")
+        except ValueError as inner:
+            raise Disconnected("outer") from inner
+    except Disconnected as outer:
+        again = anew(outer)
+    assert (again.__traceback__, again.__cause__, again.__context__) == (None, None, None)

@@ -1,0 +1,185 @@
+"""The kit that interrupts a scenario everywhere finds what it is there to find."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+
+from trio_mcp import Context, Server, accept
+from trio_mcp.client import Client
+from trio_mcp.protocol.jsonrpc import Message, Notification, Request, RequestId, Response
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.testing.rules import broken_rules
+from trio_mcp.testing.sweep import Effects, Strike, SweepReport, Way, sweep
+from trio_mcp.testing.wire import Crossed
+
+server = Server("shop")
+effects = Effects()
+kept: list[Context] = []
+runs = itertools.count()
+
+
+@server.tool
+async def buy(ctx: Context) -> str:
+    """Buy, after asking."""
+    await ctx.elicit("Sure?", bool)
+    effects.did("charged")
+    return "bought"
+
+
+@server.tool
+async def buy_twice() -> str:
+    """Charge again when the first time was cancelled."""
+    try:
+        effects.did("charged")
+        await trio.sleep(1)
+    except trio.Cancelled:
+        effects.did("charged")
+        raise
+    return "bought"
+
+
+@server.tool
+async def keeping(ctx: Context) -> str:
+    """Keep what belongs to the call."""
+    try:
+        await trio.sleep(1)
+    except trio.Cancelled:
+        kept.append(ctx)
+        raise
+    return "kept"
+
+
+@server.tool
+async def knotted(ctx: Context) -> str:
+    """Leave a cycle that keeps the call alive until the collector comes."""
+    knot: list[object] = [ctx]
+    knot.append(knot)
+    await trio.lowlevel.checkpoint()
+    return "knotted"
+
+
+@server.tool
+async def stubborn() -> str:
+    """Let nothing stop it."""
+    with trio.CancelScope(shield=True):
+        await trio.sleep(20_000)
+    return "late"
+
+
+@server.tool
+async def moody() -> str:
+    """Take another way in every run."""
+    for _ in range(next(runs)):
+        await trio.lowlevel.checkpoint()
+    return "done"
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> None:
+    kept.clear()
+
+
+def swept(tool: str, only: Strike | None = None, mode: str = NEWEST_LEGACY) -> SweepReport:
+    async def scenario(client: Client) -> None:
+        await client.call_tool(tool)
+
+    return sweep(server, scenario, mode=mode, on_elicit=lambda _asked: accept(value=True), effects=effects, only=only)
+
+
+@pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
+def test_a_good_tool_passes_and_every_step_of_it_was_interrupted(mode: str) -> None:
+    report = swept("buy", mode=mode)
+    report.check()
+    assert report.messages == 4
+    assert report.runs > 2 * report.steps
+
+
+def test_an_effect_that_happens_twice_is_reported_with_the_interruption_that_shows_it() -> None:
+    report = swept("buy_twice")
+    with pytest.raises(AssertionError, match="charged was done more than once"):
+        report.check()
+    shown = report.problems[0].strike
+    assert shown is not None
+    again = swept("buy_twice", only=shown)
+    assert [problem.strike for problem in again.problems] == [shown]
+    assert again.runs == 4
+
+
+def test_an_object_that_is_kept_is_reported() -> None:
+    with pytest.raises(AssertionError, match=r"objects are left: .*1 Context"):
+        swept("keeping").check()
+
+
+def test_what_only_the_collector_would_free_is_reported_without_any_interruption() -> None:
+    report = swept("knotted")
+    assert report.problems[0].strike is None
+    assert "1 Context" in report.problems[0].what
+
+
+def test_a_tool_that_cannot_be_stopped_is_reported() -> None:
+    report = swept("stubborn", only=Strike(Way.SCOPE, 6))
+    assert any("was not over" in problem.what for problem in report.problems)
+
+
+def test_a_scenario_that_is_not_repeatable_is_reported() -> None:
+    with pytest.raises(AssertionError, match="two runs differ"):
+        swept("moody").check()
+
+
+# the rules of a conversation
+
+
+def came(message: Message) -> Crossed:
+    return Crossed(True, message, None)
+
+
+def said(message: Message, about: RequestId | None = None) -> Crossed:
+    return Crossed(False, message, about)
+
+
+def reported(value: float) -> Notification:
+    return Notification("notifications/progress", {"progressToken": 7, "progress": value})
+
+
+ASKED = came(Request(1, "tools/call"))
+REPLIED = said(Response(1, {}), 1)
+CANCELLED = came(Notification("notifications/cancelled", {"requestId": 1}))
+
+
+def wrong(*log: Crossed, ended: bool = False) -> list[str]:
+    return list(broken_rules(log, ended=ended))
+
+
+def test_a_request_with_one_reply_is_in_order() -> None:
+    assert wrong(ASKED, said(reported(1), 1), said(reported(2), 1), REPLIED) == []
+
+
+def test_silence_is_in_order_only_after_a_cancel_or_at_the_end() -> None:
+    assert wrong(ASKED, CANCELLED) == []
+    assert wrong(ASKED, ended=True) == []
+    assert wrong(ASKED) == ["the client's request 1 (tools/call) has had no answer and was not cancelled"]
+
+
+def test_a_second_reply_is_wrong() -> None:
+    assert wrong(ASKED, REPLIED, REPLIED) == ["the client's request 1 was answered twice"]
+
+
+def test_a_reply_to_nothing_is_wrong() -> None:
+    assert wrong(REPLIED) == ["an answer to 1, which the client never asked"]
+
+
+def test_what_is_said_after_the_reply_is_wrong() -> None:
+    (found,) = wrong(ASKED, REPLIED, said(reported(1), 1))
+    assert found.endswith("came after its reply")
+
+
+def test_progress_that_does_not_rise_is_wrong() -> None:
+    assert wrong(ASKED, said(reported(1), 1), said(reported(1), 1), REPLIED) == ["progress went from 1 to 1"]
+
+
+def test_a_withdrawal_of_what_was_never_asked_is_wrong() -> None:
+    (found,) = wrong(said(Notification("notifications/cancelled", {"requestId": 3})))
+    assert found == "the server cancelled its request 3, which it never sent"

@@ -1,0 +1,558 @@
+"""HTTP+SSE of 2024-11-05 at the server: a stream is a session, and messages are posted to the URI it names. No sockets here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+from asgi_peer import MODERN, AsgiPeer, Reply, initialize, legacy_call, served
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import CancelReason, Context, Server
+from trio_mcp_transports.http import HttpLimits, asgi_app
+
+OLDEST = "2024-11-05"
+BODY_LIMIT = 5000
+JSON = {"host": "localhost:8000", "content-type": "application/json"}
+ASKING = {"roots": {}, "sampling": {}, "elicitation": {}}
+
+Json = dict[str, Any]
+
+
+class Stage:
+    """A server with tools that a test watches."""
+
+    def __init__(self) -> None:
+        self.server = Server("stage", version="1.0")
+        self.go_on = trio.Event()
+        self.waiting = 0
+        self.ended = trio.Event()
+        self.reason: CancelReason | None = None
+        for tool in (self.echo, self.wait, self.flood, self.ask, self.whoami):
+            self.server.tool(tool)
+
+    async def echo(self, text: str) -> str:
+        return text
+
+    async def wait(self, ctx: Context) -> str:
+        self.waiting += 1
+        try:
+            await self.go_on.wait()
+        finally:
+            self.waiting -= 1
+            self.reason = ctx.cancel_reason
+            self.ended.set()
+        return "waited"
+
+    async def flood(self, ctx: Context) -> str:
+        for number in range(1, 1001):
+            await ctx.progress(number)
+        return "said it all"
+
+    async def ask(self, ctx: Context) -> str:
+        return f"{(await ctx.roots())[0].uri}"
+
+    async def whoami(self, ctx: Context) -> str:
+        return f"{ctx.request.principal} {ctx.request.headers.get('x-color')}"
+
+
+@dataclass
+class Talk:
+    """One session: its stream, and what is posted to it."""
+
+    peer: AsgiPeer
+    stream: Reply
+    uri: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def begin(self, message: object, headers: Mapping[str, str] | None = None, uri: str | None = None) -> Reply:
+        path, _, query = (uri or self.uri).partition("?")
+        named = {**JSON, **self.headers} if headers is None else dict(headers)
+        return self.peer.start(message, named, path=path, query=query)
+
+    async def post(self, message: object, headers: Mapping[str, str] | None = None, uri: str | None = None) -> Reply:
+        return await self.begin(message, headers, uri).end()
+
+    async def taken(self, message: object) -> None:
+        """Post what is taken with 202, and wait until nothing more happens by itself."""
+        reply = await self.post(message)
+        assert (reply.status, reply.body) == (202, b""), reply.body
+        await wait_all_tasks_blocked()
+
+    async def open(self, version: str = OLDEST, capabilities: object = ASKING) -> None:
+        await self.taken(initialize(capabilities, version))
+        await self.taken({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def leave(self) -> None:
+        self.stream.gone.set()
+        await wait_all_tasks_blocked()
+
+    @property
+    def said(self) -> list[Any]:
+        """The messages on the stream, without its first event."""
+        return [message_in(event) for event in self.events[1:]]
+
+    @property
+    def events(self) -> list[str]:
+        whole = self.stream.body.decode().split("\n\n")
+        return [event for event in whole if event and not event.startswith(":")]
+
+    def answer(self, id: object) -> Any:
+        (answer,) = [each for each in self.said if each.get("id") == id and "method" not in each]
+        return answer
+
+
+def message_in(event: str) -> Any:
+    kind, data = event.split("\n")
+    assert kind == "event: message"
+    return json.loads(data.removeprefix("data: "))
+
+
+async def get(peer: AsgiPeer, headers: Mapping[str, str] | None = None, path: str = "/sse", root: str = "") -> Reply:
+    named = {"host": "localhost:8000", "accept": "text/event-stream", **(headers or {})}
+    reply = peer.start(b"", named, method="GET", path=path, root=root)
+    await wait_all_tasks_blocked()
+    return reply
+
+
+async def connected(peer: AsgiPeer, headers: Mapping[str, str] | None = None, **where: str) -> Talk:
+    stream = await get(peer, headers, **where)
+    assert stream.status == 200, stream.body
+    first = stream.body.decode().split("\n\n")[0]
+    return Talk(peer, stream, first.removeprefix("event: endpoint\ndata: "), headers or {})
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@asynccontextmanager
+async def serving(stage: Stage, **options: Any) -> AsyncIterator[AsgiPeer]:
+    limits = HttpLimits(body=BODY_LIMIT, sessions=3, body_seconds=5)
+    async with served(asgi_app(stage.server, **{"sse_path": "/sse", "limits": limits, **options})) as peer:
+        yield peer
+
+
+@pytest.fixture
+async def peer(stage: Stage) -> AsyncIterator[AsgiPeer]:
+    async with serving(stage) as peer:
+        yield peer
+
+
+# the main job
+
+
+async def test_the_first_event_names_the_uri_to_post_to(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    assert talk.stream.headers["content-type"] == "text/event-stream"
+    assert talk.stream.headers["x-accel-buffering"] == "no"
+    assert re.fullmatch(r"event: endpoint\ndata: /message\?session_id=[\w-]{32}", talk.events[0])
+    assert len(talk.events) == 1
+
+
+async def test_answers_are_message_events_of_the_stream(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    assert talk.answer(1)["result"]["protocolVersion"] == OLDEST
+    await talk.taken(legacy_call("echo", {"text": "hi\r\nthere"}))
+    assert talk.answer(2)["result"]["content"][0]["text"] == "hi\r\nthere"
+
+
+async def test_a_tool_asks_on_the_stream_and_is_answered_by_a_post(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    await talk.taken(legacy_call("ask"))
+    question = talk.said[-1]
+    assert question["method"] == "roots/list"
+    await talk.taken({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///home"}]}})
+    assert talk.answer(2)["result"]["content"][0]["text"] == "file:///home"
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_a_session_may_be_of_any_revision(autojump_clock: MockClock, peer: AsgiPeer, version: str) -> None:
+    talk = await connected(peer)
+    await talk.open(version)
+    assert talk.answer(1)["result"]["protocolVersion"] == version
+
+
+async def test_a_modern_request_needs_no_handshake_and_no_headers(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    await talk.taken(legacy_call("echo", {"text": "hi"}, _meta=meta))
+    assert talk.answer(2)["result"]["resultType"] == "complete"
+
+
+async def test_changes_of_lists_are_told_on_the_stream(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    await talk.open()
+
+    @stage.server.tool
+    async def another() -> str:
+        return "another"
+
+    await wait_all_tasks_blocked()
+    assert talk.said[-1]["method"] == "notifications/tools/list_changed"
+
+
+async def test_a_batch_is_answered_where_the_revision_has_batches(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    await talk.open("2025-03-26")
+    await talk.taken([legacy_call("echo", {"text": each}, id=each) for each in "ab"])
+    assert sorted(answer["id"] for answer in talk.said[-1]) == ["a", "b"]
+    other = await connected(peer)
+    await other.open("2024-11-05")
+    await other.taken([legacy_call("echo", {"text": "a"}, id="a")])
+    assert other.said[-1]["error"]["code"] == -32600
+
+
+async def test_two_open_requests_may_not_share_an_id(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    await talk.taken(legacy_call("wait", id=7))
+    await talk.taken(legacy_call("echo", {"text": "x"}, id=7))
+    assert talk.answer(7)["error"]["code"] == -32600
+    stage.go_on.set()
+    await wait_all_tasks_blocked()
+    assert talk.said[-1]["result"]["content"][0]["text"] == "waited"
+
+
+async def test_sessions_hear_nothing_of_each_other(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    one, other = await connected(peer), await connected(peer)
+    assert one.uri != other.uri
+    await one.open()
+    await other.open()
+    await one.taken(legacy_call("echo", {"text": "one"}))
+    assert "one" not in str(other.said)
+
+
+async def test_the_uri_is_below_the_path_where_the_application_is_mounted(
+    autojump_clock: MockClock, stage: Stage
+) -> None:
+    async with serving(stage, sse_path="/events", message_path="/in") as peer:
+        talk = await connected(peer, path="/events", root="/tools/")
+        assert talk.uri.startswith("/tools/in?session_id=")
+
+
+async def test_it_is_off_unless_asked_for(autojump_clock: MockClock, stage: Stage) -> None:
+    async with serving(stage, sse_path=None) as peer:
+        for method, path in (("GET", "/sse"), ("POST", "/message")):
+            refused = await peer.post(b"", JSON, method=method, path=path)
+            assert (refused.status, refused.json["error"]["message"]) == (
+                404,
+                "There is nothing here; the MCP endpoint is /mcp.",
+            )
+
+
+async def test_it_may_be_served_alone(autojump_clock: MockClock, stage: Stage) -> None:
+    async with serving(stage, path=None) as peer:
+        refused = await peer.post(initialize({}))
+        assert (refused.status, "is /sse." in refused.json["error"]["message"]) == (404, True)
+        await (await connected(peer)).open()
+
+
+async def test_it_stands_beside_streamable_http(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
+    session = await peer.open_session()
+    talk = await connected(peer)
+    await talk.open()
+    assert (await peer.post(legacy_call("echo", {"text": "hi"}), session)).status == 200
+    stolen = {**session, "mcp-session-id": talk.uri.partition("=")[2]}
+    assert (await peer.post(legacy_call("echo", {"text": "hi"}), stolen)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        ({"path": None, "sse_path": None}, "nothing would be served"),
+        ({"sse_path": "/mcp"}, "must differ"),
+        ({"sse_path": "/message"}, "must differ"),
+        ({"sse_path": "sse"}, "is no path"),
+        ({"sse_path": "/sse", "message_path": "/in?x=1"}, "is no path"),
+        ({"sse_path": "/sse", "message_path": "/in\nevent: x"}, "is no path"),
+        ({"sse_path": "/sse", "message_path": "/%2e"}, "is no path"),
+        ({"path": ""}, "is no path"),
+    ],
+)
+def test_paths_that_cannot_be_served_are_refused_where_they_are_written(
+    stage: Stage, paths: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        asgi_app(stage.server, **paths)
+
+
+# the end
+
+
+async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(
+    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
+) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    await talk.taken(legacy_call("wait", id=7))
+    assert stage.waiting == 1
+    began = trio.current_time()
+    await talk.leave()
+    assert (stage.waiting, stage.reason, trio.current_time() - began) == (0, CancelReason.DISCONNECT, 0)
+    refused = await talk.post(legacy_call("echo", {"text": "hi"}))
+    assert (refused.status, "unknown or has ended" in refused.json["error"]["message"]) == (404, True)
+
+
+async def test_a_cancellation_is_a_message_and_overtakes_all_work(
+    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
+) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    await talk.taken(legacy_call("wait", id=7))
+    await talk.taken({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
+    assert stage.reason is CancelReason.CLIENT
+    assert [each for each in talk.said if each.get("id") == 7] == []
+
+
+async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_are_open(
+    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
+) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    await talk.taken(legacy_call("wait", id=7))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.app.drain, 10)
+        await wait_all_tasks_blocked()
+        refused = await get(peer)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        await talk.taken(legacy_call("echo", {"text": "late"}, id=8))
+        assert talk.answer(8)["error"]["code"] == -32000
+        stage.go_on.set()
+    await talk.stream.end()
+    assert talk.answer(7)["result"]["content"][0]["text"] == "waited"
+
+
+async def test_a_call_that_the_shutdown_cancels_is_answered_before_its_stream_ends(
+    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
+) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    await talk.taken(legacy_call("wait", id=7))
+    await peer.app.drain(1)
+    await talk.stream.end()
+    assert stage.reason is CancelReason.SHUTDOWN
+    assert "shutting down" in talk.answer(7)["error"]["message"]
+
+
+async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    used, unused = await connected(peer), await connected(peer)
+    await used.open()
+    await trio.sleep(50)
+    assert unused.stream.body.count(b": still here\n\n") == 3
+    assert not unused.stream.ended.is_set()
+    await trio.sleep(3600)
+    assert unused.stream.ended.is_set()
+    assert not used.stream.ended.is_set()
+    assert (await unused.post(initialize({}))).status == 404
+    await used.taken(legacy_call("echo", {"text": "still here"}))
+
+
+async def test_a_send_that_fails_ends_the_session(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    await talk.taken(legacy_call("wait", id=7))
+    talk.stream.broken = True
+    await talk.post(legacy_call("echo", {"text": "x"}))
+    await wait_all_tasks_blocked()
+    assert stage.reason is CancelReason.DISCONNECT
+
+
+# what bad input gets
+
+
+async def test_what_no_client_gets_is_refused(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    for headers, status in (
+        ({"accept": "application/json"}, 406),
+        ({"host": "evil.example"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+    ):
+        assert (await get(peer, headers)).status == status
+    for method in ("POST", "DELETE", "PUT", "HEAD"):
+        refused = await peer.post(initialize({}), JSON, method=method, path="/sse")
+        assert (refused.status, refused.headers["allow"]) == (405, "GET")
+    refused = await get(peer, path="/message")
+    assert (refused.status, refused.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"{", {}, 400),
+        (b"", {}, 400),
+        (b'{"jsonrpc": "1.0", "id": 5, "method": "ping"}', {}, 400),
+        (b'{"jsonrpc": "2.0", "id": 5, "method": "ping", "id": 6}', {}, 400),
+        (b" " * (BODY_LIMIT + 1), {}, 413),
+        (b"{}", {"content-length": "10000000000"}, 413),
+        (b"{}", {"content-type": "text/plain"}, 415),
+        (b"{}", {"content-encoding": "gzip"}, 415),
+        (b"{}", {"origin": "https://evil.example"}, 403),
+        (b"{}", {"host": "evil.example"}, 421),
+    ],
+)
+async def test_what_is_no_message_is_refused_and_the_session_goes_on(
+    autojump_clock: MockClock, peer: AsgiPeer, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    before = talk.said
+    refused = await talk.post(body, {**JSON, **headers})
+    assert (refused.status, "error" in refused.json) == (status, True)
+    assert talk.said == before
+    await talk.taken(legacy_call("echo", {"text": "hi"}))
+    assert talk.answer(2)["result"]["content"][0]["text"] == "hi"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 400),
+        ("?sessionid=x", 400),
+        ("?session_id=", 400),
+        ("?session_id=x&session_id=y", 400),
+        ("?" + "&".join(f"session_id={number}" for number in range(100)), 400),
+        ("?session_id=%ff", 404),
+        ("?session_id=made-up", 404),
+    ],
+)
+async def test_a_uri_that_names_no_session_is_refused_before_the_body_is_read(
+    autojump_clock: MockClock, peer: AsgiPeer, query: str, status: int
+) -> None:
+    talk = await connected(peer)
+    refused = await talk.post(b" " * (BODY_LIMIT + 1), uri="/message" + query)
+    assert refused.status == status
+
+
+async def test_streams_are_counted_and_one_too_many_is_refused(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    talks = [await connected(peer) for _ in range(3)]
+    refused = await get(peer)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert "3 streams" in refused.json["error"]["message"]
+    await talks[0].leave()
+    await (await connected(peer)).open()
+
+
+async def test_an_early_message_is_refused_on_the_stream(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+    talk = await connected(peer)
+    await talk.taken(legacy_call("echo", {"text": "hi"}))
+    assert "error" in talk.answer(2)
+
+
+# slow readers
+
+
+@contextmanager
+def stuck(stream: Reply) -> Iterator[trio.Event]:
+    """A client that reads no more until the event is set, or the block is left."""
+    stream.stuck = trio.Event()
+    try:
+        yield stream.stuck
+    finally:
+        stream.stuck.set()
+
+
+async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    talk, other = await connected(peer), await connected(peer)
+    await talk.open()
+    await other.open()
+    with stuck(talk.stream):
+        await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
+        began = trio.current_time()
+        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))
+        with trio.fail_after(11):
+            await waiting.ended.wait()
+        assert (waiting.status, waiting.json["id"], trio.current_time() - began) == (503, 3, 10)
+        assert "read them first" in waiting.json["error"]["message"]
+        await other.taken(legacy_call("echo", {"text": "quick"}))
+        assert other.answer(2)["result"]["content"][0]["text"] == "quick"
+        await talk.taken({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})
+    await wait_all_tasks_blocked()
+    assert [each for each in talk.said if each.get("id") == 2] == []
+    await talk.taken(legacy_call("echo", {"text": "again"}, id=4))
+
+
+async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    with stuck(talk.stream):
+        await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
+        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))
+        await wait_all_tasks_blocked()
+        assert not waiting.ended.is_set()
+    assert (await waiting.end()).status == 202
+    await wait_all_tasks_blocked()
+    assert talk.answer(3)["result"]["content"][0]["text"] == "hi"
+    progress = [each["params"]["progress"] for each in talk.said if each.get("method") == "notifications/progress"]
+    assert progress == list(range(1, 1001))
+
+
+async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(
+    autojump_clock: MockClock, peer: AsgiPeer
+) -> None:
+    talk = await connected(peer)
+    await talk.open()
+    with stuck(talk.stream):
+        await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
+        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))
+        await wait_all_tasks_blocked()
+        talk.stream.broken = True
+    assert (await waiting.end()).status == 404
+
+
+# principals
+
+
+async def by_token(headers: Mapping[str, str]) -> str | None:
+    return {"Bearer a": "alice", "Bearer b": "bob"}.get(headers.get("authorization", ""))
+
+
+ALICE, BOB = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}
+
+
+async def test_a_session_belongs_to_the_principal_that_opened_it(autojump_clock: MockClock, stage: Stage) -> None:
+    async with serving(stage, authenticate=by_token) as peer:
+        assert (await get(peer)).status == 401
+        talk = await connected(peer, ALICE)
+        await talk.open()
+        made_up = await talk.post(b"{}", {**JSON, **BOB}, uri="/message?session_id=made-up")
+        theirs = await talk.post(b"{}", {**JSON, **BOB})
+        assert (theirs.status, theirs.body) == (made_up.status, made_up.body)
+        assert theirs.status == 404
+        assert (await talk.post(b"{}", JSON)).status == 401
+        assert (await talk.post(legacy_call("whoami"), {**JSON, **ALICE, "x-color": "red"})).status == 202
+        await wait_all_tasks_blocked()
+        assert talk.answer(2)["result"]["content"][0]["text"] == "alice red"
+
+
+async def test_a_stream_outlives_the_token_that_opened_it_but_takes_no_more_messages(
+    autojump_clock: MockClock, stage: Stage
+) -> None:
+    tokens = {"Bearer a": "alice"}
+
+    async def known(headers: Mapping[str, str]) -> str | None:
+        return tokens.get(headers.get("authorization", ""))
+
+    async with serving(stage, authenticate=known) as peer:
+        talk = await connected(peer, ALICE)
+        await talk.open()
+        tokens.clear()
+        assert (await talk.post(legacy_call("whoami"))).status == 401
+        assert not talk.stream.ended.is_set()

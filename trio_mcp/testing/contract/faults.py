@@ -1,0 +1,299 @@
+"""Tools of the contract's server that go wrong, talk too much, or ask too often."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+
+import trio
+from pydantic import BaseModel
+
+from ...errors import ToolError
+from ...server import Context, Server
+from .stage import BOUND, Stage
+
+__all__ = [
+    "HELD",
+    "SECRET",
+    "add_failing_tools",
+    "add_holding_tools",
+    "add_leaving_tools",
+    "add_promising_tools",
+    "add_questioning_tools",
+    "add_talking_tools",
+]
+
+SECRET = "hunter2"  # noqa: S105  what must never be read in an answer
+"""A detail that belongs in the log only."""
+
+HELD = 0.5
+"""Seconds after which a tool that cannot say more knows that its client does not read."""
+
+LINE = "x" * 16 * 1024
+"""One thing that a talkative tool says."""
+
+CANARY: ContextVar[str] = ContextVar("canary", default="none")
+
+
+class Mishap(BaseException):
+    """What no tool should raise."""
+
+
+class Found(BaseModel):
+    """What a tool promises to return."""
+
+    seats: int
+
+
+async def leave_quietly() -> None:
+    """A cancellation that is mixed with an error of the tool's own."""
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            scope.cancel()
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError(SECRET)
+
+
+MISHAPS: Mapping[str, Callable[[], BaseException]] = {
+    "error": lambda: ValueError(SECRET),
+    "group": lambda: ExceptionGroup("two", [ValueError(SECRET), KeyError(SECRET)]),
+    "nested group": lambda: ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError(SECRET)])]),
+    "base group": lambda: BaseExceptionGroup("two", [SystemExit(SECRET), ValueError(SECRET)]),
+    "exit": lambda: SystemExit(SECRET),
+    "interrupt": KeyboardInterrupt,
+    "generator exit": GeneratorExit,
+    "no exception": lambda: Mishap(SECRET),
+    "memory": lambda: MemoryError(SECRET),
+    "recursion": lambda: RecursionError(SECRET),
+}
+"""What a tool may raise, by name."""
+
+
+def add_failing_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def misbehave(kind: str) -> str:
+        """Raise something that nobody expects."""
+        raise MISHAPS[kind]()
+
+    @server.tool
+    async def mixed() -> str:
+        """Raise an error in the clean-up of a cancellation of its own."""
+        await leave_quietly()
+        return "never"
+
+    @server.tool(timeout=0.3)
+    async def slow() -> str:
+        """Never end."""
+        stage.mark("slow began")
+        try:
+            await trio.sleep_forever()
+        finally:
+            stage.mark("slow finally")
+        return "never"
+
+    @server.tool
+    async def split_and_fail(ctx: Context) -> str:
+        """Let one branch fail while another waits."""
+
+        async def waits(_: Context) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                stage.mark("sibling finally")
+
+        async def fails(_: Context) -> None:
+            raise ToolError("one branch failed")
+
+        await ctx.branch_all(waits, fails)
+        return "never"
+
+    @server.tool
+    async def unjoined(ctx: Context) -> str:
+        """Fail while a branch runs that nobody waits for."""
+
+        async def waits(_: Context) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                stage.mark("branch finally")
+
+        async with ctx.branches() as group:
+            group.start(waits)
+            await trio.lowlevel.checkpoint()
+            raise ToolError("the parent failed")
+
+
+def add_holding_tools(server: Server, stage: Stage) -> None:
+    free = threading.Event()
+
+    @server.tool(timeout=0.2)
+    async def ignore_the_deadline() -> str:
+        """Hear of no cancellation until the gate opens."""
+        with trio.CancelScope(shield=True):
+            await stage.gate("ignored")
+        return "at last"
+
+    @server.tool
+    def hold_a_thread() -> str:
+        """Stay in a thread until it is freed."""
+        trio.from_thread.run_sync(stage.mark, "thread held")
+        free.wait(BOUND)
+        return "freed"
+
+    @server.tool
+    async def free_the_threads() -> str:
+        """Let those go that stay in a thread."""
+        free.set()
+        return "free"
+
+
+def add_leaving_tools(server: Server, stage: Stage) -> None:
+    kept: list[Context] = []
+
+    @server.tool
+    async def keep(ctx: Context) -> str:
+        """Keep the context for after the call."""
+        await ctx.progress(1, message="while it runs")
+        kept.append(ctx)
+        return "kept"
+
+    @server.tool
+    async def speak_for_another() -> str:
+        """Report and log for a call that has ended."""
+        await kept[-1].progress(2, message="after its reply")
+        await kept[-1].log("error", "after its reply")
+        return "spoken"
+
+    async def linger() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            stage.mark("lingerer finally")
+
+    @server.tool
+    async def leave_a_nursery() -> str:
+        """End with a task in a nursery that was not closed."""
+        nursery = await trio.open_nursery().__aenter__()
+        nursery.start_soon(linger)
+        await trio.lowlevel.checkpoint()
+        return "left"
+
+    @server.tool
+    async def canary(text: str) -> str:
+        """Say what a context variable was before this call set it, and what it is after the gate."""
+        before = CANARY.get()
+        CANARY.set(text)
+        stage.mark("canary")
+        await stage.gate("canary")
+        return f"{before} {CANARY.get()}"
+
+    @server.tool
+    async def retiree() -> str:
+        """Wait while it is taken off the server."""
+        stage.mark("retiree began")
+        await stage.gate("retiree")
+        return "to the end"
+
+    @server.tool
+    async def retire() -> str:
+        """Take another tool off the server."""
+        server.remove_tool("retiree")
+        return "retired"
+
+
+def add_talking_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def talk_until_held(ctx: Context) -> str:
+        """Talk until the client does not read; then say when it did again, and how much it was told in all."""
+        said = 0
+        try:
+            while True:
+                with trio.move_on_after(HELD) as patience:
+                    await ctx.progress(said, message=LINE)
+                if patience.cancelled_caught:
+                    break
+                said += 1
+            stage.mark("talker held")
+            await ctx.progress(said + 1, message="at last")
+            return str(said + 1)
+        finally:
+            stage.mark("talker finally")
+
+    @server.tool
+    async def wrong_progress(values: list[float | None], ctx: Context) -> str:
+        """Report these values; null stands for what is not a number."""
+        for value in values:
+            await ctx.progress(math.nan if value is None else value)
+        return "done"
+
+
+def add_questioning_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def ask_two_numbers(ctx: Context) -> str:
+        """Ask for two numbers, one after the other."""
+        first = await ctx.elicit("The first?", int)
+        second = await ctx.elicit("The second?", int)
+        return f"{first} {second}"
+
+    @server.tool
+    async def ask_briefly(ctx: Context) -> str:
+        """Give a question up at the gate, and ask another one."""
+        async with trio.open_nursery() as nursery:
+
+            async def impatient() -> None:
+                await stage.gate("impatient")
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(impatient)
+            await ctx.elicit("Quick?", int)
+        stage.mark("gave up")
+        return f"{await ctx.elicit('And now?', int)}"
+
+    @server.tool(timeout=0.3)
+    async def ask_in_time(ctx: Context) -> str:
+        """Ask within a deadline."""
+        try:
+            return f"{await ctx.elicit('Anybody?', int)}"
+        finally:
+            stage.mark("ask_in_time finally")
+
+    @server.tool
+    async def ask_often(times: int, ctx: Context) -> str:
+        """Ask so many questions at once."""
+
+        async def asks(child: Context) -> None:
+            await child.elicit("One of many?", int)
+
+        async with ctx.branches() as group:
+            for _ in range(times):
+                group.start(asks)
+        return "never"
+
+    @server.tool
+    async def ask_in_a_branch(ctx: Context) -> str:
+        """Ask in a branch of a branch."""
+
+        async def asks(child: Context) -> str:
+            try:
+                return f"{await child.elicit('From below?', int)}"
+            finally:
+                stage.mark("asker finally")
+
+        return await ctx.branch(lambda child: child.branch(asks))
+
+
+def add_promising_tools(server: Server, stage: Stage) -> None:  # noqa: ARG001  they tell the stage nothing
+    @server.tool
+    async def promise(seats: str) -> Found:
+        """Return what was promised, or not."""
+        return Found.model_construct(seats=seats)  # type: ignore[arg-type]
+
+    @server.tool
+    async def unsayable(kind: str) -> dict[str, object]:
+        """Return what JSON cannot say."""
+        return {"list": [1, {"text": "\ud800", "number": math.inf}[kind]]}

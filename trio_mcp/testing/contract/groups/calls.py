@@ -1,0 +1,278 @@
+"""Group `calls`: what a call, its tool and its cancellation may do (reliability, rows 63 to 85; see docs/reliability.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ....errors import RequestTimeout
+from ....types import JsonObject
+from ..faults import MISHAPS, SECRET
+from ..makers import Trait
+from ..pair import Pair
+from ..peer import INFO, Peer
+from ..rules import ELICITS, LEGACY, rule
+from ..stage import BOUND
+from .peers import LIVE, ONE_ROUND, never_marked, undisturbed
+
+NO_HANDSHAKE = "the modern era has no handshake"
+
+
+# cancelling
+
+
+@rule("calls")
+async def a_cancel_right_behind_its_request_leaves_no_answer(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        call = await peer.call("wait", {"name": "early"})
+        await call.cancel()
+        await peer.ping()
+        assert replies_to(peer, call.id) == 0
+        await never_marked(pair, "early ended")
+
+
+@rule("calls")
+async def a_cancel_at_the_very_end_leaves_one_answer_at_most(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for number in range(5):
+            name = f"end {number}"
+            call = await peer.call("wait", {"name": name})
+            await pair.stage.marked(f"{name} began")
+            await pair.stage.open(name)
+            await call.cancel()
+            await pair.stage.marked(f"{name} finally")
+            await peer.ping()
+            assert replies_to(peer, call.id) <= 1
+
+
+@rule("calls")
+async def a_cancel_of_something_else_ends_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        call = await peer.call("echo", {"text": "done"})
+        await call.text()
+        await call.cancel()
+        for request_id in ("never", 1, 99_999):
+            await peer.cancel(request_id)
+        await peer.ping()
+        assert peer.unread() == []
+
+
+@rule("calls", needs=(Trait.SERVES_MANY,))
+async def a_cancel_from_another_connection_touches_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer, pair.peer() as other:
+        await peer.request("tools/call", {"name": "wait", "arguments": {}}, id="mine")
+        await pair.stage.marked("wait began")
+        await other.cancel("mine")
+        await other.ping()
+        await pair.stage.open("wait")
+        assert "wait" in str(await peer.result("mine"))
+
+
+@rule("calls", revisions=LIVE, why=ONE_ROUND)
+async def a_question_of_a_branch_is_withdrawn_when_its_call_is_cancelled(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        call = await peer.call("ask_in_a_branch")
+        question = await call.question()
+        await call.cancel()
+        notice = await peer.message("notifications/cancelled")
+        assert notice["params"]["requestId"] == question.key  # type: ignore[index, call-overload]
+        await pair.stage.marked("asker finally")
+
+
+@rule("calls", options={"max_seconds": 0.5})
+async def the_shortest_of_three_deadlines_ends_a_call_and_is_named(pair: Pair) -> None:
+    async with pair.client() as client:
+        assert "0.3 seconds" in (await client.call_tool("slow", timeout=BOUND)).text  # the tool's own
+        assert "0.5 seconds" in (await client.call_tool("wait", timeout=BOUND)).text  # the server's
+        with expected(RequestTimeout, "0.1 seconds"):
+            await client.call_tool("slow", timeout=0.1)
+        await pair.stage.marked("slow finally", 2)
+        await pair.stage.marked("wait finally")
+
+
+@rule("calls", options={"cancel_grace": 0.2})
+async def a_call_that_ignores_its_deadline_is_given_up_and_its_caller_told(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert "0.2 seconds" in await (await peer.call("ignore_the_deadline")).failure()
+        assert (await pair.stage.gauges())["stuck"] == 1
+        assert await (await peer.call("echo", {"text": "meanwhile"})).text() == "meanwhile"
+        await pair.stage.open("ignored")
+
+
+@rule("calls", threads=True)
+async def a_thread_whose_call_was_cancelled_holds_up_nobody_and_is_counted(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        call = await peer.call("hold_a_thread")
+        await pair.stage.marked("thread held")
+        await call.cancel()
+        await peer.ping()
+        assert (await pair.stage.gauges())["threads"] == 1
+        assert await (await peer.call("free_the_threads")).text() == "free"
+
+
+# saying
+
+
+@rule("calls")
+async def a_reply_never_overtakes_what_was_said_before_it(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("progress", {"n": 200}, progress="steps")
+        done = [0]
+        while "method" in (message := await peer.receive()):
+            done.append(message["params"]["progress"])  # type: ignore[index, call-overload, arg-type]
+        assert message["id"] == call.id
+        assert done == list(range(201))
+
+
+@rule("calls")
+async def progress_that_does_not_rise_is_refused_in_its_tool(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        for values in ([1, 1], [2, 1], [None]):
+            call = await peer.call("wrong_progress", {"values": list(values)}, progress="steps")
+            assert "progress must rise" in await call.failure()
+        assert len([message for message in peer.unread() if "method" in message]) == 2
+
+
+@rule("calls")
+async def nothing_is_said_for_a_call_after_its_reply(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await (await peer.call("keep", progress="kept")).text()
+        assert len(peer.unread()) == 1
+        await (await peer.call("speak_for_another")).text()
+        await peer.ping()
+        assert peer.unread() == []
+
+
+# raising
+
+
+@rule("calls")
+async def whatever_a_tool_raises_fails_its_own_call_and_tells_no_internals(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        for kind in MISHAPS:
+            text = await (await peer.call("misbehave", {"kind": kind})).failure()
+            assert "internal error" in text, text
+            assert SECRET not in text
+        assert await (await peer.call("echo", {"text": "after"})).text() == "after"
+
+
+@rule("calls")
+async def an_error_that_is_mixed_with_a_cancellation_of_the_tools_own_is_its_error(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        text = await (await peer.call("mixed")).failure()
+        assert "internal error" in text, text
+        assert SECRET not in text
+
+
+@rule("calls")
+async def a_nursery_that_a_tool_leaves_open_is_cancelled(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        await (await peer.call("leave_a_nursery")).result()
+        await pair.stage.marked("lingerer finally")
+
+
+@rule("calls")
+async def a_branch_that_fails_takes_its_siblings_along_and_speaks_for_the_call(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert await (await peer.call("split_and_fail")).failure() == "one branch failed"
+        await pair.stage.marked("sibling finally")
+
+
+@rule("calls")
+async def no_branch_outlives_the_call_that_started_it(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert await (await peer.call("unjoined")).failure() == "the parent failed"
+        await pair.stage.marked("branch finally")
+
+
+@rule("calls")
+async def branches_that_nest_too_deep_are_refused_by_the_limit(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert "32" in await (await peer.call("nest", {"depth": 40})).failure()
+        await never_marked(pair, "nest began")
+
+
+@rule("calls", revisions=ELICITS, why="elicitation came with 2025-06-18")
+async def more_questions_than_a_call_may_have_are_refused_by_the_limit(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert "1024 open questions" in await (await peer.call("ask_often", {"times": 1025})).failure()
+
+
+# returning
+
+
+@rule("calls")
+async def nothing_of_one_call_is_seen_in_another(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        calls = [await peer.call("canary", {"text": f"bird {number}"}) for number in range(20)]
+        await pair.stage.marked("canary", 20)
+        await pair.stage.open("canary")
+        for number, call in enumerate(calls):
+            assert await call.text() == f"none bird {number}"
+
+
+@rule("calls")
+async def a_call_that_runs_keeps_a_tool_that_is_taken_away(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("retiree")
+        await pair.stage.marked("retiree began")
+        await (await peer.call("retire")).text()
+        assert "retiree" in str((await (await peer.call("retiree")).error())["message"])
+        await pair.stage.open("retiree")
+        assert await call.text() == "to the end"
+
+
+@rule("calls")
+async def a_result_that_breaks_its_promise_is_an_error_that_says_where(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        assert "seats" in await (await peer.call("promise", {"seats": "some"})).failure()
+
+
+@rule("calls")
+async def a_result_that_json_cannot_say_is_an_error_that_says_where(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        for kind in ("text", "number"):
+            assert "list" in await (await peer.call("unsayable", {"kind": kind})).failure()
+
+
+# opening
+
+
+@rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs=(Trait.SHARED,))
+async def a_second_handshake_is_refused_and_changes_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer, undisturbed(pair, peer):
+        params: JsonObject = {"protocolVersion": pair.revision, "capabilities": {}, "clientInfo": INFO}
+        assert (await peer.error(await peer.request("initialize", params)))["code"] == -32600
+        call = await peer.call("ask_model", {"prompt": "still declared?"})
+        question = await call.question()
+        assert question.method == "sampling/createMessage"
+        await call.cancel()
+        await pair.stage.marked("ask_model finally client")
+
+
+@rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs=(Trait.SHARED,))
+async def a_call_before_the_handshake_is_refused_and_does_not_run(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        error = await (await peer.call("echo", {"text": "too early"})).error()
+        assert "initialize" in str(error["message"])
+        await never_marked(pair, "echo")
+        await peer.open()
+        assert await (await peer.call("echo", {"text": "in time"})).text() == "in time"
+
+
+@contextmanager
+def expected(error: type[Exception], text: str) -> Iterator[None]:
+    """The block raises this error, with this in its text."""
+    try:
+        yield
+    except error as raised:
+        assert text in str(raised), raised
+    else:
+        raise AssertionError(f"no {error.__name__} was raised")
+
+
+def replies_to(peer: Peer, request_id: object) -> int:
+    """How many answers to a request have come and were not asked for; all else that came is forgotten."""
+    return len(
+        [message for message in peer.unread() if message.get("id") == request_id and "unanswered" not in message]
+    )

@@ -1,0 +1,96 @@
+"""What must hold of a conversation, whatever was cancelled in it: read off the messages that crossed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..protocol.jsonrpc import ErrorResponse, Notification, Request, RequestId, Response, decoded
+from .wire import Crossed
+
+__all__ = ["broken_rules"]
+
+CANCELLED = "notifications/cancelled"
+PROGRESS = "notifications/progress"
+
+
+def broken_rules(log: Iterable[Crossed], *, ended: bool) -> Iterator[str]:
+    """What was wrong, in sentences.
+
+    - Every request, of either side, has exactly one of a result, an error, and silence; and silence only if it was cancelled or
+      the connection ended.
+    - Nothing is said about a request after its reply, and no reply goes to what was never asked.
+    - Progress strictly rises.
+
+    Args:
+        ended: the connection was cut, so what was open may have had no reply.
+    """
+    log = list(log)
+    for inward in (True, False):
+        yield from Replies(log, inward).problems(ended=ended)
+    yield from progress_problems(log)
+
+
+class Replies:
+    """The requests of one side, and what became of them."""
+
+    def __init__(self, log: list[Crossed], inward: bool) -> None:
+        self._side = "client" if inward else "server"
+        self._asked: dict[RequestId, str] = {}
+        self._replied: set[RequestId] = set()
+        self._cancelled: set[RequestId] = set()
+        self._found: list[str] = []
+        for crossed in log:
+            if crossed.inward is inward:
+                self._said(crossed.message)
+            else:
+                self._heard(crossed)
+
+    def problems(self, *, ended: bool) -> Iterator[str]:
+        yield from self._found
+        for request_id, method in self._asked.items():
+            if not ended and request_id not in self._replied | self._cancelled:
+                yield f"the {self._side}'s request {request_id!r} ({method}) has had no answer and was not cancelled"
+
+    def _said(self, message: object) -> None:
+        if isinstance(message, Request):
+            if message.id in self._asked and message.id not in self._replied:
+                self._found.append(f"the {self._side} used the id {message.id!r} twice")
+            self._asked[message.id] = message.method
+            self._replied.discard(message.id)
+        elif isinstance(message, Notification) and message.method == CANCELLED:
+            named = decoded(message.params).get("requestId")
+            if isinstance(named, str | int):
+                if named not in self._asked:
+                    self._found.append(f"the {self._side} cancelled its request {named!r}, which it never sent")
+                self._cancelled.add(named)
+
+    def _heard(self, crossed: Crossed) -> None:
+        message = crossed.message
+        if isinstance(message, Response | ErrorResponse) and message.id is not None:
+            if message.id in self._replied:
+                self._found.append(f"the {self._side}'s request {message.id!r} was answered twice")
+            elif message.id not in self._asked:
+                self._found.append(f"an answer to {message.id!r}, which the {self._side} never asked")
+            self._replied.add(message.id)
+        elif crossed.about is not None and crossed.about in self._replied and not withdraws(message):
+            self._found.append(f"{message!r} about the {self._side}'s request {crossed.about!r} came after its reply")
+
+
+def withdraws(message: object) -> bool:
+    return isinstance(message, Notification) and message.method == CANCELLED
+
+
+def progress_problems(log: list[Crossed]) -> Iterator[str]:
+    """Progress that does not rise within one request, which has one token (L-PRG-1b)."""
+    last: dict[tuple[bool, RequestId | None, RequestId], float] = {}
+    for inward, message, about in log:
+        if not isinstance(message, Notification) or message.method != PROGRESS:
+            continue
+        params = decoded(message.params)
+        token, value = params.get("progressToken"), params.get("progress")
+        if not isinstance(token, str | int) or not isinstance(value, int | float):
+            continue  # the other side refuses it
+        key = (inward, about, token)
+        if key in last and value <= last[key]:
+            yield f"progress went from {last[key]} to {value}"
+        last[key] = value

@@ -1,0 +1,238 @@
+"""Cancelling a scenario everywhere: at its k-th step for every k, and its connection after the b-th message for every b.
+
+    effects = Effects()
+    server = Server("shop")
+
+    @server.tool
+    async def buy(ctx: Context) -> str:
+        sure = await ctx.elicit("Sure?", bool)
+        effects.did("charged")
+        return "bought"
+
+    async def scenario(client: Client) -> None:
+        await client.call_tool("buy")
+
+    sweep(server, scenario, on_elicit=lambda _asked: accept(value=True), effects=effects).check()
+
+The scenario runs once as it is, and then again and again, each time with one interruption. After each run everything must be
+as it was before: every request has exactly one of a result, an error and silence, nothing is said after a reply, no effect
+has happened twice, and no actor, mailbox, pending id, listener, parked call or task is left, nor any object of a call that
+only the garbage collector would free.
+
+A run is deterministic: its clock is virtual, and Trio's scheduler is given a seed. So a problem names the interruption that
+shows it, and `only` repeats that one.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import trio
+import trio._core._run as trio_run
+from trio.testing import MockClock
+
+from ..client import Client, Handlers, OnElicit, OnRoots, OnSample
+from ..server import Server
+from ..types import Implementation
+from .census import census, only_new_objects
+from .run import Play, Run, Strike, Way
+from .wire import WireEnd
+
+__all__ = ["Effects", "Play", "Problem", "Strike", "SweepReport", "Way", "sweep", "sweep_play"]
+
+P = TypeVar("P")
+
+SHOWN: Final = 20
+"""Problems that `SweepReport.check` lists."""
+
+
+class Effects:
+    """What a scenario's tools do to the world: each says so, under a name that must not occur twice in a run."""
+
+    def __init__(self) -> None:
+        self._done: Counter[str] = Counter()
+
+    def did(self, name: str) -> None:
+        """Something was done that must not be done twice."""
+        self._done[name] += 1
+
+    def forget(self) -> None:
+        """Start anew."""
+        self._done.clear()
+
+    @property
+    def repeated(self) -> list[str]:
+        """What was done more than once."""
+        return [name for name, times in self._done.items() if times > 1]
+
+    def __repr__(self) -> str:
+        return f"<Effects {dict(self._done)}>"
+
+
+class Problem(NamedTuple):
+    """What was wrong after an interruption, or without any."""
+
+    strike: Strike | None
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.strike or 'without an interruption'}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep found.
+
+    Attributes:
+        steps: task steps of the scenario when nothing interrupts it.
+        messages: messages that cross then.
+        runs: how often it was run.
+        problems: what was wrong, in the order of the interruptions.
+    """
+
+    steps: int
+    messages: int
+    runs: int
+    problems: tuple[Problem, ...]
+
+    def check(self) -> None:
+        """Raises `AssertionError`, naming the first problems, unless there are none."""
+        if self.problems:
+            lines = [str(problem) for problem in self.problems[:SHOWN]]
+            count = f"{len(self.problems)} problems in {self.runs} runs"
+            raise AssertionError("\n".join([count, *lines]))
+
+
+def sweep(
+    server: Server,
+    scenario: Callable[[Client], Awaitable[object]],
+    *,
+    mode: str = "auto",
+    on_elicit: OnElicit | None = None,
+    on_sample: OnSample | None = None,
+    on_roots: OnRoots | None = None,
+    effects: Effects | None = None,
+    opening: bool = False,
+    logs: Collection[str] = (),
+    only: Strike | None = None,
+) -> SweepReport:
+    """Run `scenario(client)` over a connection in memory, interrupted at every step and after every message.
+
+    It runs Trio itself, once for each interruption, so it is called from plain code and never from a task.
+
+    Args:
+        mode: as for `Client.connect`.
+        on_elicit, on_sample, on_roots: what answers the server's questions.
+        effects: what the server's tools did.
+        opening: also interrupt while the client opens and closes; else only what the scenario does.
+        logs: parts of errors that are to be logged; any other error in the log is a problem.
+        only: one interruption, instead of all.
+    """
+    handlers = Handlers(on_elicit, on_sample, on_roots)
+
+    @asynccontextmanager
+    async def connect(end: WireEnd) -> AsyncGenerator[Client]:
+        client = Client(
+            channel(end),
+            handlers,
+            on_log=lambda _message: None,
+            log_level="info",
+            mode=mode,
+            info=Implementation(name="sweep", version="1"),
+            probe_timeout=5,
+        )
+        async with client:
+            yield client
+
+    return sweep_play(Play(server, connect, scenario, opening, logs), effects=effects, only=only)
+
+
+def sweep_play(
+    play: Play[P],
+    *,
+    effects: Effects | None = None,
+    ways: Collection[Way] = tuple(Way),
+    only: Strike | None = None,
+) -> SweepReport:
+    """The same for a peer that is no `Client`: `play.connect` makes it of its end of the wire."""
+    return Sweep(play, effects or Effects(), ways).run(only)
+
+
+class Sweep(Generic[P]):
+    """The runs of one scenario."""
+
+    def __init__(self, play: Play[P], effects: Effects, ways: Collection[Way]) -> None:
+        self._play = play
+        self._effects = effects
+        self._ways = ways
+        self._runs = 0
+        self._problems: list[Problem] = []
+        self._lasting: Counter[str] = Counter()
+        """What a whole connection and its service leave to the collector, without an interruption."""
+
+    def run(self, only: Strike | None) -> SweepReport:
+        with scheduled():
+            self._once(None, Run(self._play, None))  # caches are filled
+            self._problems.clear()
+            with only_new_objects():
+                first = Run(self._play, None)
+                self._once(None, first)
+                self._check_repeatable(first)
+                if not self._problems:
+                    for strike in self._strikes(first) if only is None else [only]:
+                        self._once(strike, Run(self._play, strike))
+        return SweepReport(first.striker.steps, first.messages, self._runs, tuple(self._problems))
+
+    def _strikes(self, first: Run[P]) -> Iterator[Strike]:
+        steps = range(1, first.striker.steps + 1)
+        places = {
+            Way.PEER: first.striker.watched,
+            Way.SCOPE: steps,
+            Way.END: steps,
+            Way.MESSAGE: range(1, first.messages + 1),
+        }
+        return (Strike(way, at) for way in self._ways for at in places[way])
+
+    def _check_repeatable(self, first: Run[P]) -> None:
+        second = Run(self._play, None)
+        self._once(None, second)
+        if second.striker.steps != first.striker.steps:
+            steps = f"{first.striker.steps} steps and then {second.striker.steps}"
+            self._problems.append(Problem(None, f"two runs differ: {steps}"))
+
+    def _once(self, strike: Strike | None, run: Run[P]) -> None:
+        self._effects.forget()
+        trio_run._r.seed(0)  # noqa: SLF001
+        trio.run(run, clock=MockClock(autojump_threshold=0))
+        self._runs += 1
+        found = run.problems + [f"{name} was done more than once" for name in self._effects.repeated]
+        left = census()
+        if strike is None:
+            self._lasting = left
+        elif left := left - self._lasting:
+            found.append(f"garbage is left: {', '.join(f'{count} {name}' for name, count in left.items())}")
+        gc.collect()
+        self._problems += [Problem(strike, what) for what in found]
+
+
+@asynccontextmanager
+async def channel(end: WireEnd) -> AsyncGenerator[WireEnd]:
+    async with end:
+        yield end
+
+
+@contextmanager
+def scheduled() -> Iterator[None]:
+    """Let Trio's scheduler depend on its seed alone, as its own plugin for Hypothesis does."""
+    state, allowed = trio_run._r.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING  # noqa: SLF001
+    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        trio_run._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]  # noqa: SLF001
+        trio_run._r.setstate(state)  # noqa: SLF001
