@@ -10,9 +10,9 @@ import sys
 
 from pydantic import BaseModel
 
-from trio_mcp import Context, Server
+from trio_mcp import Context, Server, ServiceOptions
 
-server = Server("bench", version="1.0")
+server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))  # as its peers do: `fan` asks at once
 
 
 class Answer(BaseModel):

@@ -7,7 +7,6 @@ import ssl
 import sys
 import textwrap
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,6 @@ import hypercorn.trio.run
 import pytest
 import trio
 import trio.testing
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
 from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn_peer import (
@@ -850,25 +845,6 @@ async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_te
 
 
 # TLS
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A self-signed certificate and its key in one PEM file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = tmp_path / "both.pem"
-    path.write_bytes(signed.public_bytes(serialization.Encoding.PEM) + private)
-    return path
 
 
 async def test_tls_offers_http_1_only_and_is_guarded_too(certificate: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +15,16 @@ import trio
 import trio_websocket
 from hypercorn_peer import Client as Bytes
 from trio.testing import wait_all_tasks_blocked
-from websocket_peer import served
+from websocket_peer import SOON, served
+from wsproto.utilities import generate_accept_token
 
 from trio_mcp import Client, Disconnected, Server
-from trio_mcp.protocol.jsonrpc import Malformed, Request, dump
+from trio_mcp.protocol.jsonrpc import Malformed, Request, dump, parse
 from trio_mcp.session import Envelope
-from trio_mcp_transports.http.limits import HttpLimits
-from trio_mcp_transports.websocket.client import connect
+from trio_mcp_transports.http import HttpLimits, asgi_app
+from trio_mcp_transports.http.config import guarded_config
+from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.websocket.client import INBOX, connect
 
 LIMIT = 60.0
 PING = dump(Request(1, "ping")).decode()
@@ -40,13 +45,23 @@ async def behaving(behave: Behave, **options: Any) -> AsyncIterator[str]:
         yield f"ws://127.0.0.1:{server.port}/mcp"
 
 
+class Asked(Bytes):
+    """The connection of a client that has asked for something."""
+
+    headers: dict[str, str]
+
+    async def until_asked(self) -> None:
+        lines = (await self.until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        self.headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:] if line)}
+
+
 @asynccontextmanager
-async def answering(answer: Callable[[Bytes], Awaitable[None]]) -> AsyncIterator[str]:
+async def answering(answer: Callable[[Asked], Awaitable[None]]) -> AsyncIterator[str]:
     """The URL of a server that reads the head of a request and then answers in bytes."""
 
     async def handle(stream: trio.SocketStream) -> None:
-        client = Bytes(stream)
-        await client.until(b"\r\n\r\n")
+        client = Asked(stream)
+        await client.until_asked()
         await answer(client)
 
     async with listening(partial(trio.serve_tcp, handle, 0, host="127.0.0.1")) as (listener, *_):
@@ -121,7 +136,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("answer", "said"), REFUSALS)
 async def test_what_refuses_the_upgrade_is_told_with_its_status_and_words(answer: bytes, said: str) -> None:
-    async def refuse(client: Bytes) -> None:
+    async def refuse(client: Asked) -> None:
         with suppress(trio.BrokenResourceError):
             await client.send(answer)
 
@@ -279,3 +294,162 @@ async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None
         async with served(server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
             with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
                 await client.call_tool("echo", {"text": "x" * 2000})
+
+
+# sending and reading, whatever the other does
+
+
+def long(number: int) -> Envelope:
+    return Envelope(Request(number, "ping", {"x": "x" * 2_000_000}))
+
+
+class Slow:
+    """A server that reads only when it is told to, and keeps what it has read."""
+
+    def __init__(self) -> None:
+        self.go_on = trio.Event()
+        self.read: list[int] = []
+        self.done = trio.Event()
+
+    async def __call__(self, socket: trio_websocket.WebSocketConnection) -> None:
+        await self.go_on.wait()
+        with suppress(trio_websocket.ConnectionClosed):
+            while True:
+                message = parse(str(await socket.get_message()).encode())
+                assert isinstance(message, Request)
+                assert isinstance(message.id, int)
+                self.read.append(message.id)
+        self.done.set()
+
+
+async def test_a_cancelled_send_leaves_whole_messages_only() -> None:
+    slow = Slow()
+    async with behaving(slow, max_message_size=10_000_000, message_queue_size=0) as url:
+        async with connect(url) as channel:
+            for number in range(10):
+                with trio.CancelScope() as scope:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(channel.send, long(number))
+                        await wait_all_tasks_blocked(0.01)
+                        scope.cancel()
+            slow.go_on.set()
+            await channel.send(Envelope(Request(99, "ping")))
+        await slow.done.wait()
+    *sent, last = slow.read
+    assert last == 99
+    assert sent == sorted(sent)  # those that were on their way went out whole, the others not at all
+    assert 0 in sent
+
+
+async def test_a_server_that_does_not_read_is_given_up_after_the_write_deadline() -> None:
+    async with behaving(forever, message_queue_size=0) as url, connect(url, write_deadline=0.2) as channel:
+        with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
+            await channel.send_many([long(number) for number in range(50)])
+        with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
+            await channel.receive()
+
+
+async def test_pings_are_answered_and_the_close_is_seen_while_nobody_receives() -> None:
+    async def ping(socket: trio_websocket.WebSocketConnection) -> None:
+        for _ in range(INBOX - 1):
+            await socket.send_message(PING)
+        await socket.ping()
+        await socket.aclose(1001, "bye")
+
+    async with behaving(ping) as url, connect(url) as channel:
+        with trio.fail_after(SOON):
+            while channel.is_open:
+                await wait_all_tasks_blocked()
+        assert len([envelope async for envelope in channel]) == INBOX - 1
+
+
+async def test_what_nobody_receives_is_bounded_and_loses_nothing() -> None:
+    sent: list[int] = []
+
+    async def flood(socket: trio_websocket.WebSocketConnection) -> None:
+        for number in range(2000):
+            await socket.send_message(dump(Request(number, "ping", {"x": "x" * 10_000})).decode())
+            sent.append(number)
+
+    async with behaving(flood) as url, connect(url, max_message=100_000) as channel:
+        while (before := len(sent)) == 0 or before != len(sent):
+            await wait_all_tasks_blocked(0.05)
+        assert len(sent) < 2000
+        for number in range(2000):
+            message = (await channel.receive()).message
+            assert isinstance(message, Request)
+            assert message.id == number
+
+
+async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> None:
+    async def freeze(client: Asked) -> None:
+        await client.send(accepted(client))
+        assert (await client.exactly(2))[0] == 0x89  # a ping
+        await trio.sleep_forever()
+
+    async with answering(freeze) as url, connect(url, ping_interval=0.1) as channel:
+        with pytest.raises(trio.BrokenResourceError, match=r"silent for .* s, and answered no ping"):
+            await channel.receive()
+
+
+async def test_a_server_that_answers_pings_is_kept() -> None:
+    go_on = trio.Event()
+
+    async def wait_and_say(socket: trio_websocket.WebSocketConnection) -> None:
+        await go_on.wait()
+        await socket.send_message(PING)
+        await until_closed(socket)
+
+    async with behaving(wait_and_say) as url, connect(url, ping_interval=0.05) as channel:
+        with trio.move_on_after(0.5):
+            await channel.receive()
+        assert channel.is_open
+        go_on.set()
+        assert (await channel.receive()).message == Request(1, "ping")
+
+
+async def test_one_message_of_endless_empty_fragments_ends_the_connection() -> None:
+    async def drip(client: Asked) -> None:
+        await client.send(accepted(client) + b"\x01\x00")
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await client.send(b"\x00\x00" * 10_000)
+
+    async with answering(drip) as url, connect(url, max_message=1000) as channel:
+        with pytest.raises(trio.BrokenResourceError):
+            await channel.receive()
+
+
+def accepted(client: Asked) -> bytes:
+    key = client.headers["sec-websocket-key"].encode()
+    head = b"HTTP/1.1 101 ok\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-protocol: mcp\r\n"
+    return head + b"sec-websocket-accept: %b\r\n\r\n" % generate_accept_token(key)
+
+
+# TLS
+
+
+@asynccontextmanager
+async def secured(server: Server, certificate: Path) -> AsyncIterator[str]:
+    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
+    serve = partial(serve_asgi, asgi_app(server), host="localhost", port=0, signals=False, config=config)
+    async with listening(serve) as (address, *_):
+        yield f"wss://localhost:{address.partition(' ')[0].rpartition(':')[2]}/mcp"
+
+
+async def test_a_wss_url_is_reached_with_a_certificate_that_is_trusted(certificate: Path) -> None:
+    server = Server("secret")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    context = ssl.create_default_context(cafile=str(certificate))
+    async with secured(server, certificate) as url, Client.connect(url, tls=context) as client:
+        text = "long " * 100_000
+        assert (await client.call_tool("echo", {"text": text})).text == text
+
+
+async def test_a_certificate_that_nobody_trusts_is_named_as_the_reason(certificate: Path) -> None:
+    async with secured(Server("secret"), certificate) as url:
+        assert "certificate verify failed" in await refusal_of(url)

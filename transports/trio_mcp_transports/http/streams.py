@@ -122,7 +122,7 @@ class EventStream:
     def answers(self, listener: Listener | OpenBatch, *, may_pause: bool) -> None:
         """It is the stream of this request, or of a batch of them."""
         self.listener = listener
-        if may_pause and self.primes and isinstance(listener, Listener):
+        if may_pause and self.primes and isinstance(listener, Listener) and not listener.finished:
             listener.pause = self.pause
 
     def open(self) -> bytes:

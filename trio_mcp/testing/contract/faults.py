@@ -78,7 +78,8 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def misbehave(kind: str) -> str:
         """Raise something that nobody expects."""
-        raise MISHAPS[kind]()
+        mishap = MISHAPS[kind]()
+        raise mishap
 
     @server.tool
     async def mixed() -> str:
@@ -291,7 +292,7 @@ def add_promising_tools(server: Server, stage: Stage) -> None:  # noqa: ARG001  
     @server.tool
     async def promise(seats: str) -> Found:
         """Return what was promised, or not."""
-        return Found.model_construct(seats=seats)  # type: ignore[arg-type]
+        return Found.model_construct(seats=seats)
 
     @server.tool
     async def unsayable(kind: str) -> dict[str, object]:
