@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, cases_of, impossible_of, rule, rules
     from .stage import Gauges, Stage, linked_stage, open_stage_port
     from .subject import contract_server
+    from .table import rules_table
 
 __all__ = [
     "ELICITS",
@@ -54,6 +55,7 @@ __all__ = [
     "open_stage_port",
     "rule",
     "rules",
+    "rules_table",
     "text_of",
 ]
 
@@ -76,6 +78,7 @@ _ROOMS = {
     ),
     "stage": ("Gauges", "Stage", "linked_stage", "open_stage_port"),
     "subject": ("contract_server",),
+    "table": ("rules_table",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

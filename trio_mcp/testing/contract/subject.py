@@ -145,6 +145,7 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     structured.add_splitting_tools,
     structured.add_holding_tools,
     structured.add_talking_tools,
+    structured.add_timing_tools,
     lifecycle.add_lifecycle_tools,
     rounds.add_rounds_tools,
 )
