@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .pair import Pair
     from .peer import EVERYTHING, Call, Peer, Question, accepted, text_of
     from .proxy import Proxy, open_proxy
-    from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, cases_of, impossible_of, rule, rules
+    from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, all_rules, cases_of, impossible_of, rule
     from .stage import Gauges, Stage, linked_stage, open_stage_port
     from .subject import contract_server
     from .table import rules_table
@@ -46,6 +46,7 @@ __all__ = [
     "Stage",
     "Trait",
     "accepted",
+    "all_rules",
     "cases_of",
     "contract_server",
     "groups",
@@ -54,7 +55,6 @@ __all__ = [
     "open_proxy",
     "open_stage_port",
     "rule",
-    "rules",
     "rules_table",
     "text_of",
 ]
@@ -73,8 +73,8 @@ _ROOMS = {
         "Rule",
         "cases_of",
         "impossible_of",
+        "all_rules",
         "rule",
-        "rules",
     ),
     "stage": ("Gauges", "Stage", "linked_stage", "open_stage_port"),
     "subject": ("contract_server",),
