@@ -20,7 +20,8 @@ __all__ = ["contract_server", "gauges_of"]
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""
-    server = Server("contract", version="1.0", instructions="Be strict.", options=service_options(stage.options))
+    options = service_options(stage.options)
+    server = Server("contract", version="1.0", instructions="Be strict.", page_size=offers.PAGE, options=options)
     for add in PARTS:
         add(server, stage)
     stage.measured_by(lambda: gauges_of(server))
@@ -146,6 +147,7 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     structured.add_splitting_tools,
     structured.add_holding_tools,
     structured.add_talking_tools,
+    structured.add_timing_tools,
     lifecycle.add_lifecycle_tools,
     rounds.add_rounds_tools,
 )

@@ -182,6 +182,24 @@ async def an_id_in_use_is_welcome_where_each_request_has_a_stream(pair: Pair) ->
         assert "one" in str(await peer.result("same"))
 
 
+@rule("E")
+async def a_request_is_answered_once(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("echo", {"text": "once"})
+        assert await call.text() == "once"
+        await peer.ping()
+        again = [message for message in peer.unread() if message.get("id") == call.id]
+        assert again == [], f"its answer came twice: {again}"
+
+
+@rule("E")
+async def a_request_runs_once(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await (await peer.call("echo", {"text": "once"})).text() == "once"
+        await peer.ping()
+    assert pair.stage.count("echo") == 1
+
+
 # what is refused
 
 

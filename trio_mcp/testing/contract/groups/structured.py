@@ -239,6 +239,37 @@ async def a_call_that_takes_too_long_ends_with_its_branches_and_its_caller_is_to
     assert pair.stage.count("too_slow finally deadline") == 1
 
 
+@rule("D")
+async def a_branch_that_takes_too_long_ends_and_its_call_goes_on(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("hurried_branch", {"seconds": 0.05})
+        text = await call.text()
+        assert text.startswith("given up:")
+        assert "0.05" in text
+    assert pair.stage.count("hurried branch finally deadline") == 1
+    assert pair.stage.count("hurried_branch finally done") == 1
+
+
+@rule("D")
+async def a_cancel_is_never_taken_for_the_timeout_of_a_branch(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("hurried_branch", {"seconds": 1000})
+        await pair.stage.marked("hurried branch began")
+        await call.cancel()
+        await pair.stage.at_rest()
+        await nothing_more_of(peer, call)
+    assert pair.stage.count("hurried branch finally deadline") == 0
+
+
+@rule("D", revisions=LEGACY, why=ROUNDS)
+async def a_question_that_takes_too_long_is_withdrawn_and_its_call_goes_on(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("hurried_question")
+        question = await call.question()
+        assert await withdrawn(peer) == question.key
+        assert "0.1 seconds" in await call.text()
+
+
 # a connection that is lost
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import trio
 
-from ....errors import ToolError
+from ....errors import BranchLimit, RequestTimeout, ToolError
 from ....server import Context, Server
 from ..stage import Stage
 from .common import reason_of
 
-__all__ = ["add_holding_tools", "add_splitting_tools", "add_talking_tools"]
+__all__ = ["add_holding_tools", "add_splitting_tools", "add_talking_tools", "add_timing_tools"]
 
 LARGE = 16 * 1024
 """Characters of one of the chatterer's messages; a few hundred fill whatever buffers there are."""
@@ -65,6 +65,35 @@ def add_splitting_tools(server: Server, stage: Stage) -> None:
         finally:
             stage.mark(f"too_slow finally {reason_of(ctx)}")
         return "never"
+
+
+def add_timing_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def hurried_branch(seconds: float, ctx: Context) -> str:
+        """A branch that may take so long, and takes for ever; the call goes on when it was given up."""
+
+        async def sleeping(child: Context) -> None:
+            try:
+                stage.mark("hurried branch began")
+                await trio.sleep_forever()
+            finally:
+                stage.mark(f"hurried branch finally {reason_of(child)}")
+
+        try:
+            await ctx.branch(sleeping, timeout=seconds)
+        except BranchLimit as limit:
+            return f"given up: {limit}"
+        finally:
+            stage.mark(f"hurried_branch finally {reason_of(ctx)}")
+        return "never"
+
+    @server.tool
+    async def hurried_question(ctx: Context) -> str:
+        """Ask the client's model, for a tenth of a second."""
+        try:
+            return (await ctx.sample("hello", timeout=0.1)).text
+        except RequestTimeout as error:
+            return f"given up: {error}"
 
 
 def add_holding_tools(server: Server, stage: Stage) -> None:
