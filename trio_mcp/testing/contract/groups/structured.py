@@ -135,6 +135,19 @@ async def a_shielded_clean_up_is_waited_for_and_says_nothing(pair: Pair) -> None
         await nothing_more_of(peer, call)
 
 
+@rule("D", options={"cancel_grace": 0.1})
+async def a_clean_up_that_does_not_end_is_stuck_and_holds_up_nobody(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("clean_up")
+        await pair.stage.marked("clean_up began")
+        await call.cancel()
+        await pair.stage.marked("clean-up began")
+        await pair.stage.measured("stuck", 1)
+        assert await (await peer.call("echo", {"text": "meanwhile"})).text() == "meanwhile"
+        await pair.stage.open("clean-up")
+        await pair.stage.at_rest()
+
+
 @rule("D")
 async def our_client_cancels_the_call_that_it_gives_up(pair: Pair) -> None:
     async with pair.client() as client, trio.open_nursery() as nursery:
