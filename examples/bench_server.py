@@ -12,9 +12,8 @@ from pydantic import BaseModel
 
 from trio_mcp import Context, Server, ServiceOptions
 
-server = Server(
-    "bench", version="1.0", options=ServiceOptions(parallel_prompts=True)
-)  # as its peers do: `fan` asks at once
+# `fan` asks everything at once, as its peers do.
+server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
 
 
 class Answer(BaseModel):

@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from page import PAGE, with_tables
 from serving import ROOT
 
+from trio_mcp.testing import contract
 from trio_mcp.testing.contract import MODERN, Case, Trait, cases_of
 from trio_mcp.testing.contract.rules import _RULES
 from trio_mcp.testing.contract.table import GROUPS
@@ -89,3 +91,23 @@ def test_the_page_names_every_trait() -> None:
 
 def test_every_rule_is_in_a_group_that_the_tables_show() -> None:
     assert {rule.group for rule in _RULES.values()} <= set(GROUPS)
+
+
+def test_every_public_name_is_what_it_says_and_no_module_of_that_name() -> None:
+    found = {name for name in contract.__all__ if isinstance(getattr(contract, name), ModuleType)}
+    assert found == {"groups"}
+
+
+def test_a_server_in_a_process_of_its_own_loads_nothing_of_the_other_side() -> None:
+    code = "import sys, trio_mcp.testing.contract.child; print({'trio_mcp.client', 'pytest'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", TEXT)
+    assert named
+    sources = {path.name: path.read_text() for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in sources[file]] == []

@@ -196,26 +196,25 @@ async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
         assert quiet(player.talk.service.statistics())
 
 
-async def test_a_clean_up_that_asks_behind_a_shield_is_stuck_until_its_question_fails(
+async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn(
     autojump_clock: MockClock,
 ) -> None:
+    """The client is told of the withdrawal before it is told of the call: nothing is said about a call after its answer."""
     server = made()
 
     @server.tool(timeout=1)
-    async def asks_in_clean_up(ctx: Context) -> str:
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await ctx.elicit("Undo?", bool)
+    async def asks_behind_a_shield(ctx: Context) -> str:
+        with trio.CancelScope(shield=True):
+            await ctx.elicit("Undo?", bool)
         return "never"
 
     async with talk_to(server) as talk:
         await talk.initialize()
-        call = talk.call("asks_in_clean_up")
-        await talk.question()
-        await talk.notification("notifications/cancelled")
-        assert "within 1 seconds" in await talk.failure(call)
+        call = talk.call("asks_behind_a_shield")
+        question = await talk.question()
+        assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
+        assert await talk.failure(call) == "asks_behind_a_shield did not finish within 1 seconds, its timeout."
+        assert trio.current_time() == 1 + GRACE
         await wait_all_tasks_blocked()
         assert quiet(talk.service.statistics())
 

@@ -11,9 +11,8 @@ import trio
 from ...errors import ToolError
 from ...server import Context, Server
 from ...session import ServiceOptions
-from . import faults
 from .stage import Gauges, Options, Stage
-from .subjects import asking, lifecycle, noise, offers, rounds, structured
+from .subjects import asking, faults, lifecycle, noise, offers, rounds, structured
 from .subjects.common import Seat, reason_of
 
 __all__ = ["contract_server", "gauges_of"]
@@ -21,7 +20,8 @@ __all__ = ["contract_server", "gauges_of"]
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""
-    server = Server("contract", version="1.0", instructions="Be strict.", options=service_options(stage.options))
+    options = service_options(stage.options)
+    server = Server("contract", version="1.0", instructions="Be strict.", page_size=offers.PAGE, options=options)
     for add in PARTS:
         add(server, stage)
     stage.measured_by(lambda: gauges_of(server))
@@ -128,10 +128,13 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     add_asking_tools,
     add_branching_tools,
     faults.add_failing_tools,
+    faults.add_failing_branches,
     faults.add_holding_tools,
     faults.add_leaving_tools,
+    faults.add_passing_tools,
     faults.add_promising_tools,
     faults.add_questioning_tools,
+    faults.add_branches_that_ask,
     faults.add_talking_tools,
     offers.add_contents,
     offers.add_prompts,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from ...protocol.revisions import REVISIONS
 from .makers import Maker
-from .rules import Rule, rules
+from .rules import Rule, all_rules
 
 __all__ = ["GROUPS", "rules_table"]
 
@@ -51,7 +51,7 @@ def rules_table(makers: Sequence[Maker]) -> str:
     notes = Notes()
     lines: list[str] = []
     for group, title in GROUPS.items():
-        members = [each for each in rules() if each.group == group]
+        members = [each for each in all_rules() if each.group == group]
         if members:
             lines += [f"### {group}: {title}" if len(group) == 1 else f"### {title}", ""]
             lines += [*head(makers), *(row(each, makers, notes) for each in members), ""]

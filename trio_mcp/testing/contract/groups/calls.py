@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 from ....errors import RequestTimeout
 from ....types import JsonObject
-from ..faults import MISHAPS, SECRET
 from ..makers import Trait
 from ..pair import Pair
 from ..peer import INFO, Peer
 from ..rules import ELICITS, LEGACY, rule
 from ..stage import BOUND
+from ..subjects.faults import MISHAPS, SECRET
 from .peers import LIVE, ONE_ROUND, never_marked, undisturbed
 
 NO_HANDSHAKE = "the modern era has no handshake"

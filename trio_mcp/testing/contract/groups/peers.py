@@ -9,12 +9,12 @@ import trio
 
 from ....errors import Disconnected
 from ....types import JsonObject
-from ..faults import SECRET
 from ..makers import Trait
 from ..pair import Pair
 from ..peer import Peer, accepted
 from ..rules import ELICITS, LEGACY, MODERN, rule
 from ..stage import BOUND
+from ..subjects.faults import SECRET
 
 LIVE = tuple(name for name in ELICITS if name in LEGACY)
 """The revisions in which a user is asked by a request of the server's own."""
