@@ -323,11 +323,11 @@ def handshake(version: str) -> JsonObject:
     return {"protocolVersion": version, "capabilities": {}, "clientInfo": INFO}
 
 
-async def tools_of(peer: Peer) -> set[object]:
+async def tools_of(peer: Peer) -> set[str]:
     """The names that a listing shows."""
     tools = (await peer.result(await peer.request("tools/list")))["tools"]
     assert isinstance(tools, list)
-    return {tool["name"] for tool in tools if isinstance(tool, dict)}
+    return {str(tool["name"]) for tool in tools if isinstance(tool, dict)}
 
 
 def heard(peer: Peer) -> list[object]:
