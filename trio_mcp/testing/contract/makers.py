@@ -74,7 +74,7 @@ class Endpoint(Protocol):
         """
         ...
 
-    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
+    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes, /) -> bytes:
         """Put these bytes on the wire of a connection, in the place of a message. Only with `Trait.TEXT`.
 
         Returns the answer where it comes at once, as that of a POST; nothing where it will come as a message.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -295,6 +295,10 @@ class Call:
 
     async def cancel(self) -> None:
         await self._peer.cancel(self.id)
+
+    def replies_in(self, messages: Iterable[JsonObject]) -> list[JsonObject]:
+        """The replies to it among these messages; that there will be none is no reply."""
+        return [message for message in messages if is_reply(message, self.id) and "unanswered" not in message]
 
     async def _next_round(self) -> None:
         result = await self.result()

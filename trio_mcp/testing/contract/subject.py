@@ -145,10 +145,14 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     asking.add_telling_tools,
     noise.add_noisy_tools,
     structured.add_splitting_tools,
+    structured.add_racing_tools,
     structured.add_holding_tools,
+    structured.add_asking_tools,
     structured.add_talking_tools,
     structured.add_timing_tools,
     lifecycle.add_lifecycle_tools,
     rounds.add_rounds_tools,
+    rounds.add_tools_that_ask_on,
+    rounds.add_note,
 )
 """What is on the server; a group of rules that needs more adds a function."""

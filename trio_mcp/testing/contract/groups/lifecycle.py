@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NoReturn
+
+import trio
 
 from ....errors import PeerError
 from ....protocol.revisions import NEWEST_LEGACY
@@ -92,6 +95,18 @@ async def a_malformed_handshake_is_refused_and_may_be_made_again(pair: Pair) -> 
 async def a_ping_is_answered(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await peer.result(await peer.request("ping")) == {}
+
+
+@rule("E", revisions=LEGACY, why=NO_PING)
+async def our_client_answers_a_ping_also_while_its_user_thinks(pair: Pair) -> None:
+    async with (
+        pair.client(on_elicit=thinks_for_ever, on_sample=thinks_for_ever) as client,
+        trio.open_nursery() as calls,
+    ):
+        calls.start_soon(client.call_tool, "ask_model", {"prompt": "hm"})
+        await pair.stage.marked("ask_model began")
+        assert (await client.call_tool("ping_client")).text == "alive"
+        calls.cancel_scope.cancel()
 
 
 @rule("E")
@@ -314,6 +329,11 @@ async def a_tool_is_told_the_roots_as_they_are_now(pair: Pair) -> None:
 
 
 # steps of the rules
+
+
+async def thinks_for_ever(_asked: object) -> NoReturn:
+    await trio.sleep_forever()
+    raise AssertionError("somebody woke him")
 
 
 def handshake(version: str) -> JsonObject:

@@ -9,7 +9,9 @@ from ..makers import Trait
 from ..pair import Pair
 from ..peer import Peer
 from ..rules import LEGACY, rule
-from .structured import ELICITS_LIVE, PARKED
+from .structured import ELICITS_LIVE, PARKED, asks_and_works
+
+ENDS_AT_ONCE = "such a server ends at once when it is told to, or when its one client leaves"
 
 # a connection that is lost
 
@@ -37,6 +39,16 @@ async def a_call_that_samples_ends_when_its_connection_is_lost(pair: Pair) -> No
         await (await peer.call("ask_model", {"prompt": "hello"})).question()
         await pair.cut()
         await pair.stage.marked("ask_model finally disconnect")
+
+
+@rule("D")
+async def a_call_that_asks_and_works_ends_when_its_connection_is_lost(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await peer.call("ask_and_work")
+        await asks_and_works(pair)
+        await pair.cut()
+        await pair.stage.marked("asker finally")
+        await pair.stage.marked("worker finally")
 
 
 @rule("D")
@@ -102,6 +114,19 @@ async def a_slow_reader_does_not_stop_calls_that_run(pair: Pair) -> None:
         await read_until(peer, pair, "chatter finally")
 
 
+@rule("D", needs=(Trait.SOCKET,))
+async def a_cancel_arrives_although_nothing_that_the_server_says_does(pair: Pair) -> None:
+    async with pair.peer() as peer, trio.open_nursery() as nursery:
+        talker = await peer.call("chatter", logs="debug")
+        await pair.stage.marked("chatter began")
+        pair.endpoint.stall()
+        await pair.stage.marked("chatter held up")
+        nursery.start_soon(talker.cancel)  # it may wait until the server says that it took it
+        await pair.stage.marked("chatter finally")
+        nursery.cancel_scope.cancel()
+        await pair.cut()
+
+
 @rule("D", needs=(Trait.SERVES_MANY,))
 async def a_slow_reader_holds_up_nobody_else(pair: Pair) -> None:
     async with pair.peer() as slow, pair.client() as quick:
@@ -130,7 +155,7 @@ async def a_call_that_ignores_its_cancellation_holds_up_nobody(pair: Pair) -> No
 # the end of the server
 
 
-@rule("D", needs={Trait.SERVES_MANY: "such a server ends with its one client, or is told to end at once"})
+@rule("D", needs={Trait.SERVES_MANY: ENDS_AT_ONCE})
 async def a_shutdown_waits_for_calls_and_refuses_new_ones(pair: Pair) -> None:
     async with pair.peer() as peer, trio.open_nursery() as nursery:
         running = await peer.call("wait")
@@ -141,7 +166,7 @@ async def a_shutdown_waits_for_calls_and_refuses_new_ones(pair: Pair) -> None:
         assert await running.text() == "wait"
 
 
-@rule("D", needs={Trait.SERVES_MANY: "such a server ends with its one client, or is told to end at once"})
+@rule("D")
 async def a_shutdown_cancels_what_does_not_end_and_tells_its_caller(pair: Pair) -> None:
     async with pair.peer() as peer:
         running = await peer.call("wait")

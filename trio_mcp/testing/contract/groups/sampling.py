@@ -87,6 +87,17 @@ async def members_of_an_answer_that_nobody_knows_do_no_harm(pair: Pair) -> None:
         )
 
 
+@rule("C")
+async def what_a_model_says_that_it_used_is_charged_to_the_branch_that_asked(pair: Pair) -> None:
+    used: JsonObject = {"usage": {"inputTokens": 5, "outputTokens": 4}}
+    async with pair.peer() as peer:
+        for tokens, told in ((18, "A line., A line."), (17, "tokens: 18 of 17")):
+            call = await peer.call("ask_within", {"tokens": tokens})
+            for _ in range(2):
+                await call.answer(await call.question(), answer(TEXT, _meta=used))
+            assert await call.text() == told
+
+
 # what goes wrong
 
 

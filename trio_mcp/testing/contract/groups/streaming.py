@@ -11,6 +11,7 @@ from ..peer import Call, Peer, Question, accepted
 from ..rules import ELICITS, LEGACY, MODERN, rule
 from ..watch import changes, watch
 
+LIVE_FORMS = tuple(name for name in LEGACY if name in ELICITS)
 NO_FORMS = "elicitation came with 2025-06-18"
 LIVE = "in the modern era an answer comes with the request that carries the call on"
 ROUNDS = "in the handshake era an answer is a message of its own"
@@ -142,6 +143,18 @@ async def answers_that_stay_wrong_are_an_error_of_the_call(pair: Pair) -> None:
         for _ in range(3):
             await call.answer(await call.question(), accepted(row="far back"))
         assert "after 3 attempts" in await call.failure()
+
+
+@rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and the questions of a modern round are asked together")
+async def a_user_is_asked_one_thing_at_a_time(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_both")
+        first = await call.question()
+        await peer.ping()
+        assert peer.unread() == []
+        await call.answer(first, accepted(value=1))
+        await call.answer(await call.question(), accepted(value=2))
+        assert await call.text() == ("1 2" if first.params["message"] == "Left?" else "2 1")
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)

@@ -15,6 +15,7 @@ from ..rules import ELICITS, LEGACY, rule
 ELICITS_LIVE = tuple(name for name in LEGACY if name in ELICITS)
 PARKED = "a modern call that asks is parked: there is no request to cancel"
 ROUNDS = "the modern era asks in rounds: there is no question on its way to withdraw"
+IN_ROUNDS = "elicitation came with 2025-06-18, and the questions of a modern round are asked together"
 SPOKEN: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "yes"}, "model": "m"}
 
 
@@ -73,6 +74,29 @@ async def what_comes_after_a_cancelled_question_is_not_run(pair: Pair) -> None:
         await pair.stage.marked("steps finally")
         await peer.ping()
     assert (pair.stage.count("before"), pair.stage.count("after")) == (1, 0)
+
+
+@rule("D")
+async def a_cancel_ends_a_call_that_asks_in_one_branch_and_works_in_another(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_and_work")
+        await asks_and_works(pair)
+        await call.cancel()
+        await pair.stage.marked("asker finally")
+        await pair.stage.marked("worker finally")
+        await peer.ping()
+        assert call.replies_in(peer.unread()) == []
+
+
+@rule("D", revisions=ELICITS_LIVE, why=IN_ROUNDS)
+async def a_question_that_waits_its_turn_when_its_call_is_cancelled_is_never_asked(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_both")
+        question = await call.question()
+        await call.cancel()
+        assert await withdrawn(peer) == question.key
+        await pair.stage.marked("ask_both finally client")
+        await nothing_more_of(peer, call)
 
 
 @rule("D")
@@ -233,6 +257,16 @@ async def a_branch_that_fails_cancels_its_siblings_and_fails_the_call(pair: Pair
 
 
 @rule("D")
+async def the_first_branch_to_end_a_race_cancels_the_others(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("race")
+        await pair.stage.marked("loser began")
+        await pair.stage.open("win")
+        assert await call.text() == "the first"
+    assert pair.stage.count("loser finally sibling") == 1
+
+
+@rule("D")
 async def a_call_is_answered_after_all_its_branches(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("leave_behind")
@@ -284,6 +318,12 @@ async def a_question_that_takes_too_long_is_withdrawn_and_its_call_goes_on(pair:
 
 
 # steps of the rules
+
+
+async def asks_and_works(pair: Pair) -> None:
+    """`ask_and_work` does both."""
+    await pair.stage.marked("asker asks")
+    await pair.stage.marked("worker works")
 
 
 async def withdrawn(peer: Peer) -> object:

@@ -176,6 +176,14 @@ async def who_calls_through_a_client_does_not_notice_that_a_stream_was_lost(pair
     assert heard == [0, 1, 2, 3, 4, 5]
 
 
+@rule("F", revisions=LEGACY, why="the modern era has no sessions to close", needs=(Trait.STREAMS,), grace=PATIENCE)
+async def a_session_that_is_closed_cancels_its_calls_at_once(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await peer.call("wait")
+        await pair.stage.marked("wait began")
+    await pair.stage.marked("wait finally")
+
+
 # bytes
 
 

@@ -6,7 +6,8 @@ import json
 
 from ....errors import PeerError, ProtocolError
 from ....server import Context, Server
-from ....types import LOGGING_LEVELS, JsonObject
+from ....session import Question
+from ....types import LOGGING_LEVELS, EmptyResult, JsonObject, RequestParams
 from ..stage import Stage
 
 __all__ = ["REFUSED", "SEATS", "add_lifecycle_tools"]
@@ -37,6 +38,13 @@ def add_lifecycle_tools(server: Server, stage: Stage) -> None:
             return (await ctx.sample("hello")).text
         except PeerError as error:
             return json.dumps([error.code, error.message, error.data])
+
+    @server.tool
+    async def ping_client(ctx: Context) -> str:
+        """Ask for a sign of life; what authors have no word for."""
+        sign = Question("ping", "ping", RequestParams(), EmptyResult, ())
+        await ctx._call.ask(ctx._lane, sign)  # noqa: SLF001
+        return "alive"
 
     @server.tool
     async def log_everything(ctx: Context) -> str:

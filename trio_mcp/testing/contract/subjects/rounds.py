@@ -8,7 +8,7 @@ from ....server import Context, Server
 from ..stage import Stage
 from .common import reason_of
 
-__all__ = ["NOTE", "add_rounds_tools"]
+__all__ = ["NOTE", "add_note", "add_rounds_tools", "add_tools_that_ask_on"]
 
 NOTE = "contract://note"
 """A resource that changes when `touch` is called."""
@@ -46,6 +46,8 @@ def add_rounds_tools(server: Server, stage: Stage) -> None:
         )
         return f"{number} {sampled.text} {' '.join(root.uri for root in roots)}"
 
+
+def add_tools_that_ask_on(server: Server, stage: Stage) -> None:
     @server.tool
     async def ask_and_wait(ctx: Context) -> str:
         """A question; then the gate `answered`."""
@@ -68,6 +70,8 @@ def add_rounds_tools(server: Server, stage: Stage) -> None:
                 await number_of(ctx, "Again?")
         return "enough"
 
+
+def add_note(server: Server, stage: Stage) -> None:
     @server.resource(NOTE)
     async def note() -> str:
         """It changes when `touch` is called."""

@@ -9,7 +9,14 @@ from ....server import Context, Server
 from ..stage import Stage
 from .common import reason_of
 
-__all__ = ["add_holding_tools", "add_splitting_tools", "add_talking_tools", "add_timing_tools"]
+__all__ = [
+    "add_asking_tools",
+    "add_holding_tools",
+    "add_racing_tools",
+    "add_splitting_tools",
+    "add_talking_tools",
+    "add_timing_tools",
+]
 
 LARGE = 16 * 1024
 """Characters of one of the chatterer's messages; a few hundred fill whatever buffers there are."""
@@ -67,6 +74,26 @@ def add_splitting_tools(server: Server, stage: Stage) -> None:
         return "never"
 
 
+def add_racing_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def race(ctx: Context) -> str:
+        """Two branches: one waits, the other ends when the gate `win` opens, and its value is returned."""
+
+        async def losing(child: Context) -> str:
+            try:
+                stage.mark("loser began")
+                await trio.sleep_forever()
+            finally:
+                stage.mark(f"loser finally {reason_of(child)}")
+            return "never"
+
+        async def winning(_child: Context) -> str:
+            await stage.gate("win")
+            return "the first"
+
+        return await ctx.branch_race(losing, winning)
+
+
 def add_timing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def hurried_branch(seconds: float, ctx: Context) -> str:
@@ -120,6 +147,42 @@ def add_holding_tools(server: Server, stage: Stage) -> None:
             await stage.gate("shielded")
         stage.mark("shielded ended")
         return "at last"
+
+
+def add_asking_tools(server: Server, stage: Stage) -> None:
+    @server.tool
+    async def ask_and_work(ctx: Context) -> str:
+        """One branch asks the client's model while another works for ever; so the call is never at rest."""
+
+        async def asking(child: Context) -> None:
+            try:
+                stage.mark("asker asks")
+                await child.sample("hello")
+            finally:
+                stage.mark("asker finally")
+
+        async def working(_child: Context) -> None:
+            try:
+                stage.mark("worker works")
+                await trio.sleep_forever()
+            finally:
+                stage.mark("worker finally")
+
+        await ctx.branch_all(asking, working)
+        return "never"
+
+    @server.tool
+    async def ask_within(tokens: int, ctx: Context) -> str:
+        """Ask the client's model twice, in a branch that may use so many tokens."""
+
+        async def asking(child: Context) -> str:
+            first = (await child.sample("first")).text
+            return f"{first}, {(await child.sample('second')).text}"
+
+        try:
+            return await ctx.branch(asking, token_budget=tokens)
+        except BranchLimit as limit:
+            return f"{limit.kind}: {limit.used} of {limit.limit}"
 
 
 def add_talking_tools(server: Server, stage: Stage) -> None:
