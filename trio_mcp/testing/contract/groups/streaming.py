@@ -145,6 +145,15 @@ async def answers_that_stay_wrong_are_an_error_of_the_call(pair: Pair) -> None:
         assert "after 3 attempts" in await call.failure()
 
 
+@rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and in a round no error can be answered")
+async def an_error_in_the_place_of_a_form_is_no_choice_of_the_user(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask")
+        await peer.refuse((await call.question()).key, -1, "User rejected the request")
+        assert "User rejected" not in await call.failure()
+        await pair.stage.marked("ask finally done")
+
+
 @rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and the questions of a modern round are asked together")
 async def a_user_is_asked_one_thing_at_a_time(pair: Pair) -> None:
     async with pair.peer() as peer:
