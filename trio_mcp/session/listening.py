@@ -92,8 +92,7 @@ async def listen(subscriber: Subscriber, ear: Ear, call: Call) -> Model:
     leg, subscriptions = call.leg, call.service.subscriptions
     assert leg is not None, "it asks nothing, so it has one leg"
     meta: JsonObject = {SUBSCRIPTION_ID: leg.facts.id}
-    subscriptions.add(subscriber)
-    try:
+    with subscriptions.streaming(subscriber):
         honoured = SubscriptionsAcknowledgedNotificationParams(notifications=acknowledged(subscriber), meta=meta)
         await leg.notify("notifications/subscriptions/acknowledged", honoured)
         while not subscriptions.closed:
@@ -105,6 +104,4 @@ async def listen(subscriber: Subscriber, ear: Ear, call: Call) -> Model:
                 request_id=leg.facts.id, reason="the server is shutting down", meta=meta
             )
             await leg.notify("notifications/cancelled", ended)
-    finally:
-        subscriptions.discard(subscriber)
     return SubscriptionsListenResult(meta=meta)

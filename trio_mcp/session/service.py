@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -180,13 +180,22 @@ class Service:
             self.options.on_divergence(what)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
-        """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers."""
+        """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
+
+        Streams of changes end in order, however few the seconds, unless they are not read (M-SUB-3s).
+        """
+        self.supervisor.refuse_new()
         self.subscriptions.close()
+        with trio.move_on_after(FAREWELL):
+            await self.subscriptions.streams_ended()
         await self.supervisor.drain(seconds, clean_up)
 
     def __repr__(self) -> str:
         return f"<Service {self.identity.name} {self.supervisor!r}>"
 
+
+FAREWELL: Final = 0.5
+"""Seconds in which those who listen for changes are told that there will be none."""
 
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 

@@ -11,7 +11,8 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import trio
@@ -155,6 +156,8 @@ class Subscriptions:
         self._count = 0
         self._characters = 0
         self._closed = False
+        self._streams = 0
+        self._streams_ended = trio.Event()
 
     def announce(self, change: Change) -> None:
         """Tell of a change, soon; safe in any thread, also after the end of the service."""
@@ -199,6 +202,25 @@ class Subscriptions:
         self._closed = True
         for subscriber in list(self._subscribers):
             subscriber.on_change()
+
+    @contextmanager
+    def streaming(self, subscriber: Subscriber) -> Generator[None]:
+        """Tell someone of changes who has a stream for nothing else. Raises as `add` does."""
+        self.add(subscriber)
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self.discard(subscriber)
+            self._streams -= 1
+            self._streams_ended.set()
+
+    async def streams_ended(self) -> None:
+        """Wait until no such stream is left."""
+        while self._streams:
+            if self._streams_ended.is_set():
+                self._streams_ended = trio.Event()
+            await self._streams_ended.wait()
 
     @property
     def closed(self) -> bool:

@@ -15,7 +15,6 @@ from ..pair import Pair
 from ..peer import EVERYTHING, INFO, Call, Peer, accepted
 from ..rules import MODERN, rule
 from ..subjects.rounds import NOTE
-from .losses import ENDS_AT_ONCE
 
 NO_ROUNDS = "the handshake era has no rounds: it asks by requests of its own"
 NO_META = "in the handshake era the session says it, once"
@@ -340,17 +339,12 @@ async def a_listener_ends_with_its_connection(pair: Pair) -> None:
         await pair.stage.at_rest()
 
 
-@rule(
-    "G",
-    revisions=MODERN,
-    why=NO_LISTEN,
-    needs={Trait.SERVES_MANY: ENDS_AT_ONCE},
-)
+@rule("G", revisions=MODERN, why=NO_LISTEN)
 async def a_listener_is_told_that_the_server_ends(pair: Pair) -> None:
     async with pair.peer() as peer:
         listening = await listen(peer)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(pair.stop, 10.0)
+            nursery.start_soon(pair.stop, 0.0)
             assert (await peer.result(listening))["resultType"] == "complete"
 
 
