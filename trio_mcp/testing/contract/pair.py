@@ -12,7 +12,7 @@ from ...client import Client, Handlers, OnElicit, OnRoots, OnSample
 from ...client.changes import OnChange
 from ...client.handlers import OnLog
 from ...types import Implementation, JsonObject
-from .makers import Endpoint, Maker, Trait
+from .makers import Endpoint, Maker
 from .peer import EVERYTHING, Peer, opened
 from .stage import BOUND, Stage
 
@@ -32,9 +32,6 @@ class Pair:
         self.endpoint = endpoint
         self.stage = stage
         self.revision = revision
-
-    def has(self, trait: Trait) -> bool:
-        return trait in self.maker.traits
 
     @asynccontextmanager
     async def peer(self, capabilities: JsonObject = EVERYTHING) -> AsyncIterator[Peer]:

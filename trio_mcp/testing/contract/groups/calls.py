@@ -16,6 +16,7 @@ from ..subjects.faults import MISHAPS, SECRET
 from .peers import LIVE, ONE_ROUND, never_marked, undisturbed
 
 NO_HANDSHAKE = "the modern era has no handshake"
+OPENS_ANOTHER = "there an initialize that names no session opens another one"
 
 
 # cancelling
@@ -238,7 +239,7 @@ async def a_result_that_json_cannot_say_is_an_error_that_says_where(pair: Pair) 
 # opening
 
 
-@rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs=(Trait.SHARED,))
+@rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs={Trait.SHARED: OPENS_ANOTHER})
 async def a_second_handshake_is_refused_and_changes_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         params: JsonObject = {"protocolVersion": pair.revision, "capabilities": {}, "clientInfo": INFO}
@@ -248,16 +249,6 @@ async def a_second_handshake_is_refused_and_changes_nothing(pair: Pair) -> None:
         assert question.method == "sampling/createMessage"
         await call.cancel()
         await pair.stage.marked("ask_model finally client")
-
-
-@rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs=(Trait.SHARED,))
-async def a_call_before_the_handshake_is_refused_and_does_not_run(pair: Pair) -> None:
-    async with pair.unopened() as peer:
-        error = await (await peer.call("echo", {"text": "too early"})).error()
-        assert "initialize" in str(error["message"])
-        await never_marked(pair, "echo")
-        await peer.open()
-        assert await (await peer.call("echo", {"text": "in time"})).text() == "in time"
 
 
 @contextmanager

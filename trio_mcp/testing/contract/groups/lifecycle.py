@@ -21,7 +21,6 @@ from ..subjects.lifecycle import REFUSED, SEATS
 NO_HANDSHAKE = "the modern era has no handshake"
 NO_PING = "the modern era has no ping"
 ONE_ANSWER = "the answer is the same whatever revision the client speaks otherwise"
-OPENS_ANOTHER = "there an initialize that names no session opens another one"
 
 
 # opening
@@ -72,14 +71,6 @@ async def a_ping_is_answered_before_the_handshake(pair: Pair) -> None:
     async with pair.unopened() as peer:
         await peer.ping()
         await peer.open()
-
-
-@rule("E", revisions=LEGACY, why=NO_HANDSHAKE, needs={Trait.SHARED: OPENS_ANOTHER})
-async def a_second_handshake_is_refused(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        error = await peer.error(await peer.request("initialize", handshake(pair.revision)))
-        assert error["code"] == -32600
-        await peer.ping()
 
 
 @rule("E", revisions=LEGACY, why=NO_HANDSHAKE)

@@ -7,7 +7,6 @@ import trio
 from ....errors import Disconnected, RequestTimeout
 from ....types import JsonObject
 from ..expecting import failure, nothing_more_of
-from ..makers import Trait
 from ..pair import Pair
 from ..peer import Peer, accepted
 from ..rules import ELICITS, LEGACY, rule
@@ -229,18 +228,6 @@ async def a_late_answer_reaches_nobody(pair: Pair) -> None:
         assert pair.stage.count("ask_model finally done") == 0
         await peer.answer(question.key, SPOKEN)
         assert await second.text() == "yes"
-
-
-@rule("D", revisions=LEGACY, why=ROUNDS, needs=(Trait.SERVES_MANY,))
-async def an_answer_counts_in_the_session_that_was_asked(pair: Pair) -> None:
-    async with pair.peer() as asked, pair.peer() as stranger:
-        call = await asked.call("ask_model", {"prompt": "hello"})
-        question = await call.question()
-        await stranger.answer(question.key, SPOKEN)
-        await stranger.ping()
-        assert pair.stage.count("ask_model finally done") == 0
-        await call.answer(question, SPOKEN)
-        assert await call.text() == "yes"
 
 
 # branches
