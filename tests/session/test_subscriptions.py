@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from talk import Json, Talk, talk_to
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.runtime import CancelReason, Outbox
@@ -309,3 +309,19 @@ async def test_a_modern_client_cannot_subscribe_the_old_way_nor_an_old_one_liste
         await talk.initialize()
         error = await talk.error(talk.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
     assert error["code"] == -32601
+
+
+async def test_a_stream_that_is_not_read_does_not_hold_up_the_end(server: Server, autojump_clock: MockClock) -> None:
+    async with server.open_service() as service:
+        unread = subscriptions.Subscriber([], limit=0, on_change=lambda: None)
+        with service.subscriptions.streaming(unread), trio.fail_after(1):
+            await service.drain(0)
+
+
+async def test_the_streams_have_their_time_within_that_of_the_calls(server: Server, autojump_clock: MockClock) -> None:
+    async with server.open_service() as service:
+        unread = subscriptions.Subscriber([], limit=0, on_change=lambda: None)
+        service.supervisor.start(lambda _actor: trio.sleep_forever(), lambda _actor, _outcome: None)
+        with service.subscriptions.streaming(unread):
+            await service.drain(10)
+        assert trio.current_time() == pytest.approx(10)

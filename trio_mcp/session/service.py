@@ -184,11 +184,12 @@ class Service:
 
         Streams of changes end in order, however few the seconds, unless they are not read (M-SUB-3s).
         """
+        until = trio.current_time() + seconds
         self.supervisor.refuse_new()
         self.subscriptions.close()
         with trio.move_on_after(FAREWELL):
             await self.subscriptions.streams_ended()
-        await self.supervisor.drain(seconds, clean_up)
+        await self.supervisor.drain(max(0, until - trio.current_time()), clean_up)
 
     def __repr__(self) -> str:
         return f"<Service {self.identity.name} {self.supervisor!r}>"

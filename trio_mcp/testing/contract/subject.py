@@ -47,6 +47,7 @@ def gauges_of(server: Server) -> Gauges:
         now = service.statistics()
         actors, threads = now.actors, now.threads
         found.update(running=actors.running, parked=actors.parked, stuck=actors.stuck, questions=now.open_questions)
+        found.update(bytes=actors.parked_bytes)
         if threads is not None:
             found.update(threads=threads.running + threads.waiting)
     return found
