@@ -8,7 +8,7 @@ from talk import Json, Talk, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Server, ServiceOptions
-from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.runtime import Actor, CancelReason, Outbox
 from trio_mcp.session import subscriptions
 
 UPDATED = "notifications/resources/updated"
@@ -318,10 +318,14 @@ async def test_a_stream_that_is_not_read_does_not_hold_up_the_end(server: Server
             await service.drain(0)
 
 
+async def runs_on(_actor: Actor) -> None:
+    await trio.sleep_forever()
+
+
 async def test_the_streams_have_their_time_within_that_of_the_calls(server: Server, autojump_clock: MockClock) -> None:
     async with server.open_service() as service:
         unread = subscriptions.Subscriber([], limit=0, on_change=lambda: None)
-        service.supervisor.start(lambda _actor: trio.sleep_forever(), lambda _actor, _outcome: None)
+        service.supervisor.start(runs_on, lambda _actor, _outcome: None)
         with service.subscriptions.streaming(unread):
             await service.drain(10)
         assert trio.current_time() == pytest.approx(10)
