@@ -10,9 +10,10 @@ import sys
 
 from pydantic import BaseModel
 
-from trio_mcp import Context, Server
+from trio_mcp import Context, Server, ServiceOptions
 
-server = Server("bench", version="1.0")
+# `fan` asks everything at once, as its peers do.
+server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
 
 
 class Answer(BaseModel):

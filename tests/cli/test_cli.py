@@ -192,6 +192,14 @@ def test_serve_serves_over_http_and_websocket_until_it_is_told_to_stop() -> None
         assert process.wait(timeout=30) == 0
 
 
+def test_serve_serves_old_clients_too_when_asked_to() -> None:
+    with started("serve", TRAVEL, "--port", "0", "--sse", "--drain", "1") as process:
+        url = announced(process)
+        assert url.endswith("/sse")
+        done = trio_mcp("call", url, "book_flight", "destination=Lisbon", *ANSWERS)
+        assert (done.returncode, done.stdout) == (0, BOOKED), done.stderr
+
+
 # mistakes
 
 
@@ -229,6 +237,10 @@ def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert refused(3, "serve", TRAVEL, "--port", str(port)).endswith(f"port {port}: the port is taken")
+
+
+def test_two_things_cannot_be_served_on_one_path() -> None:
+    assert "must differ" in refused(2, "serve", TRAVEL, "--port", "0", "--path", "/sse", "--sse")
 
 
 def test_the_network_needs_the_names_of_the_server() -> None:

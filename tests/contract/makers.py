@@ -31,18 +31,6 @@ ALL = tuple(sorted(REVISIONS))
 START = 30.0
 
 
-class MemoryMaker:
-    name = "memory"
-    revisions = ALL
-    traits = frozenset({Trait.SHARED, Trait.VIRTUAL, Trait.SERVES_MANY})
-
-    @asynccontextmanager
-    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[MemoryEndpoint]:
-        async with contract_server(stage).open_service() as service, trio.open_nursery() as nursery:
-            yield MemoryEndpoint(service, nursery)
-            nursery.cancel_scope.cancel()
-
-
 class MemoryEndpoint:
     def __init__(self, service: Service, nursery: trio.Nursery) -> None:
         self._service = service
@@ -69,6 +57,19 @@ class MemoryEndpoint:
 
     async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
         raise NotImplementedError
+
+
+class MemoryMaker:
+    name = "memory"
+    revisions = ALL
+    traits = frozenset({Trait.SHARED, Trait.VIRTUAL, Trait.SERVES_MANY})
+    endpoint = MemoryEndpoint
+
+    @asynccontextmanager
+    async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[MemoryEndpoint]:
+        async with contract_server(stage).open_service() as service, trio.open_nursery() as nursery:
+            yield self.endpoint(service, nursery)
+            nursery.cancel_scope.cancel()
 
 
 class StdioMaker:
@@ -175,3 +176,6 @@ class ProxiedEndpoint:
 
     async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
         raise NotImplementedError
+
+
+ALL_MAKERS = (MemoryMaker(), StdioMaker(), StreamableHttpMaker(), SseMaker(), WebSocketMaker())

@@ -22,7 +22,7 @@ from trio_mcp.client.target import reached
 from trio_mcp.session import Envelope
 from trio_mcp.types import Implementation
 
-LIMIT = 20.0
+LIMIT = 50.0
 
 
 class Fuse:

@@ -12,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Threads, ThreadStatistics
+from trio_mcp.runtime.threads import Job
 
 SOON = 10.0
 
@@ -183,3 +184,12 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_a_thread_is_never_mad
             assert threads.statistics().abandoned == 0
             stuck.free.set()
     assert called == []
+
+
+async def test_a_function_whose_caller_left_before_its_thread_began_is_not_called() -> None:
+    called: list[str] = []
+    returned: list[str] = []
+    job = Job(lambda: called.append("called"), lambda: returned.append("returned"))
+    assert not job.leave()
+    assert job() is None
+    assert (called, returned) == ([], [])

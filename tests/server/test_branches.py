@@ -270,17 +270,18 @@ async def test_nobody_can_change_what_another_branch_finds() -> None:
 
 async def test_nobody_can_change_what_the_model_said() -> None:
     def blocks(params: CreateMessageRequestParams) -> CreateMessageResult:
-        return CreateMessageResult(role="assistant", content=[TextContent(text="kept")], model="m")
+        return CreateMessageResult(role="assistant", content=[TextContent(text="kept", meta={"k": []})], model="m")
 
     async def body(ctx: Context) -> str:
         sampled = await ctx.sample("one")
         assert isinstance(sampled.message.content, list)
+        sampled.message.content[0].meta["k"].append("spoilt")  # type: ignore[index,union-attr]
         sampled.message.content.clear()
         (block,) = ctx.messages[1].content  # type: ignore[misc]
         assert isinstance(block, TextContent)
-        return block.text
+        return f"{block.text} {block.meta}"
 
-    assert await text_of(body, model=blocks) == "kept"
+    assert await text_of(body, model=blocks) == "kept {'k': []}"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from trio_mcp import Client, Context, Disconnected, RequestTimeout, Server, Serv
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.session import Service, ServiceStatistics
-from trio_mcp_transports.memory import memory_pair
 
 GRACE = 2.0
 FREED = 1000.0
@@ -197,26 +196,25 @@ async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
         assert quiet(player.talk.service.statistics())
 
 
-async def test_a_clean_up_that_asks_behind_a_shield_is_stuck_until_its_question_fails(
+async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn(
     autojump_clock: MockClock,
 ) -> None:
+    """The client is told of the withdrawal before it is told of the call: nothing is said about a call after its answer."""
     server = made()
 
     @server.tool(timeout=1)
-    async def asks_in_clean_up(ctx: Context) -> str:
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await ctx.elicit("Undo?", bool)
+    async def asks_behind_a_shield(ctx: Context) -> str:
+        with trio.CancelScope(shield=True):
+            await ctx.elicit("Undo?", bool)
         return "never"
 
     async with talk_to(server) as talk:
         await talk.initialize()
-        call = talk.call("asks_in_clean_up")
-        await talk.question()
-        await talk.notification("notifications/cancelled")
-        assert "within 1 seconds" in await talk.failure(call)
+        call = talk.call("asks_behind_a_shield")
+        question = await talk.question()
+        assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
+        assert await talk.failure(call) == "asks_behind_a_shield did not finish within 1 seconds, its timeout."
+        assert trio.current_time() == 1 + GRACE
         await wait_all_tasks_blocked()
         assert quiet(talk.service.statistics())
 
@@ -330,6 +328,14 @@ async def test_questions_and_rounds_do_not_move_the_servers_maximum(
         await player.question()
         await trio.sleep(5)
     assert ended == [3]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_seconds": 0}, {"max_seconds": math.nan}, {"cancel_grace": -1}, {"watchdog": 0}], ids=str
+)
+def test_what_is_no_time_is_refused_where_it_is_written(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: .*seconds"):
+        ServiceOptions(**wrong)  # type: ignore[arg-type]
 
 
 # threads
@@ -588,15 +594,3 @@ async def test_an_answer_of_a_round_that_was_not_asked_for_is_counted_and_droppe
         answers = {asked.key: accept(value=1), "elicit-9": accept(value=2)}
         assert await talk.text(talk.leg("asks", state=asked.state, answers=answers)) == "accept"
         assert talk.service.statistics().dropped.unknown == 1
-
-
-# a channel that is told to stop
-
-
-async def test_a_channel_without_a_process_has_nobody_who_could_stop_it(autojump_clock: MockClock) -> None:
-    ours, theirs = memory_pair()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(made().serve_channel, theirs)
-        await wait_all_tasks_blocked()
-        assert not hasattr(theirs, "on_stop")
-        await ours.aclose()

@@ -24,6 +24,7 @@ from scenarios import (
     threads_in_turns,
 )
 
+from trio_mcp import Server
 from trio_mcp.client import accept
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.testing.sweep import Play, SweepReport, Way, sweep, sweep_play
@@ -60,9 +61,9 @@ OTHERS: list[Scenario] = [
 eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 
 
-def swept(scenario: Scenario, mode: str, **options: object) -> SweepReport:
+def swept(scenario: Scenario, mode: str, served: Server = server, **options: object) -> SweepReport:
     report = sweep(
-        server,
+        served,
         scenario,
         mode=mode,
         on_elicit=lambda _asked: accept(value=1),
@@ -108,6 +109,15 @@ def test_a_conversation_leaves_nothing_wherever_it_is_interrupted(scenario: Scen
 def test_a_plain_function_in_a_thread_leaves_nothing(mode: str) -> None:
     with threads_in_turns():
         swept(called("threaded"), mode)
+
+
+@eras
+@pytest.mark.parametrize(
+    "scenario", [called("reporting"), called("fanned"), several_calls], ids=["one", "fan", "several"]
+)
+def test_a_connection_that_takes_one_message_at_a_time_leaves_nothing(scenario: Scenario, mode: str) -> None:
+    narrow = server.with_options(replace(server.options, outbox=1))
+    swept(scenario, mode, narrow, buffer=1)
 
 
 @pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN, "auto"])

@@ -1,6 +1,6 @@
 """A client that vanishes without a FIN, in a network of this process alone: `unshare -rn python half_open.py`.
 
-The only interface goes down under an open stream. Prints the seconds after which the application was told that its client is gone.
+The only interface goes down under an open stream. Prints the seconds until the application was told of it.
 """
 
 from __future__ import annotations

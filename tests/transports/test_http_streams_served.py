@@ -16,6 +16,8 @@ from serving import served
 from trio_mcp import CancelReason, Context, Server
 
 LIMIT = 30.0
+AT_ONCE = 8.0
+"""Seconds: less than the time after which a silent stream gets a comment."""
 
 
 class Stage:
@@ -54,6 +56,7 @@ class LegacyClient:
 
     port: int
     headers: dict[str, str]
+    version: str = LEGACY
 
     @asynccontextmanager
     async def call(self, tool: str) -> AsyncIterator[Client]:
@@ -67,10 +70,10 @@ class LegacyClient:
             yield answer
 
     async def open(self) -> None:
-        async with self._send("POST", self.headers, initialize({})) as answer:
+        async with self._send("POST", self.headers, initialize({}, self.version)) as answer:
             head = (await answer.until(b"\r\n\r\n")).decode().split("\r\n")
         (session_id,) = (line.partition(": ")[2] for line in head if line.lower().startswith("mcp-session-id"))
-        self.headers |= {"mcp-session-id": session_id, "mcp-protocol-version": LEGACY}
+        self.headers |= {"mcp-session-id": session_id, "mcp-protocol-version": self.version}
         async with self._send(
             "POST", self.headers, {"jsonrpc": "2.0", "method": "notifications/initialized"}
         ) as answer:
@@ -88,10 +91,10 @@ class LegacyClient:
 
 
 @asynccontextmanager
-async def session(server: Server) -> AsyncIterator[LegacyClient]:
+async def session(server: Server, version: str = LEGACY) -> AsyncIterator[LegacyClient]:
     with trio.fail_after(LIMIT):
         async with served(server) as url:
-            client = LegacyClient(int(url.rpartition(":")[2].partition("/")[0]), dict(JSON_HEADERS))
+            client = LegacyClient(int(url.rpartition(":")[2].partition("/")[0]), dict(JSON_HEADERS), version)
             await client.open()
             yield client
 
@@ -141,6 +144,20 @@ async def test_the_standalone_stream_opens_at_once() -> None:
         status, headers = await answer.head()
         assert (status, headers["content-type"], headers["x-accel-buffering"]) == (200, "text/event-stream", "no")
         await answer.until(b"id: 1-0\ndata: \n\n")
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+async def test_a_stream_that_has_nothing_to_say_yet_is_answered_at_once(version: str) -> None:
+    stage = Stage()
+    async with session(stage.server, version) as client:
+        with trio.fail_after(AT_ONCE):
+            async with client.get() as answer:
+                assert (await answer.head())[0] == 200
+        async with client.call("count") as answer:
+            await answer.until(b'"progress":1')
+        with trio.fail_after(AT_ONCE):
+            async with client.get("2-1") as answer:
+                assert (await answer.head())[0] == 200
 
 
 @pytest.mark.parametrize("last", ["1-0", "nonsense"])

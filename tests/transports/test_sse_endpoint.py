@@ -542,7 +542,7 @@ async def test_a_session_belongs_to_the_principal_that_opened_it(autojump_clock:
         assert talk.answer(2)["result"]["content"][0]["text"] == "alice red"
 
 
-async def test_a_stream_outlives_the_token_that_opened_it_but_takes_no_more_messages(
+async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
     autojump_clock: MockClock, stage: Stage
 ) -> None:
     tokens = {"Bearer a": "alice"}
@@ -550,9 +550,29 @@ async def test_a_stream_outlives_the_token_that_opened_it_but_takes_no_more_mess
     async def known(headers: Mapping[str, str]) -> str | None:
         return tokens.get(headers.get("authorization", ""))
 
+    async with serving(stage, authenticate=known, limits=HttpLimits(recheck=60)) as peer:
+        talk = await connected(peer, ALICE)
+        await talk.open()
+        await talk.taken(legacy_call("wait", id=7))
+        await trio.sleep(1000)
+        tokens.clear()
+        assert (await talk.post(legacy_call("whoami"))).status == 401
+        assert (stage.waiting, talk.stream.ended.is_set()) == (1, False)
+        await trio.sleep(61)
+        assert (stage.reason, talk.stream.ended.is_set()) == (CancelReason.DISCONNECT, True)
+        tokens["Bearer a"] = "alice"
+        assert (await talk.post(legacy_call("whoami"))).status == 404
+
+
+async def test_a_stream_ends_when_its_token_is_somebody_elses_now(autojump_clock: MockClock, stage: Stage) -> None:
+    names = ["alice"]
+
+    async def known(_headers: Mapping[str, str]) -> str | None:
+        return names[0]
+
     async with serving(stage, authenticate=known) as peer:
         talk = await connected(peer, ALICE)
         await talk.open()
-        tokens.clear()
-        assert (await talk.post(legacy_call("whoami"))).status == 401
-        assert not talk.stream.ended.is_set()
+        names[0] = "bob"
+        await trio.sleep(61)
+        assert talk.stream.ended.is_set()

@@ -16,6 +16,7 @@ EXAMPLES = """\
 examples:
   trio-mcp serve examples/travel.py
   trio-mcp serve examples/travel.py --port 9000 --path /travel
+  trio-mcp serve examples/travel.py --sse
   trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
 
 WebSocket clients find it under the same URL with ws:// in place of http://.
@@ -31,6 +32,7 @@ def describe(parser: ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=port, default=8000, help="port; 0 takes a free one (default: %(default)s)")
     add("--path", type=path, default="/mcp", help="path of the endpoint (default: %(default)s)")
+    add("--sse", action="store_true", help="serve HTTP+SSE as well, at /sse, for clients of 2024-11-05")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="a name it is reached by; repeatable")
     add("--allowed-origin", action="append", default=[], metavar="URL", help="a web site that may call it; repeatable")
     add("--drain", type=seconds, default=10.0, metavar="SECONDS", help="time to finish calls (default: %(default)g)")
@@ -46,6 +48,7 @@ def execute(options: Namespace) -> int:
             host=options.host,
             port=options.port,
             path=options.path,
+            sse_path="/sse" if options.sse else None,
             allowed_hosts=options.allowed_host,
             allowed_origins=options.allowed_origin,
             drain=options.drain,
@@ -54,8 +57,11 @@ def execute(options: Namespace) -> int:
         raise Failed(error.strerror or str(error), Status.UNREACHABLE) from error
     except ConfigurationError:
         raise
-    except ValueError as error:  # open to the network without the names it is reached by
-        raise Failed(f"{error}; give them with --allowed-host NAME", Status.USAGE) from error
+    except (
+        ValueError
+    ) as error:  # paths that cannot be served, or open to the network without the names it is reached by
+        how = "; give them with --allowed-host NAME" if "allowed_hosts" in str(error) else ""
+        raise Failed(f"{error}{how}", Status.USAGE) from error
     return 0
 
 

@@ -58,11 +58,9 @@ class Branch(Generic[T]):
         raised comes out of the block.
         """
         if self._ended:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()  # where it has failed, the cancel arrives here
         else:
             await self._join()
-        if self._outcome is None:
-            await trio.lowlevel.checkpoint()  # here the cancel arrives
         return self.value
 
     async def _join(self) -> None:

@@ -119,7 +119,7 @@ class Supervisor:
         self._per_principal[principal] += 1
         self._started += 1
         self._nursery.start_soon(self._run, actor, body, name=actor.name)
-        if self.unwatched:
+        if self._watchdog.asleep:
             self._watchdog.wake()
         if deadline != math.inf:
             self._expect_end(actor, deadline)
@@ -160,7 +160,7 @@ class Supervisor:
         actor.state = ActorState.RUNNING
         actor.scope.deadline = actor.deadline
         self._expect_end(actor, actor.deadline)
-        if self.unwatched:
+        if self._watchdog.asleep:
             self._watchdog.wake()
 
     def cancel_all(self, reason: CancelReason) -> None:
@@ -267,7 +267,8 @@ class Supervisor:
     def _forget(self, actor: Actor) -> None:
         """An actor has ended."""
         self._unpark(actor)
-        self._overdue.expect(actor, math.inf)
+        if actor.overdue_at != math.inf:
+            self._overdue.expect(actor, math.inf)
         if actor.state is ActorState.STUCK:
             self._stuck -= 1
             logger.warning("%s, which was stuck, has ended", actor.name)

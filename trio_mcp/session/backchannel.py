@@ -14,7 +14,7 @@ from ..protocol.jsonrpc import Request, RequestId
 from ..runtime import Lane, Slot
 from ..types import ClientCapabilities, Model
 from .envelope import Envelope
-from .leg import Leg
+from .leg import UNHEARD, Leg
 
 if TYPE_CHECKING:
     from .call import Call
@@ -55,7 +55,8 @@ class Backchannel(Protocol):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
-            LocalProtocolError: the call was cancelled, and its clean-up asks behind a shield; nothing was sent.
+            LocalProtocolError: the call was cancelled, nobody would answer, and its clean-up asks behind a shield; nothing was
+                sent.
             Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
             PeerError: the client answered with an error (handshake era only).
         """
@@ -70,9 +71,13 @@ def require(declared: ClientCapabilities, question: Question[T]) -> None:
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
 
 
-def still_asking(call: Call) -> None:
-    """A call that was cancelled asks nothing more: nobody would answer, and behind a shield it would wait for ever."""
-    if call.actor.reason is not None:
+def still_asking(call: Call, *, live: bool) -> None:
+    """A call that was cancelled asks nothing where nobody would answer: behind a shield it would wait until it is given up.
+
+    A live question can be answered when only the time of the call is up, say; in rounds none comes after a cancel.
+    """
+    reason = call.actor.reason
+    if reason in UNHEARD or (reason is not None and not live):
         raise LocalProtocolError("the call was cancelled, and can ask nothing more")
 
 
@@ -92,7 +97,7 @@ class LiveBackchannel:
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         await trio.lowlevel.checkpoint_if_cancelled()
-        still_asking(call)
+        still_asking(call, live=True)
         leg = call.leg
         if leg is None:
             raise Disconnected(NOBODY)

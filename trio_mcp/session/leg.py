@@ -77,6 +77,7 @@ class Listener:
     def finish(self, ending: Ending) -> None:
         """Send the outcome to this listener."""
         self.finished = True
+        self.pause = None  # it knows the stream, which knows the listener
         if self.on_finished is not None:
             self.on_finished(self)
         if isinstance(ending, Encoded):

@@ -62,7 +62,7 @@ class Rounds:
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
-        still_asking(call)
+        still_asking(call, live=False)
         if call.leg is not None:
             require(call.leg.facts.client_capabilities, question)
         key = lane.next_key(question.kind) if question.name is None else lane.named_key(question.name)

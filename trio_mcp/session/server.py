@@ -141,6 +141,7 @@ class ServerSession:
         call = self._calls.pop(listener, None)
         self._fetching.discard(listener)
         listener.finished = True
+        listener.pause = None
         self.connection.answered(listener.request_id)
         if call is not None and call.leg is not None and call.leg.leave(listener):
             call.cancel(CancelReason.DISCONNECT)

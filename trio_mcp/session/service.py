@@ -104,6 +104,13 @@ class ServiceOptions:
     on_divergence: Callable[[str], None] | None = None
     """Told when a replay asks something else than the run before; it is logged anyway."""
 
+    def __post_init__(self) -> None:
+        for name, seconds in (("max_seconds", self.max_seconds), ("watchdog", self.watchdog)):
+            if not seconds > 0:
+                raise ValueError(f"{name}: more than 0 seconds, math.inf for no limit, not {seconds!r}")
+        if not self.cancel_grace >= 0:
+            raise ValueError(f"cancel_grace: seconds from 0 on, not {self.cancel_grace!r}")
+
 
 class Service:
     """Made by `open_service`."""

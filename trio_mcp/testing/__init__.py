@@ -1,5 +1,15 @@
-"""What authors of tools need to test them."""
+"""What authors of tools need to test them. Each name is loaded when it is first used."""
 
-from .replay import ReplayReport, replay_tool
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .replay import ReplayReport, replay_tool
 
 __all__ = ["ReplayReport", "replay_tool"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(".replay", __name__), name)

@@ -18,7 +18,7 @@ from ..server import Server
 from ..session import Service, serve_channel
 from .census import census, held
 from .rules import broken_rules
-from .wire import Wire, WireEnd
+from .wire import BUFFER, Wire, WireEnd
 
 __all__ = ["Play", "Run", "Strike", "Way"]
 
@@ -53,13 +53,20 @@ class Strike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Play(Generic[P]):
-    """What is run: a server, how its peer is made of a channel, and what the peer does."""
+    """What is run: a server, how its peer is made of its end of the wire, and what the peer does.
+
+    Attributes:
+        opening: interrupt while the peer is made, too.
+        logs: parts of errors that are to be logged.
+        buffer: messages that either end may be ahead of the other; one that is small makes who talks wait for who reads.
+    """
 
     server: Server
     connect: Callable[[WireEnd], AbstractAsyncContextManager[P]]
     scenario: Callable[[P], Awaitable[object]]
     opening: bool = False
     logs: Collection[str] = ()
+    buffer: int = BUFFER
 
 
 class Striker(trio.abc.Instrument):
@@ -98,7 +105,7 @@ class Run(Generic[P]):
         self._play = play
         self._strike = strike
         at_message = strike is not None and strike.way is Way.MESSAGE
-        self.wire = Wire()
+        self.wire = Wire(play.buffer)
         at_step = None if strike is None or at_message else strike.at
         self.striker = Striker(at_step, self._act, lambda: bool(self.wire.open))
         self._scope = trio.CancelScope()

@@ -41,7 +41,7 @@ from ..server import Server
 from ..types import Implementation
 from .census import census, only_new_objects
 from .run import Play, Run, Strike, Way
-from .wire import WireEnd
+from .wire import BUFFER, WireEnd
 
 __all__ = ["Effects", "Play", "Problem", "Strike", "SweepReport", "Way", "sweep", "sweep_play"]
 
@@ -119,6 +119,7 @@ def sweep(
     effects: Effects | None = None,
     opening: bool = False,
     logs: Collection[str] = (),
+    buffer: int = BUFFER,
     only: Strike | None = None,
 ) -> SweepReport:
     """Run `scenario(client)` over a connection in memory, interrupted at every step and after every message.
@@ -131,6 +132,7 @@ def sweep(
         effects: what the server's tools did.
         opening: also interrupt while the client opens and closes; else only what the scenario does.
         logs: parts of errors that are to be logged; any other error in the log is a problem.
+        buffer: messages that either end may be ahead of the other.
         only: one interruption, instead of all.
     """
     handlers = Handlers(on_elicit, on_sample, on_roots)
@@ -149,7 +151,7 @@ def sweep(
         async with client:
             yield client
 
-    return sweep_play(Play(server, connect, scenario, opening, logs), effects=effects, only=only)
+    return sweep_play(Play(server, connect, scenario, opening, logs, buffer), effects=effects, only=only)
 
 
 def sweep_play(

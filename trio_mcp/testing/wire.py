@@ -19,7 +19,6 @@ __all__ = ["Crossed", "Wire", "WireEnd"]
 
 UNBOUNDED: Final = 1 << 30
 BUFFER: Final = 64
-"""Messages that a sender may be ahead."""
 
 
 class Crossed(NamedTuple):
@@ -36,9 +35,14 @@ class Crossed(NamedTuple):
 
 
 class Wire:
-    """Two ends, `client` and `server`, and what has crossed between them."""
+    """Two ends, `client` and `server`, and what has crossed between them.
 
-    def __init__(self) -> None:
+    Args:
+        buffer: messages that either end may be ahead of the other.
+    """
+
+    def __init__(self, buffer: int = BUFFER) -> None:
+        self.buffer = buffer
         to_server, at_server = trio.open_memory_channel[bytes](UNBOUNDED)  # each end bounds what it has on its way
         to_client, at_client = trio.open_memory_channel[bytes](UNBOUNDED)
         self._inject = to_server
@@ -108,10 +112,10 @@ class WireEnd(trio.abc.Channel[Envelope]):
         self._receives = receives
         self._on_sent = on_sent
         self._on_received = on_received
-        self._room = trio.Semaphore(BUFFER)
+        self._room = trio.Semaphore(wire.buffer)
 
     async def send(self, value: Envelope) -> None:
-        """Send one message, waiting while `BUFFER` others are on their way. A cancel means that it was not sent.
+        """Send one message, waiting while the wire buffers all it may. A cancel means that it was not sent.
 
         Raises:
             trio.BrokenResourceError: the connection was cut, or the other end closed.

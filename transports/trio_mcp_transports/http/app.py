@@ -270,7 +270,9 @@ class McpApp:
         await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
 
     async def _open_stream(self, running: Running, incoming: Incoming) -> None:
-        await running.sse.get(incoming)
+        headers, principal = incoming.peer.headers, incoming.peer.principal
+        known = None if self._authenticate is None else partial(self._still, headers, principal)
+        await running.sse.get(incoming, known)
 
     async def _post_to_stream(self, running: Running, incoming: Incoming) -> None:
         await running.sse.post(incoming)

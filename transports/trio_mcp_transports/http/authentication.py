@@ -47,6 +47,7 @@ async def identified(authenticate: Authenticate, headers: Mapping[str, str]) -> 
         HttpRefusal: 401, the hook knows nobody by them; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed
             or returned something else. What was wrong with the hook is for the log only.
     """
+    principal: str | None = None
     with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
         principal = await asked(authenticate, headers)
     if asking.cancelled_caught:

@@ -54,8 +54,7 @@ END_TIMEOUT = 1.0
 """Seconds that a response may stay open once its request is answered, which ends it (M-HTTP-8s), or given up."""
 
 STAND_TIMEOUT = 1.0
-"""Seconds that a session's first request waits for the stream of what belongs to none: servers exist that lose what they ask
-while it is not open."""
+"""Seconds that a session's first request waits for the stream of what belongs to none: some servers lose what they ask before."""
 
 MAX_ANSWERING = 32
 """Answers to questions of the server that are on their way at once; while there are so many, its next questions wait."""

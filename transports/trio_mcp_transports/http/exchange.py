@@ -100,6 +100,7 @@ class Exchange:
         """Open the stream before there is anything to send, and go on as `run` does."""
         try:
             await self._send_events()
+            await self._flush_head()
         except OSError:
             return False
         return await self.run()
@@ -172,6 +173,10 @@ class Exchange:
         if not self._opened:
             self._opened = True
             await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
+
+    async def _flush_head(self) -> None:
+        """A server sends a head with the first of its body. Who waits for a silent stream must not wait for that."""
+        await self._send_part(b"")
 
     async def _send_part(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -20,4 +20,4 @@ class HttpLimits:
     websockets: int = 10_000
     """WebSockets that may be open at once."""
     recheck: float = 60.0
-    """How often the credentials of an open WebSocket are checked again, if anybody checks any."""
+    """How often the credentials of an open WebSocket or HTTP+SSE stream are checked again, if anybody checks any."""

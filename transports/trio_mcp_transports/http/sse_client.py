@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -25,7 +25,7 @@ from trio_mcp.session import Envelope
 from .._background import open_background
 from .client_answers import excerpt, refusal
 from .client_limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
-from .client_streams import EVENT_STREAM, reason, whole
+from .client_streams import EVENT_STREAM, open_body, reason, whole
 
 __all__ = ["SseChannel", "SseConversation", "connect_sse"]
 
@@ -133,7 +133,7 @@ class SseConversation:
         async with self._http.stream("GET", self._url, headers=headers) as response:
             await check_stream(response)
             decoder = SseDecoder(self._limits.message)
-            async with aclosing(response.aiter_bytes()) as chunks:
+            async with open_body(response) as chunks:
                 async for chunk in chunks:
                     for event in decoder.feed(chunk):
                         if self._uri:

@@ -9,8 +9,9 @@ There is no reader task: whoever posts a message feeds the session, and the task
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, quote
@@ -28,6 +29,8 @@ from .limits import HttpLimits
 from .refusals import RETRY_LATER, HttpRefusal, accepts, check_content
 
 __all__ = ["SseEndpoint"]
+
+logger = logging.getLogger("trio_mcp.http")
 
 ID_BYTES: Final = 24
 
@@ -91,8 +94,13 @@ class SseEndpoint:
         self._message_path = message_path
         self._sessions: dict[str, SseSession] = {}
 
-    async def get(self, incoming: Incoming) -> None:
-        """Open a session and carry its stream until either side ends it. A cancel ends the session."""
+    async def get(self, incoming: Incoming, known: Callable[[], Awaitable[bool]] | None = None) -> None:
+        """Open a session and carry its stream until either side ends it. A cancel ends the session.
+
+        Args:
+            known: whether the client is still who it was, asked again and again: a stream may outlive its credentials
+                (reliability row 57). None: nobody was asked who it is.
+        """
         if not accepts(incoming.peer.headers.get("accept", "*/*"), "text", "event-stream"):
             raise HttpRefusal(406, "The Accept header must list text/event-stream.")
         if self.draining:
@@ -104,7 +112,13 @@ class SseEndpoint:
             )
         entry = self._open(incoming)
         try:
-            await entry.stream.listen()
+            if known is None:
+                await entry.stream.listen()
+                return
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_checking, entry, known)
+                await entry.stream.listen()
+                nursery.cancel_scope.cancel()
         finally:
             self._end(entry, CancelReason.DISCONNECT)
 
@@ -156,6 +170,14 @@ class SseEndpoint:
         entry.session.attach(outbox)
         self._sessions[session_id] = entry
         return entry
+
+    async def _keep_checking(self, entry: SseSession, known: Callable[[], Awaitable[bool]]) -> None:
+        while True:
+            await trio.sleep(self._limits.recheck)
+            if not await known():
+                logger.info("a stream is ended: its credentials are no longer good")
+                entry.stream.leave()
+                return
 
     def _end(self, entry: SseSession, reason: CancelReason) -> None:
         """What still runs is cancelled, and unwinds in the service; the id is unknown from now on."""

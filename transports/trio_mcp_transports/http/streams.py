@@ -122,7 +122,7 @@ class EventStream:
     def answers(self, listener: Listener | OpenBatch, *, may_pause: bool) -> None:
         """It is the stream of this request, or of a batch of them."""
         self.listener = listener
-        if may_pause and self.primes and isinstance(listener, Listener):
+        if may_pause and self.primes and isinstance(listener, Listener) and not listener.finished:
             listener.pause = self.pause
 
     def open(self) -> bytes:
@@ -217,6 +217,7 @@ class StreamReader(Exchange):
         """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
         try:
             await self._open()
+            await self._flush_head()
             await self._stream.settle()
             if not await self._catch_up(after, events):
                 await self._send_last()

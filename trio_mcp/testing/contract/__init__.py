@@ -8,16 +8,23 @@ A transport's test module is only its maker, a class like `Maker`, and
 
 Each case runs in a Trio loop of its own, in bounded time, virtual where nothing real is waited for, and fails on whatever is left
 behind: tasks, threads, descriptors, child processes, warnings, and anything that the server still has of a call.
+
+Names are loaded when they are first used: the server of a case may be a process of its own, and needs few of them.
 """
 
-from . import groups
-from .makers import IMPOSSIBLE, Endpoint, Maker, Trait
-from .pair import Pair
-from .peer import EVERYTHING, Call, Peer, Question, accepted, text_of
-from .proxy import Proxy, open_proxy
-from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, cases_of, impossible_of, rule, rules
-from .stage import Gauges, Stage, linked_stage, open_stage_port
-from .subject import contract_server
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from . import groups
+    from .makers import IMPOSSIBLE, Endpoint, Maker, Trait
+    from .pair import Pair
+    from .peer import EVERYTHING, Call, Peer, Question, accepted, text_of
+    from .proxy import Proxy, open_proxy
+    from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, all_rules, cases_of, impossible_of, rule
+    from .stage import Gauges, Stage, linked_stage, open_stage_port
+    from .subject import contract_server
+    from .table import rules_table
 
 __all__ = [
     "ELICITS",
@@ -39,6 +46,7 @@ __all__ = [
     "Stage",
     "Trait",
     "accepted",
+    "all_rules",
     "cases_of",
     "contract_server",
     "groups",
@@ -47,6 +55,36 @@ __all__ = [
     "open_proxy",
     "open_stage_port",
     "rule",
-    "rules",
+    "rules_table",
     "text_of",
 ]
+
+_ROOMS = {
+    "makers": ("IMPOSSIBLE", "Endpoint", "Maker", "Trait"),
+    "pair": ("Pair",),
+    "peer": ("EVERYTHING", "Call", "Peer", "Question", "accepted", "text_of"),
+    "proxy": ("Proxy", "open_proxy"),
+    "rules": (
+        "ELICITS",
+        "LEGACY",
+        "MODERN",
+        "Case",
+        "Impossible",
+        "Rule",
+        "cases_of",
+        "impossible_of",
+        "all_rules",
+        "rule",
+    ),
+    "stage": ("Gauges", "Stage", "linked_stage", "open_stage_port"),
+    "subject": ("contract_server",),
+    "table": ("rules_table",),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    groups = import_module(".groups", __name__)  # whoever asks for anything finds all rules known
+    return groups if name == "groups" else getattr(import_module(f".{_ROOM_OF[name]}", __name__), name)

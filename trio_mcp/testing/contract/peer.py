@@ -229,7 +229,8 @@ class Call:
         self._peer = peer
         self._tool = tool
         self._arguments = arguments
-        self._progress = progress
+        self.progress = progress
+        """The token under which progress of the next leg is to be told."""
         self._logs = logs
         self._asked: deque[Question] = deque()
         self._answers: JsonObject = {}
@@ -240,7 +241,7 @@ class Call:
 
     async def send(self, **carried: JsonValue) -> None:
         params: JsonObject = {"name": self._tool, "arguments": self._arguments, **carried}
-        self.id = await self._peer.request("tools/call", params, progress=self._progress, logs=self._logs)
+        self.id = await self._peer.request("tools/call", params, progress=self.progress, logs=self._logs)
 
     async def question(self) -> Question:
         """The next question; in the modern era those of one round come one after the other.

@@ -15,7 +15,18 @@ from .makers import IMPOSSIBLE, Maker, Trait
 from .pair import Pair
 from .stage import NO_OPTIONS, Options, Stage
 
-__all__ = ["ELICITS", "LEGACY", "MODERN", "Case", "Impossible", "Rule", "cases_of", "impossible_of", "rule", "rules"]
+__all__ = [
+    "ELICITS",
+    "LEGACY",
+    "MODERN",
+    "Case",
+    "Impossible",
+    "Rule",
+    "all_rules",
+    "cases_of",
+    "impossible_of",
+    "rule",
+]
 
 LIMIT = 60.0
 """Seconds that a case may take, virtual ones where time is virtual."""
@@ -141,7 +152,7 @@ def rule(
     return added
 
 
-def rules() -> tuple[Rule, ...]:
+def all_rules() -> tuple[Rule, ...]:
     """The whole contract."""
     return tuple(_RULES.values())
 

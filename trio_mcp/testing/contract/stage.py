@@ -97,6 +97,16 @@ class Stage:
         await trio.lowlevel.checkpoint()
         return self._read_gauges()
 
+    async def measured(self, name: str, value: int) -> None:
+        """Wait until the server has so many of something.
+
+        Raises:
+            trio.TooSlowError: it was not so within `BOUND`.
+        """
+        with trio.fail_after(BOUND):
+            while (await self.gauges()).get(name) != value:  # noqa: ASYNC110  nothing tells when a gauge changes
+                await trio.sleep(QUIESCENCE)
+
     async def at_rest(self) -> None:
         """Wait until the server has nothing left of any call.
 

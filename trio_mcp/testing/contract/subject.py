@@ -7,28 +7,21 @@ from collections import Counter
 from collections.abc import Callable
 
 import trio
-from pydantic import BaseModel
 
 from ...errors import ToolError
 from ...server import Context, Server
 from ...session import ServiceOptions
-from . import faults
 from .stage import Gauges, Options, Stage
-from .subjects import asking, noise, offers
+from .subjects import asking, faults, lifecycle, noise, offers, rounds, structured
+from .subjects.common import Seat, reason_of
 
-__all__ = ["Seat", "contract_server", "gauges_of"]
-
-
-class Seat(BaseModel):
-    """The form that the contract's tools ask to have filled in."""
-
-    row: int
-    window: bool = False
+__all__ = ["contract_server", "gauges_of"]
 
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""
-    server = Server("contract", version="1.0", instructions="Be strict.", options=service_options(stage.options))
+    options = service_options(stage.options)
+    server = Server("contract", version="1.0", instructions="Be strict.", page_size=offers.PAGE, options=options)
     for add in PARTS:
         add(server, stage)
     stage.measured_by(lambda: gauges_of(server))
@@ -130,20 +123,18 @@ def add_branching_tools(server: Server, stage: Stage) -> None:
         return "never"
 
 
-def reason_of(ctx: Context) -> str:
-    """Why a call was cancelled, as a word of a mark."""
-    return "done" if ctx.cancel_reason is None else ctx.cancel_reason.value
-
-
 PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     add_plain_tools,
     add_asking_tools,
     add_branching_tools,
     faults.add_failing_tools,
+    faults.add_failing_branches,
     faults.add_holding_tools,
     faults.add_leaving_tools,
+    faults.add_passing_tools,
     faults.add_promising_tools,
     faults.add_questioning_tools,
+    faults.add_branches_that_ask,
     faults.add_talking_tools,
     offers.add_contents,
     offers.add_prompts,
@@ -153,5 +144,11 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     asking.add_sampling_tools,
     asking.add_telling_tools,
     noise.add_noisy_tools,
+    structured.add_splitting_tools,
+    structured.add_holding_tools,
+    structured.add_talking_tools,
+    structured.add_timing_tools,
+    lifecycle.add_lifecycle_tools,
+    rounds.add_rounds_tools,
 )
 """What is on the server; a group of rules that needs more adds a function."""

@@ -1,5 +1,5 @@
 """The rules of the contract, group by group. Loading this makes them known."""
 
-from . import base, calls, lifecycle, peers, sampling, streaming, structured, wires
+from . import base, calls, lifecycle, losses, peers, rounds, sampling, streaming, structured, wires
 
-__all__ = ["base", "calls", "lifecycle", "peers", "sampling", "streaming", "structured", "wires"]
+__all__ = ["base", "calls", "lifecycle", "losses", "peers", "rounds", "sampling", "streaming", "structured", "wires"]

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 from ....errors import RequestTimeout
 from ....types import JsonObject
-from ..faults import MISHAPS, SECRET
 from ..makers import Trait
 from ..pair import Pair
 from ..peer import INFO, Peer
 from ..rules import ELICITS, LEGACY, rule
 from ..stage import BOUND
+from ..subjects.faults import MISHAPS, SECRET
 from .peers import LIVE, ONE_ROUND, never_marked, undisturbed
 
 NO_HANDSHAKE = "the modern era has no handshake"
@@ -263,12 +263,12 @@ async def a_call_before_the_handshake_is_refused_and_does_not_run(pair: Pair) ->
 @contextmanager
 def expected(error: type[Exception], text: str) -> Iterator[None]:
     """The block raises this error, with this in its text."""
+    raised = None
     try:
         yield
-    except error as raised:
-        assert text in str(raised), raised
-    else:
-        raise AssertionError(f"no {error.__name__} was raised")
+    except error as caught:
+        raised = caught
+    assert text in str(raised), f"{raised!r} says nothing of {text}"
 
 
 def replies_to(peer: Peer, request_id: object) -> int:

@@ -2,24 +2,158 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+from ....errors import PeerError
+from ....protocol.revisions import NEWEST_LEGACY
+from ....types import LOGGING_LEVELS, JsonObject
+from ..expecting import failure
 from ..makers import Trait
 from ..pair import Pair
-from ..rules import LEGACY, MODERN, rule
+from ..peer import INFO, Peer
+from ..rules import ELICITS, LEGACY, MODERN, rule
+from ..subjects.lifecycle import REFUSED, SEATS
+
+NO_HANDSHAKE = "the modern era has no handshake"
+NO_PING = "the modern era has no ping"
+ONE_ANSWER = "the answer is the same whatever revision the client speaks otherwise"
+OPENS_ANOTHER = "there an initialize that names no session opens another one"
+
+
+# opening
+
+
+@rule("E", revisions=LEGACY, why=NO_HANDSHAKE)
+async def the_revision_that_is_asked_for_is_spoken(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        result = await peer.open()
+        assert result["protocolVersion"] == pair.revision
+        assert result["instructions"] == "Be strict."
+        assert "tools" in result["capabilities"]  # type: ignore[operator]
+
+
+@rule("E", revisions=(NEWEST_LEGACY,), why=ONE_ANSWER)
+async def an_unknown_revision_is_answered_with_the_newest_that_has_a_handshake(pair: Pair) -> None:
+    for unknown in ("1999-01-01", "2099-12-31", *MODERN):
+        async with pair.unopened() as peer:
+            result = await peer.result(await peer.request("initialize", handshake(unknown)))
+            assert result["protocolVersion"] == NEWEST_LEGACY
+
+
+@rule("E", revisions=MODERN, why="an unknown revision is negotiated in the handshake there")
+async def an_unknown_revision_is_refused_with_those_there_are(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        peer.revision = "2099-12-31"
+        error = await peer.error(await peer.request("tools/list"))
+        assert error["code"] == -32022
+        assert pair.revision in error["data"]["supported"]  # type: ignore[operator, call-overload, index]
+        peer.revision = pair.revision
+        await peer.ping()
+
+
+@rule("E", revisions=LEGACY, why=NO_HANDSHAKE)
+async def nothing_is_served_before_the_handshake(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        refusal = await peer.refusal(await peer.request("tools/call", {"name": "echo", "arguments": {"text": "early"}}))
+        assert "initialize" in refusal
+        await peer.open()
+        await peer.ping()
+    assert pair.stage.count("echo") == 0
+
+
+@rule(
+    "E", revisions=LEGACY, why=NO_PING, needs={Trait.SHARED: "there the handshake is what makes a session to ping in"}
+)
+async def a_ping_is_answered_before_the_handshake(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        await peer.ping()
+        await peer.open()
+
+
+@rule("E", revisions=LEGACY, why=NO_HANDSHAKE, needs={Trait.SHARED: OPENS_ANOTHER})
+async def a_second_handshake_is_refused(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        error = await peer.error(await peer.request("initialize", handshake(pair.revision)))
+        assert error["code"] == -32600
+        await peer.ping()
+
+
+@rule("E", revisions=LEGACY, why=NO_HANDSHAKE)
+async def a_malformed_handshake_is_refused_and_may_be_made_again(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        error = await peer.error(await peer.request("initialize", {"protocolVersion": pair.revision}))
+        assert error["code"] == -32602
+        await peer.open()
+        await peer.ping()
+
+
+@rule("E", revisions=LEGACY, why=NO_PING)
+async def a_ping_is_answered(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await peer.result(await peer.request("ping")) == {}
+
+
+@rule("E")
+async def our_client_opens_the_conversation_and_knows_who_is_there(pair: Pair) -> None:
+    async with pair.client() as client:
+        assert client.protocol_version == pair.revision
+        assert client.server_info is not None
+        assert (client.server_info.name, client.instructions) == ("contract", "Be strict.")
+        await client.ping()
 
 
 @rule("E")
 async def a_tool_is_called(pair: Pair) -> None:
     async with pair.client() as client:
-        assert client.protocol_version == pair.revision
         assert (await client.call_tool("echo", {"text": "hello"})).text == "hello"
 
 
+# capabilities
+
+
+@rule("E", revisions=LEGACY, why="modern listings are the same for every client")
+async def a_tool_that_a_client_cannot_serve_is_hidden_from_it(pair: Pair) -> None:
+    async with pair.peer({}) as peer:
+        assert "gated" not in await tools_of(peer)
+    assert pair.stage.count("gated") == 0
+
+
 @rule("E")
-async def an_unknown_method_is_refused_by_name(pair: Pair) -> None:
+async def a_tool_that_a_client_can_serve_is_shown_to_it_and_called(pair: Pair) -> None:
     async with pair.peer() as peer:
-        error = await peer.error(await peer.request("no/such"))
-        assert error["code"] == -32601
+        assert "gated" in await tools_of(peer)
+        assert await (await peer.call("gated")).text() == "with a model"
+
+
+@rule("E")
+async def a_tool_that_a_client_cannot_serve_is_refused_before_it_runs(pair: Pair) -> None:
+    async with pair.peer({}) as peer:
+        error = await (await peer.call("gated")).error()
+        assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
         await peer.ping()
+    assert pair.stage.count("gated") == 0
+
+
+@rule("E", revisions=ELICITS, why="elicitation came with 2025-06-18")
+async def a_question_that_a_client_cannot_answer_is_not_asked(pair: Pair) -> None:
+    async with pair.peer({"sampling": {}}) as peer:
+        error = await (await peer.call("ask")).error()
+        assert "elicitation" in error["data"]["requiredCapabilities"]  # type: ignore[operator, call-overload, index]
+        await peer.ping()
+    assert pair.stage.count("ask finally done") == 1
+
+
+# ids
+
+
+@rule("E")
+async def an_id_comes_back_as_it_was(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for request_id in ("a", "1", 1000, 0, -5, 2**53 - 1, "ü" * 64):
+            reply = await peer.reply(await peer.request("tools/list", id=request_id))
+            assert reply["id"] == request_id
+            assert "result" in reply
 
 
 @rule("E", needs=(Trait.SHARED,))
@@ -33,16 +167,170 @@ async def an_id_in_use_is_refused_on_a_shared_channel(pair: Pair) -> None:
         assert error["code"] == -32600
         await pair.stage.open("wait")
         assert "result" in await peer.reply("twice")
+    assert pair.stage.count("echo") == 0
 
 
-@rule("E", revisions=LEGACY, why="the modern era has no ping")
-async def a_ping_is_answered(pair: Pair) -> None:
+@rule("E", needs=(Trait.STREAMS,))
+async def an_id_in_use_is_welcome_where_each_request_has_a_stream(pair: Pair) -> None:
     async with pair.peer() as peer:
-        assert await peer.result(await peer.request("ping")) == {}
+        for name in ("one", "two"):
+            await peer.request("tools/call", {"name": "wait", "arguments": {"name": name}}, id="same")
+            await pair.stage.marked(f"{name} began")
+        await pair.stage.open("two")
+        assert "two" in str(await peer.result("same"))
+        await pair.stage.open("one")
+        assert "one" in str(await peer.result("same"))
 
 
-@rule("E", revisions=MODERN, why="the handshake era has no discovery")
-async def a_server_is_discovered(pair: Pair) -> None:
+@rule("E")
+async def a_request_is_answered_once(pair: Pair) -> None:
     async with pair.peer() as peer:
-        result = await peer.result(await peer.request("server/discover"))
-        assert pair.revision in result["supportedVersions"]  # type: ignore[operator]
+        call = await peer.call("echo", {"text": "once"})
+        assert await call.text() == "once"
+        await peer.ping()
+        again = [message for message in peer.unread() if message.get("id") == call.id]
+        assert again == [], f"its answer came twice: {again}"
+
+
+@rule("E")
+async def a_request_runs_once(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await (await peer.call("echo", {"text": "once"})).text() == "once"
+        await peer.ping()
+    assert pair.stage.count("echo") == 1
+
+
+# what is refused
+
+
+@rule("E")
+async def an_unknown_method_is_refused_by_name(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        error = await peer.error(await peer.request("no/such"))
+        assert error["code"] == -32601
+        assert "no/such" in str(error["message"])
+        await peer.ping()
+
+
+@rule("E")
+async def an_unknown_tool_is_refused_by_name(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        error = await (await peer.call("no_such")).error()
+        assert error["code"] == -32602
+        assert "no_such" in str(error["message"])
+        await peer.ping()
+
+
+@rule("E")
+async def params_that_are_wrong_are_refused_with_what_is_wrong(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        error = await peer.error(await peer.request("completion/complete", {"ref": {"type": "ref/prompt"}}))
+        assert error["code"] == -32602
+        await peer.ping()
+
+
+@rule("E")
+async def arguments_that_are_wrong_are_told_to_the_model(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert "text" in await (await peer.call("echo", {"text": 3})).failure()
+        assert "text" in await (await peer.call("echo")).failure()
+    assert pair.stage.count("echo") == 0
+
+
+@rule("E", needs=(Trait.BYTES,))
+async def bytes_that_are_no_message_are_refused_and_the_connection_goes_on(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for data, code in ((b'{"jsonrpc": "2.0", "id": 7', -32700), (b'{"id": 7}', -32600), (b"7", -32600)):
+            await pair.endpoint.send_bytes(peer.channel, data)
+            error = (await peer.receive())["error"]
+            assert isinstance(error, dict)
+            assert error["code"] == code
+            await peer.ping()
+
+
+@rule("E")
+async def what_answers_nothing_and_what_nobody_knows_is_ignored(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await peer.notify("notifications/no/such")
+        await peer.send({"id": "nobody asked", "result": {}})
+        await peer.send({"id": 1, "error": {"code": -1, "message": "not asked either"}})
+        await peer.ping()
+        assert peer.unread() == []
+
+
+# errors
+
+
+@rule("E")
+async def an_error_reaches_our_client_with_its_code_and_data(pair: Pair) -> None:
+    async with pair.client() as client:
+        error = await failure(PeerError, client.call_tool("refuse"))
+        assert (error.code, error.message, error.data) == (REFUSED, "these seats are taken", SEATS)
+
+
+@rule("E", revisions=LEGACY, why="a modern client that cannot answer does not come back")
+async def an_error_of_the_client_reaches_the_tool_with_its_code_and_data(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("relay")
+        question = await call.question()
+        await peer.send({"id": question.key, "error": {"code": -1, "message": "no", "data": SEATS}})
+        assert json.loads(await call.text()) == [-1, "no", SEATS]
+
+
+# log messages and roots
+
+
+@rule("E", revisions=LEGACY, why="there each request says what it wants to hear")
+async def a_session_hears_of_what_is_as_severe_as_it_wants(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for least in ("error", "debug", "emergency"):
+            assert await peer.result(await peer.request("logging/setLevel", {"level": least})) == {}
+            assert await (await peer.call("log_everything")).text() == "logged"
+            assert heard(peer) == list(LOGGING_LEVELS[LOGGING_LEVELS.index(least) :])
+
+
+@rule("E", revisions=MODERN, why="there a session says once what it wants to hear")
+async def a_request_hears_of_what_is_as_severe_as_it_wants(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        assert await (await peer.call("log_everything", logs="error")).text() == "logged"
+        assert heard(peer) == ["error", "critical", "alert", "emergency"]
+        assert await (await peer.call("log_everything")).text() == "logged"
+        assert heard(peer) == []
+
+
+@rule("E", revisions=LEGACY, why="there each request says what it wants to hear")
+async def a_level_that_there_is_not_is_refused(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        error = await peer.error(await peer.request("logging/setLevel", {"level": "loud"}))
+        assert error["code"] == -32602
+        await peer.ping()
+
+
+@rule("E")
+async def a_tool_is_told_the_roots_as_they_are_now(pair: Pair) -> None:
+    roots = [Path("/first")]
+    async with pair.client(on_roots=lambda: roots) as client:
+        assert (await client.call_tool("folders")).text == "file:///first"
+        roots.append(Path("/second"))
+        client.roots_changed()
+        assert (await client.call_tool("folders")).text == "file:///first file:///second"
+
+
+# steps of the rules
+
+
+def handshake(version: str) -> JsonObject:
+    return {"protocolVersion": version, "capabilities": {}, "clientInfo": INFO}
+
+
+async def tools_of(peer: Peer) -> set[str]:
+    """The names that a listing shows."""
+    tools = (await peer.result(await peer.request("tools/list")))["tools"]
+    assert isinstance(tools, list)
+    return {str(tool["name"]) for tool in tools if isinstance(tool, dict)}
+
+
+def heard(peer: Peer) -> list[object]:
+    """The levels of the log messages that have come."""
+    messages = [message["params"] for message in peer.unread() if message.get("method") == "notifications/message"]
+    return [params["level"] for params in messages if isinstance(params, dict)]

@@ -21,7 +21,7 @@ ROUNDS = "in the handshake era an answer is a message of its own"
 @rule("B")
 async def two_samples_of_a_call_get_each_its_answer(pair: Pair) -> None:
     async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
+        call = await peer.call("ask_model_twice")
         for prompt, answer in (("first", "one"), ("second", "two")):
             question = await call.question()
             assert question.method == "sampling/createMessage"
@@ -33,7 +33,7 @@ async def two_samples_of_a_call_get_each_its_answer(pair: Pair) -> None:
 @rule("B", revisions=LEGACY, why=LIVE)
 async def a_second_answer_to_a_question_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
+        call = await peer.call("ask_model_twice")
         first = await call.question()
         await call.answer(first, sampled("one"))
         await call.answer(first, sampled("another"))
@@ -47,11 +47,11 @@ async def a_second_answer_to_a_question_is_ignored(pair: Pair) -> None:
 @rule("B", revisions=MODERN, why=ROUNDS)
 async def another_answer_to_a_round_changes_nothing(pair: Pair) -> None:
     async with pair.peer() as peer:
-        call = await peer.call("ask_twice")
+        call = await peer.call("ask_model_twice")
         first, state = await call.question(), call.state
         await call.answer(first, sampled("one"))
         second = await call.question()
-        outcome = await peer.result(await again(peer, "ask_twice", first, sampled("another"), state))
+        outcome = await peer.result(await again(peer, "ask_model_twice", first, sampled("another"), state))
         assert outcome["requestState"] == call.state
         await call.answer(second, sampled("two"))
         assert await call.text() == "one, two"
@@ -61,7 +61,7 @@ async def another_answer_to_a_round_changes_nothing(pair: Pair) -> None:
 async def an_answer_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.answer("nobody", sampled("unasked"))
-        call = await peer.call("ask_twice")
+        call = await peer.call("ask_model_twice")
         question = await call.question()
         await peer.answer("nobody", sampled("unasked"))
         await call.answer(question, sampled("one"))
@@ -72,7 +72,7 @@ async def an_answer_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
 @rule("B", revisions=LEGACY, why=LIVE, needs=(Trait.SERVES_MANY,))
 async def a_question_is_answered_on_its_own_connection_only(pair: Pair) -> None:
     async with pair.peer() as one, pair.peer() as other:
-        call = await one.call("ask_twice")
+        call = await one.call("ask_model_twice")
         question = await call.question()
         await other.answer(question.key, sampled("foreign"))
         await other.ping()

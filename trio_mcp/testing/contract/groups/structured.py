@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import trio
+
+from ....errors import Disconnected, RequestTimeout
+from ....types import JsonObject
+from ..expecting import failure, nothing_more_of
 from ..makers import Trait
 from ..pair import Pair
-from ..peer import accepted
-from ..rules import ELICITS, rule
+from ..peer import Peer, accepted
+from ..rules import ELICITS, LEGACY, rule
+
+ELICITS_LIVE = tuple(name for name in LEGACY if name in ELICITS)
+PARKED = "a modern call that asks is parked: there is no request to cancel"
+ROUNDS = "the modern era asks in rounds: there is no question on its way to withdraw"
+SPOKEN: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "yes"}, "model": "m"}
+
+
+# a client that cancels
 
 
 @rule("D")
@@ -15,9 +28,51 @@ async def a_cancelled_sleep_ends_and_is_not_answered(pair: Pair) -> None:
         await pair.stage.marked("wait began")
         await call.cancel()
         await pair.stage.marked("wait finally")
-        await peer.ping()
-        assert [message for message in peer.unread() if message.get("id") == call.id and "result" in message] == []
+        await nothing_more_of(peer, call)
     assert pair.stage.count("wait ended") == 0
+
+
+@rule("D", revisions=ELICITS_LIVE, why=PARKED)
+async def a_cancelled_elicit_is_withdrawn_and_not_answered(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask")
+        question = await call.question()
+        await call.cancel()
+        assert await withdrawn(peer) == question.key
+        await pair.stage.marked("ask finally client")
+        await nothing_more_of(peer, call)
+
+
+@rule("D", revisions=LEGACY, why=PARKED)
+async def a_cancelled_sample_is_withdrawn_and_not_answered(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_model", {"prompt": "hello"})
+        question = await call.question()
+        await call.cancel()
+        assert await withdrawn(peer) == question.key
+        await pair.stage.marked("ask_model finally client")
+        await nothing_more_of(peer, call)
+
+
+@rule("D", revisions=LEGACY, why=ROUNDS)
+async def every_open_question_of_a_cancelled_call_is_withdrawn(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("sample_all", {"n": 5})
+        asked = {(await call.question()).key for _ in range(5)}
+        await call.cancel()
+        assert {await withdrawn(peer) for _ in range(5)} == asked
+        await pair.stage.marked("sample_all finally client")
+
+
+@rule("D", revisions=LEGACY, why=PARKED)
+async def what_comes_after_a_cancelled_question_is_not_run(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("steps")
+        await call.question()
+        await call.cancel()
+        await pair.stage.marked("steps finally")
+        await peer.ping()
+    assert (pair.stage.count("before"), pair.stage.count("after")) == (1, 0)
 
 
 @rule("D")
@@ -31,22 +86,97 @@ async def a_cancel_reaches_branches_of_branches(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_call_ends_when_its_connection_is_lost(pair: Pair) -> None:
+async def a_cancel_ends_one_call_and_no_other(pair: Pair) -> None:
     async with pair.peer() as peer:
-        await peer.call("wait")
+        gone = await peer.call("wait", {"name": "gone"})
+        stays = await peer.call("wait", {"name": "stays"})
+        await pair.stage.marked("gone began")
+        await pair.stage.marked("stays began")
+        await gone.cancel()
+        await pair.stage.marked("gone finally")
+        await pair.stage.open("stays")
+        assert await stays.text() == "stays"
+
+
+@rule("D")
+async def a_cancel_of_what_does_not_run_is_ignored(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        over = await peer.call("echo", {"text": "over"})
+        assert await over.text() == "over"
+        await over.cancel()
+        await peer.cancel("never was")
+        assert await (await peer.call("echo", {"text": "still here"})).text() == "still here"
+
+
+@rule("D")
+async def a_second_cancel_changes_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("clean_up")
+        await pair.stage.marked("clean_up began")
+        await call.cancel()
+        await pair.stage.marked("clean-up began")
+        await call.cancel()
+        await peer.ping()
+        await pair.stage.open("clean-up")
+        await pair.stage.at_rest()
+        assert pair.stage.count("clean-up ended client") + pair.stage.count("clean-up ended disconnect") == 1
+
+
+@rule("D")
+async def a_shielded_clean_up_is_waited_for_and_says_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("clean_up", progress="token", logs="debug")
+        await pair.stage.marked("clean_up began")
+        await call.cancel()
+        await pair.stage.marked("clean-up began")
+        assert (await pair.stage.gauges())["running"] == 1
+        await pair.stage.open("clean-up")
+        await pair.stage.at_rest()
+        await nothing_more_of(peer, call)
+
+
+@rule("D", options={"cancel_grace": 0.1})
+async def a_clean_up_that_does_not_end_is_stuck_and_holds_up_nobody(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("clean_up")
+        await pair.stage.marked("clean_up began")
+        await call.cancel()
+        await pair.stage.marked("clean-up began")
+        await pair.stage.measured("stuck", 1)
+        assert await (await peer.call("echo", {"text": "meanwhile"})).text() == "meanwhile"
+        await pair.stage.open("clean-up")
+        await pair.stage.at_rest()
+
+
+@rule("D")
+async def our_client_cancels_the_call_that_it_gives_up(pair: Pair) -> None:
+    async with pair.client() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "wait")
         await pair.stage.marked("wait began")
-        await pair.cut()
+        nursery.cancel_scope.cancel()
+    await pair.stage.marked("wait finally")
+
+
+@rule("D")
+async def our_client_cancels_the_call_that_takes_too_long(pair: Pair) -> None:
+    async with pair.client() as client:
+        error = await failure(RequestTimeout, client.call_tool("wait", timeout=0.1))
+        assert "0.1" in str(error)
+        await pair.stage.at_rest()
+        await client.ping()
+    assert pair.stage.count("wait ended") == 0
+
+
+@rule("D")
+async def a_client_that_is_closed_leaves_no_call_behind(pair: Pair) -> None:
+    async with pair.client() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(failure, Disconnected, client.call_tool("wait"))
+        await pair.stage.marked("wait began")
+        await client.aclose()
         await pair.stage.marked("wait finally")
 
 
-@rule("D", needs=(Trait.SERVES_MANY,))
-async def a_lost_connection_does_not_disturb_a_later_one(pair: Pair) -> None:
-    async with pair.peer() as peer:
-        await peer.call("wait")
-        await pair.stage.marked("wait began")
-        await pair.cut()
-    async with pair.client() as client:
-        assert (await client.call_tool("echo", {"text": "again"})).text == "again"
+# answers, also those that come too late or from somebody else
 
 
 @rule("D", revisions=ELICITS, why="elicitation came with 2025-06-18")
@@ -58,3 +188,106 @@ async def a_question_is_answered_in_the_middle_of_a_call(pair: Pair) -> None:
         await call.answer(question, accepted(row=3))
         assert await call.text() == "row 3"
     assert pair.stage.count("ask finally done") == 1
+
+
+@rule("D", revisions=LEGACY, why=ROUNDS)
+async def a_late_answer_reaches_nobody(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        first = await peer.call("ask_model", {"prompt": "first"})
+        late = await first.question()
+        await first.cancel()
+        await pair.stage.marked("ask_model finally client")
+        second = await peer.call("ask_model", {"prompt": "second"})
+        question = await second.question()
+        assert question.key != late.key
+        await peer.answer(late.key, SPOKEN)
+        await peer.ping()
+        assert pair.stage.count("ask_model finally done") == 0
+        await peer.answer(question.key, SPOKEN)
+        assert await second.text() == "yes"
+
+
+@rule("D", revisions=LEGACY, why=ROUNDS, needs=(Trait.SERVES_MANY,))
+async def an_answer_counts_in_the_session_that_was_asked(pair: Pair) -> None:
+    async with pair.peer() as asked, pair.peer() as stranger:
+        call = await asked.call("ask_model", {"prompt": "hello"})
+        question = await call.question()
+        await stranger.answer(question.key, SPOKEN)
+        await stranger.ping()
+        assert pair.stage.count("ask_model finally done") == 0
+        await call.answer(question, SPOKEN)
+        assert await call.text() == "yes"
+
+
+# branches
+
+
+@rule("D")
+async def a_branch_that_fails_cancels_its_siblings_and_fails_the_call(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("siblings")
+        await pair.stage.marked("sibling began")
+        await pair.stage.open("fail")
+        assert "a branch failed" in await call.failure()
+    assert pair.stage.count("sibling finally") == 1
+
+
+@rule("D")
+async def a_call_is_answered_after_all_its_branches(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("leave_behind")
+        await pair.stage.marked("branch began")
+        await nothing_more_of(peer, call)
+        await pair.stage.open("branch")
+        assert await call.text() == "after its branch"
+    assert pair.stage.count("branch ended") == 1
+
+
+@rule("D")
+async def a_call_that_takes_too_long_ends_with_its_branches_and_its_caller_is_told(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("too_slow")
+        assert "0.2 seconds" in await call.failure()
+    assert pair.stage.count("too_slow's branch finally") == 1
+    assert pair.stage.count("too_slow finally deadline") == 1
+
+
+@rule("D")
+async def a_branch_that_takes_too_long_ends_and_its_call_goes_on(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("hurried_branch", {"seconds": 0.05})
+        text = await call.text()
+        assert text.startswith("given up:")
+        assert "0.05" in text
+    assert pair.stage.count("hurried branch finally deadline") == 1
+    assert pair.stage.count("hurried_branch finally done") == 1
+
+
+@rule("D")
+async def a_cancel_is_never_taken_for_the_timeout_of_a_branch(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("hurried_branch", {"seconds": 1000})
+        await pair.stage.marked("hurried branch began")
+        await call.cancel()
+        await pair.stage.at_rest()
+        await nothing_more_of(peer, call)
+    assert pair.stage.count("hurried branch finally deadline") == 0
+
+
+@rule("D", revisions=LEGACY, why=ROUNDS)
+async def a_question_that_takes_too_long_is_withdrawn_and_its_call_goes_on(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("hurried_question")
+        question = await call.question()
+        assert await withdrawn(peer) == question.key
+        assert "0.1 seconds" in await call.text()
+
+
+# steps of the rules
+
+
+async def withdrawn(peer: Peer) -> object:
+    """The id of the next question that the server takes back."""
+    params = (await peer.message("notifications/cancelled"))["params"]
+    assert isinstance(params, dict)
+    return params["requestId"]

@@ -47,7 +47,7 @@ def add_forms(server: Server, _stage: Stage) -> None:
 
 def add_sampling_tools(server: Server, stage: Stage) -> None:
     @server.tool
-    async def ask_twice(ctx: Context) -> str:
+    async def ask_model_twice(ctx: Context) -> str:
         """Ask the model twice, one after the other."""
         first = (await ctx.sample("first")).text
         return f"{first}, {(await ctx.sample('second')).text}"

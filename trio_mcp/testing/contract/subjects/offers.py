@@ -20,7 +20,10 @@ from ....types import (
 )
 from ..stage import Stage
 
-__all__ = ["ODD_TEXT", "add_changing_tools", "add_contents", "add_prompts", "add_resources"]
+__all__ = ["ODD_TEXT", "PAGE", "add_changing_tools", "add_contents", "add_prompts", "add_resources"]
+
+PAGE = 100
+"""Items of one page of a list."""
 
 ODD_TEXT = 'two\r\nlines, \u2028 and \u0085 and \x00, "quotes" \\ and a \U0001f600, data: no event\n\nid: 7'
 """What a framing might take for its own."""

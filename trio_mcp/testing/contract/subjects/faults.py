@@ -10,16 +10,19 @@ from contextvars import ContextVar
 import trio
 from pydantic import BaseModel
 
-from ...errors import ToolError
-from ...server import Context, Server
-from .stage import BOUND, Stage
+from ....errors import ToolError
+from ....server import Context, Server
+from ..stage import BOUND, Stage
 
 __all__ = [
     "HELD",
     "SECRET",
+    "add_branches_that_ask",
+    "add_failing_branches",
     "add_failing_tools",
     "add_holding_tools",
     "add_leaving_tools",
+    "add_passing_tools",
     "add_promising_tools",
     "add_questioning_tools",
     "add_talking_tools",
@@ -33,6 +36,9 @@ HELD = 0.5
 
 LINE = "x" * 16 * 1024
 """One thing that a talkative tool says."""
+
+MOST = 10_000
+"""How much of it there is at most: more than any number of buffers may hold."""
 
 CANARY: ContextVar[str] = ContextVar("canary", default="none")
 
@@ -78,7 +84,8 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def misbehave(kind: str) -> str:
         """Raise something that nobody expects."""
-        raise MISHAPS[kind]()
+        mishap = MISHAPS[kind]()
+        raise mishap
 
     @server.tool
     async def mixed() -> str:
@@ -96,6 +103,8 @@ def add_failing_tools(server: Server, stage: Stage) -> None:
             stage.mark("slow finally")
         return "never"
 
+
+def add_failing_branches(server: Server, stage: Stage) -> None:
     @server.tool
     async def split_and_fail(ctx: Context) -> str:
         """Let one branch fail while another waits."""
@@ -183,6 +192,8 @@ def add_leaving_tools(server: Server, stage: Stage) -> None:
         await trio.lowlevel.checkpoint()
         return "left"
 
+
+def add_passing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def canary(text: str) -> str:
         """Say what a context variable was before this call set it, and what it is after the gate."""
@@ -213,6 +224,8 @@ def add_talking_tools(server: Server, stage: Stage) -> None:
         said = 0
         try:
             while True:
+                if said == MOST:
+                    raise ToolError(f"nobody held it up in {said} lines")
                 with trio.move_on_after(HELD) as patience:
                     await ctx.progress(said, message=LINE)
                 if patience.cancelled_caught:
@@ -262,6 +275,8 @@ def add_questioning_tools(server: Server, stage: Stage) -> None:
         finally:
             stage.mark("ask_in_time finally")
 
+
+def add_branches_that_ask(server: Server, stage: Stage) -> None:
     @server.tool
     async def ask_often(times: int, ctx: Context) -> str:
         """Ask so many questions at once."""
@@ -291,7 +306,7 @@ def add_promising_tools(server: Server, stage: Stage) -> None:  # noqa: ARG001  
     @server.tool
     async def promise(seats: str) -> Found:
         """Return what was promised, or not."""
-        return Found.model_construct(seats=seats)  # type: ignore[arg-type]
+        return Found.model_construct(seats=seats)
 
     @server.tool
     async def unsayable(kind: str) -> dict[str, object]:

@@ -1,0 +1,113 @@
+"""docs/contract.md says what the contract is, and its example passes it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from page import PAGE, with_tables
+from serving import ROOT
+
+from trio_mcp.testing import contract
+from trio_mcp.testing.contract import MODERN, Case, Trait, cases_of
+from trio_mcp.testing.contract.rules import _RULES
+from trio_mcp.testing.contract.table import GROUPS
+
+TEXT = PAGE.read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+NEWEST_LIVE = "2025-11-25"
+
+SHOWN = (
+    "a_tool_is_called",
+    "a_call_ends_when_its_connection_is_lost",
+    "a_call_that_writes_ends_when_its_connection_is_lost",
+    "a_cancelled_sample_is_withdrawn_and_not_answered",
+    "a_call_may_take_several_rounds_and_runs_once",
+    "a_hundred_calls_at_once_have_each_their_own_answer",
+    "a_slow_reader_holds_up_nobody_else",
+    "a_shutdown_waits_for_calls_and_refuses_new_ones",
+    "a_call_that_waits_ends_when_it_is_cancelled",
+)
+"""Rules that the transport of the page is held against here; it passes the others as well."""
+
+
+def page() -> dict[str, Any]:
+    """What the code of the page defines; a rule that it adds is taken back."""
+    names: dict[str, Any] = {"__name__": "contract_page"}
+    exec(BLOCKS[0], names)
+    before = dict(_RULES)
+    exec(BLOCKS[2], names)
+    names["rules"] = dict(_RULES)
+    _RULES.clear()
+    _RULES.update(before)
+    return names
+
+
+NAMES = page()
+
+
+def shown_cases() -> list[Case]:
+    maker = NAMES["LinesMaker"]()
+    return [
+        Case(NAMES["rules"][name], maker, revision)
+        for name in SHOWN
+        for revision in (NEWEST_LIVE, *MODERN)
+        if NAMES["rules"][name].impossible(maker, revision) is None
+    ]
+
+
+@pytest.mark.parametrize("case", shown_cases(), ids=str)
+def test_the_transport_of_the_page_keeps_the_contract(case: Case) -> None:
+    case.run()
+
+
+def test_the_test_module_of_the_page_has_every_case_of_its_transport() -> None:
+    names = dict(NAMES)
+    exec(BLOCKS[1], names)
+    (mark,) = names["test_contract"].pytestmark
+    assert [str(case) for case in mark.args[1]] == [str(case) for case in cases_of(NAMES["LinesMaker"]())]
+
+
+def test_the_page_passes_a_strict_type_checker(tmp_path: Path) -> None:
+    code = tmp_path / "contract_page.py"
+    code.write_text("\n\n".join(BLOCKS))
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(code)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_tables_are_those_of_the_rules() -> None:
+    assert with_tables(TEXT) == TEXT, "run `python tests/contract/page.py`"
+
+
+def test_the_page_names_every_trait() -> None:
+    assert set(re.findall(r"^\| `([A-Z_]+)` \|", TEXT, re.MULTILINE)) == {trait.name for trait in Trait}
+
+
+def test_every_rule_is_in_a_group_that_the_tables_show() -> None:
+    assert {rule.group for rule in _RULES.values()} <= set(GROUPS)
+
+
+def test_every_public_name_is_what_it_says_and_no_module_of_that_name() -> None:
+    found = {name for name in contract.__all__ if isinstance(getattr(contract, name), ModuleType)}
+    assert found == {"groups"}
+
+
+def test_a_server_in_a_process_of_its_own_loads_nothing_of_the_other_side() -> None:
+    code = "import sys, trio_mcp.testing.contract.child; print({'trio_mcp.client', 'pytest'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", TEXT)
+    assert named
+    sources = {path.name: path.read_text() for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in sources[file]] == []

@@ -1,0 +1,69 @@
+"""The code of docs/http.md does what the page says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from serving import ROOT
+from trio.testing import MockClock
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "http.md").read_text(), re.DOTALL)
+
+
+@cache
+def page() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "http_page"}
+    for block in BLOCKS:
+        exec(block, names)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("authorization", "principal"),
+    [
+        ("Bearer a-long-random-token", "alice"),
+        ("bearer another-one", "bob"),
+        ("Bearer wrong", None),
+        ("Basic a-long-random-token", None),
+        ("Bearer", None),
+        ("", None),
+        ("Bearer \xff", None),
+    ],
+)
+async def test_who_calls_is_known_by_a_token(authorization: str, principal: str | None) -> None:
+    assert await page()["authenticate"]({"authorization": authorization}) == principal
+
+
+@pytest.mark.parametrize(
+    ("app", "path", "status"),
+    [
+        ("app", "/mcp", 401),
+        ("app", "/sse", 401),
+        ("both", "/mcp", 405),
+        ("both", "/message", 405),
+        ("alone", "/message", 405),
+        ("alone", "/mcp", 404),
+    ],
+)
+async def test_the_applications_are_reached_where_the_page_says(
+    autojump_clock: MockClock, app: str, path: str, status: int
+) -> None:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=page()[app])) as client:
+        with trio.fail_after(10):
+            assert (await client.options(f"http://localhost{path}")).status_code == status
+
+
+def test_the_page_passes_a_strict_type_checker(tmp_path: Path) -> None:
+    code = tmp_path / "http_page.py"
+    code.write_text("\n\n".join(BLOCKS))
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(code)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

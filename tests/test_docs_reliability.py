@@ -1,0 +1,65 @@
+"""The page about what goes wrong names rules and tests that exist, has every row, and leaves out no rule of the catalogue."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from trio_mcp.testing.contract import all_rules
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/reliability.md"
+ROWS = range(32, 86)
+
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+RULE = re.compile(r"`([a-z0-9_]+)`")
+
+
+def table() -> list[list[str]]:
+    """The cells of every row that has a number."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    return [line.strip("| ").split(" | ") for line in lines if re.match(r"\| \d", line)]
+
+
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    file = ROOT / path
+    nodes = ast.walk(ast.parse(file.read_bytes())) if file.is_file() else ()
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def named_rules() -> Iterator[tuple[str, str]]:
+    for number, _, _, rules_of_row, _ in table():
+        for name in RULE.findall(rules_of_row):
+            yield number, name
+
+
+def test_every_row_of_the_catalogue_is_there_once_and_in_order() -> None:
+    assert [int(number) for number, *_ in table()] == list(ROWS)
+
+
+@pytest.mark.parametrize("row", table(), ids=lambda row: f"row {row[0]}")
+def test_every_row_is_held_by_something(row: list[str]) -> None:
+    _, _, _, rules_of_row, tests_of_row = row
+    assert RULE.search(rules_of_row) or TEST.search(tests_of_row)
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = TEST.findall(PAGE.read_text(encoding="utf-8"))
+    assert [f"{path}::{name}" for path, name in named if name not in functions_of(path)] == []
+
+
+def test_every_rule_that_is_named_exists() -> None:
+    known = {rule.name for rule in all_rules()}
+    assert [f"row {number}: {name}" for number, name in named_rules() if name not in known] == []
+
+
+def test_every_rule_of_the_catalogue_is_named() -> None:
+    named = {name for _, name in named_rules()}
+    of_the_catalogue = {rule.name for rule in all_rules() if rule.group in ("peers", "calls")}
+    assert sorted(of_the_catalogue - named) == []

@@ -1,0 +1,48 @@
+"""What rules expect of awaitables and of peers, said in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import trio
+
+from .pair import Pair
+from .peer import Call, Peer
+
+__all__ = ["failure", "nothing_more_of", "read_until"]
+
+E = TypeVar("E", bound=Exception)
+
+
+async def failure(kind: type[E], doing: Awaitable[object]) -> E:
+    """The error of this kind that it ends with.
+
+    Raises:
+        AssertionError: it ends well.
+    """
+    try:
+        result = await doing
+    except kind as error:
+        return error
+    raise AssertionError(f"expected {kind.__name__}, got {result!r}")
+
+
+async def nothing_more_of(peer: Peer, call: Call) -> None:
+    """A call is over, or has nothing to say now: no reply to it has come, no question and no report."""
+    await peer.ping()
+    said = [message for message in peer.unread() if not message.get("unanswered")]
+    assert said == [], f"{call.id!r} should be silent, but there came {said}"
+
+
+async def read_until(peer: Peer, pair: Pair, mark: str) -> None:
+    """Read whatever comes until something has happened at the server."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read_on, peer)
+        await pair.stage.marked(mark)
+        nursery.cancel_scope.cancel()
+
+
+async def read_on(peer: Peer) -> None:
+    while True:
+        await peer.receive()

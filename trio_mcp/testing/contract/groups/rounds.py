@@ -1,0 +1,381 @@
+"""Group G: what only 2026-07-28 has. Requests that say everything themselves, calls in rounds, streams of changes."""
+
+from __future__ import annotations
+
+import trio
+
+from ....client import accept
+from ....errors import InvalidRequestState, LimitExceeded
+from ....protocol.jsonrpc import RequestId
+from ....protocol.meta import PROTOCOL_VERSION, SUBSCRIPTION_ID
+from ....types import JsonObject
+from ..expecting import failure
+from ..makers import Trait
+from ..pair import Pair
+from ..peer import EVERYTHING, INFO, Call, Peer, accepted
+from ..rules import MODERN, rule
+from ..subjects.rounds import NOTE
+
+NO_ROUNDS = "the handshake era has no rounds: it asks by requests of its own"
+NO_META = "in the handshake era the session says it, once"
+NO_LISTEN = "the handshake era has no subscriptions/listen"
+
+STATE_REFUSED: JsonObject = {"code": -32602, "message": InvalidRequestState.TEXT}
+ANSWERS: dict[str, JsonObject] = {
+    "elicitation/create": accepted(value=3),
+    "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"},
+    "roots/list": {"roots": [{"uri": "file:///here"}]},
+}
+
+
+# every request says all there is to say
+
+
+@rule("G", revisions=MODERN, why="the handshake era has no discovery")
+async def a_server_is_discovered(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        result = await peer.result(await peer.request("server/discover"))
+        assert pair.revision in result["supportedVersions"]  # type: ignore[operator]
+        assert (result["instructions"], result["resultType"]) == ("Be strict.", "complete")
+        assert "tools" in result["capabilities"]  # type: ignore[operator]
+
+
+@rule("G", revisions=MODERN, why=NO_META)
+async def a_request_that_does_not_say_what_its_client_can_do_is_refused(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        meta: JsonObject = {PROTOCOL_VERSION: pair.revision}
+        await peer.send({"id": "bare", "method": "tools/list", "params": {"_meta": meta}})
+        error = await peer.error("bare")
+        assert error["code"] == -32602
+        assert "clientCapabilities" in str(error["message"])
+        await peer.ping()
+
+
+@rule("G", revisions=MODERN, why=NO_META)
+async def what_one_request_says_of_its_client_holds_for_no_other(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        peer.capabilities = {}
+        assert (await (await peer.call("gated")).error())["code"] == -32021
+        peer.capabilities = EVERYTHING
+        assert await (await peer.call("gated")).text() == "with a model"
+        peer.capabilities = {}
+        assert (await (await peer.call("gated")).error())["code"] == -32021
+
+
+@rule("G", revisions=MODERN, why="in the handshake era it is hidden from them")
+async def a_tool_that_some_clients_cannot_serve_is_listed_for_all(pair: Pair) -> None:
+    async with pair.peer({}) as peer:
+        tools = (await peer.result(await peer.request("tools/list")))["tools"]
+        assert "gated" in [tool["name"] for tool in tools]  # type: ignore[union-attr, index, call-overload]
+
+
+@rule("G", revisions=MODERN, why="the handshake era has these methods")
+async def methods_of_a_session_are_unknown(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for method in ("ping", "logging/setLevel", "resources/subscribe", "initialize"):
+            error = await peer.error(await peer.request(method, {"level": "debug", "uri": NOTE, "clientInfo": INFO}))
+            assert error["code"] == -32601, (method, error)
+
+
+# rounds
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_call_asks_the_user_the_model_and_the_roots_in_one_round(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_everything")
+        asked = await call.round()
+        assert sorted(question.method for question in asked.values()) == sorted(ANSWERS)
+        await call.go_on({key: ANSWERS[question.method] for key, question in asked.items()})
+        assert await call.text() == "3 hi file:///here"
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_call_may_take_several_rounds_and_runs_once(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        for number in (1, 2):
+            (key,) = await call.round()
+            assert pair.stage.count(f"answer {number}") == 0
+            await call.go_on({key: accepted(value=number)})
+        assert await call.text() == "1 2"
+    assert [pair.stage.count(f"answer {number}") for number in (1, 2)] == [1, 1]
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def each_leg_reports_under_the_token_of_its_own_request(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice", progress="t1")
+        for number in (1, 2):
+            (key,) = await call.round()
+            told = (await peer.message("notifications/progress"))["params"]
+            assert isinstance(told, dict)
+            assert (told["progressToken"], told["progress"]) == (f"t{number}", number)
+            call.progress = f"t{number + 1}"
+            await call.go_on({key: accepted(value=number)})
+        assert await call.text() == "1 2"
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def an_answer_that_is_missing_is_asked_for_again(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_both")
+        left, right = await call.round()
+        await call.go_on({left: accepted(value=1)})
+        assert list(await call.round()) == [right]
+        await call.go_on({})
+        assert list(await call.round()) == [right]
+        await call.go_on({right: accepted(value=2)})
+        assert await call.text() == "1 2"
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def an_answer_in_a_round_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (first,) = await call.round()
+        await call.go_on({first: accepted(value=1), "elicit-2": accepted(value=9), "other": {"action": "cancel"}})
+        (second,) = await call.round()
+        await call.go_on({first: accepted(value=8), second: accepted(value=2)})
+        assert await call.text() == "1 2"
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def an_answer_that_is_none_is_refused_by_its_key_and_the_call_waits(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (key,) = await call.round()
+        await call.go_on({key: {"action": "perhaps"}})
+        error = await call.error()
+        assert error["code"] == -32602
+        assert key in str(error["message"])
+        await finish(call, key)
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def an_answer_that_breaks_its_form_is_asked_again_with_the_reason(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (key,) = await call.round()
+        await call.go_on({key: accepted(value="many")})
+        ((again, question),) = (await call.round()).items()
+        assert "value" in str(question.params["message"])
+        assert pair.stage.count("answer 1") == 0
+        await finish(call, again)
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_client_that_can_no_longer_answer_is_refused_and_the_call_waits(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (key,) = await call.round()
+        peer.capabilities = {}
+        await call.go_on({})
+        assert (await call.error())["code"] == -32021
+        peer.capabilities = EVERYTHING
+        await finish(call, key)
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def our_client_answers_round_after_round(pair: Pair) -> None:
+    async with pair.client(on_elicit=lambda _question: accept(value=7)) as client:
+        assert (await client.call_tool("ask_twice")).text == "7 7"
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def our_client_gives_up_after_so_many_rounds(pair: Pair) -> None:
+    async with pair.client(on_elicit=lambda _question: accept(value=7)) as client:
+        error = await failure(LimitExceeded, client.call_tool("ask_forever", max_rounds=3))
+        assert "max_rounds" in str(error)
+        await pair.stage.open("enough")
+
+
+# the state
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_state_that_was_changed_is_refused_and_the_true_one_goes_on(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (key,) = await call.round()
+        true = call.state
+        assert isinstance(true, str)
+        swapped = "A" if true[20] != "A" else "B"
+        for false in (true[:20] + swapped + true[21:], true[:-4], "", "nonsense", true + "A"):
+            call.state = false
+            await call.go_on({key: accepted(value=1)})
+            assert await call.error() == STATE_REFUSED
+        call.state = true
+        await finish(call, key)
+    assert pair.stage.count("answer 1") == 1
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_state_is_good_for_its_own_call_only(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (key,) = await call.round()
+        for tool, arguments in (("ask_both", {}), ("ask_twice", {"more": 1})):
+            other = Call(peer, tool, arguments)  # type: ignore[arg-type]
+            other.state = call.state
+            await other.go_on({key: accepted(value=1)})
+            assert await other.error() == STATE_REFUSED
+        await finish(call, key)
+    assert pair.stage.count("ask_both finally done") == 0
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS, options={"park_ttl": 0.2})
+async def a_call_that_nobody_comes_back_for_ends_and_its_state_is_refused(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_both")
+        asked = await call.round()
+        await pair.stage.marked("ask_both finally expired")
+        await call.go_on({key: accepted(value=1) for key in asked})
+        assert await call.error() == STATE_REFUSED
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def answers_without_a_state_begin_a_new_call(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = Call(peer, "ask_twice", {})
+        await call.send(inputResponses={"elicit-1": accepted(value=9)})
+        (key,) = await call.round()
+        assert pair.stage.count("answer 1") == 0
+        await finish(call, key)
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_leg_that_has_ended_is_answered_again_and_runs_nothing(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (first,) = await call.round()
+        before = call.state
+        await call.go_on({first: accepted(value=1)})
+        (second,) = await call.round()
+        after, call.state = call.state, before
+        await call.go_on({first: accepted(value=9)})
+        assert list(await call.round()) == [second]
+        call.state = after
+        await call.go_on({second: accepted(value=2)})
+        assert await call.text() == "1 2"
+    assert pair.stage.count("answer 1") == 1
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def copies_of_a_leg_run_once_and_have_one_outcome(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_and_wait")
+        (key,) = await call.round()
+        await call.go_on({key: accepted(value=1)})
+        original = call.id
+        await pair.stage.marked("answered")
+        await call.go_on({key: accepted(value=2)})
+        await peer.ping()
+        await pair.stage.open("answered")
+        assert await peer.result(original) == await call.result()
+    assert pair.stage.count("answered") == 1
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS, needs=(Trait.SERVES_MANY,))
+async def a_parked_call_outlives_its_connection_and_goes_on_over_another(pair: Pair) -> None:
+    async with pair.peer() as lost:
+        call = await lost.call("ask_twice")
+        (key,) = await call.round()
+        await pair.cut()
+    async with pair.peer() as peer:
+        again = Call(peer, "ask_twice", {})
+        again.state = call.state
+        await finish(again, key)
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_cancel_of_a_leg_that_has_ended_leaves_the_call_parked(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_twice")
+        (key,) = await call.round()
+        await call.cancel()
+        await peer.ping()
+        await finish(call, key)
+
+
+@rule("G", revisions=MODERN, why=NO_ROUNDS)
+async def a_cancel_of_a_later_leg_ends_the_call_for_good(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_and_wait")
+        (key,) = await call.round()
+        await call.go_on({key: accepted(value=1)})
+        await pair.stage.marked("answered")
+        await call.cancel()
+        await pair.stage.at_rest()
+        await call.go_on({key: accepted(value=1)})
+        assert "error" in await peer.reply(call.id)
+    assert pair.stage.count("answered") == 1
+
+
+# streams
+
+
+@rule("G", revisions=MODERN, why=NO_LISTEN)
+async def a_listener_hears_of_changes_until_it_hangs_up(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        listening = await listen(peer)
+        assert await (await peer.call("touch")).text() == "touched"
+        told = (await peer.message("notifications/resources/updated"))["params"]
+        assert isinstance(told, dict)
+        assert told["uri"] == NOTE
+        assert told["_meta"] == {SUBSCRIPTION_ID: listening}
+        await peer.cancel(listening)
+        await pair.stage.at_rest()
+        assert await (await peer.call("touch")).text() == "touched"
+        await peer.ping()
+        assert [message for message in peer.unread() if message.get("method") is not None] == []
+
+
+@rule("G", revisions=MODERN, why=NO_LISTEN)
+async def a_listener_ends_with_its_connection(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        await listen(peer)
+        await pair.cut()
+        await pair.stage.at_rest()
+
+
+@rule("G", revisions=MODERN, why=NO_LISTEN, needs={Trait.SERVES_MANY: "such a server ends with its one client"})
+async def a_listener_is_told_that_the_server_ends(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        listening = await listen(peer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pair.stop, 10.0)
+            assert (await peer.result(listening))["resultType"] == "complete"
+
+
+@rule(
+    "G", revisions=MODERN, why="in the handshake era a stream may be come back to", needs=(Trait.STREAMS,), grace=60.0
+)
+async def a_stream_that_is_closed_cancels_its_call_at_once(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        call = await peer.call("ask_and_wait")
+        (key,) = await call.round()
+        await call.go_on({key: accepted(value=1)})
+        await pair.stage.marked("answered")
+        await pair.cut()
+        await pair.stage.at_rest()
+
+
+# steps of the rules
+
+
+async def finish(call: Call, key: str) -> None:
+    """Answer the first question of `ask_twice` under this key, and then the other: the call is as good as ever."""
+    await call.go_on({key: accepted(value=1)})
+    (second,) = await call.round()
+    await call.go_on({second: accepted(value=2)})
+    assert await call.text() == "1 2"
+
+
+async def listen(peer: Peer) -> RequestId:
+    """Listen for changes of the note; the id of the request that does."""
+    listening = await peer.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": [NOTE]}})
+    honoured = (await peer.message("notifications/subscriptions/acknowledged"))["params"]
+    assert isinstance(honoured, dict)
+    assert honoured["notifications"] == {"resourceSubscriptions": [NOTE]}
+    return listening

@@ -1,0 +1,21 @@
+"""What the tools of several groups share."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from ....server import Context
+
+__all__ = ["Seat", "reason_of"]
+
+
+class Seat(BaseModel):
+    """The form that the contract's tools ask to have filled in."""
+
+    row: int
+    window: bool = False
+
+
+def reason_of(ctx: Context) -> str:
+    """Why a call was cancelled, as a word of a mark."""
+    return "done" if ctx.cancel_reason is None else ctx.cancel_reason.value

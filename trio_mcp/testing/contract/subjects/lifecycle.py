@@ -1,0 +1,51 @@
+"""What group E calls: tools that need a capability, refuse, log, and ask what fails."""
+
+from __future__ import annotations
+
+import json
+
+from ....errors import PeerError, ProtocolError
+from ....server import Context, Server
+from ....types import LOGGING_LEVELS, JsonObject
+from ..stage import Stage
+
+__all__ = ["REFUSED", "SEATS", "add_lifecycle_tools"]
+
+REFUSED = -32011
+"""The code that `refuse` answers with."""
+
+SEATS: JsonObject = {"seats": [1, 2], "left": None}
+"""The data of its error."""
+
+
+def add_lifecycle_tools(server: Server, stage: Stage) -> None:
+    @server.tool(requires={"sampling"})
+    async def gated() -> str:
+        """Only for clients that have a model."""
+        stage.mark("gated")
+        return "with a model"
+
+    @server.tool
+    async def refuse() -> str:
+        """Answer with an error of the protocol, data and all."""
+        raise ProtocolError("these seats are taken", code=REFUSED, data=SEATS)
+
+    @server.tool
+    async def relay(ctx: Context) -> str:
+        """Ask the client's model, and tell what its error says."""
+        try:
+            return (await ctx.sample("hello")).text
+        except PeerError as error:
+            return json.dumps([error.code, error.message, error.data])
+
+    @server.tool
+    async def log_everything(ctx: Context) -> str:
+        """Send a log message of every level, the least severe first."""
+        for level in LOGGING_LEVELS:
+            await ctx.log(level, f"this is {level}", logger="contract")
+        return "logged"
+
+    @server.tool
+    async def folders(ctx: Context) -> str:
+        """Where the client works."""
+        return " ".join(root.uri for root in await ctx.roots())
