@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import httpx2
 import trio
 
 from trio_mcp.protocol.revisions import REVISIONS
@@ -24,6 +25,7 @@ from trio_mcp_transports.memory import MemoryChannel, memory_pair
 from trio_mcp_transports.websocket import client as websocket_client
 
 Connection = AbstractAsyncContextManager[trio.abc.Channel[Envelope]]
+SendBytes = Callable[[trio.abc.Channel[Envelope], bytes], Awaitable[bytes]]
 
 ROOT = Path(__file__).parents[2]
 IMPORTS = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
@@ -55,7 +57,7 @@ class MemoryEndpoint:
     def stall(self) -> None:
         raise NotImplementedError
 
-    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
+    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
         raise NotImplementedError
 
 
@@ -75,7 +77,7 @@ class MemoryMaker:
 class StdioMaker:
     name = "stdio"
     revisions = ALL
-    traits = frozenset({Trait.SHARED, Trait.CHILD, Trait.BYTES})
+    traits = frozenset({Trait.SHARED, Trait.CHILD, Trait.TEXT, Trait.BYTES})
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[StdioEndpoint]:
@@ -108,43 +110,73 @@ class StdioEndpoint:
     def stall(self) -> None:
         raise NotImplementedError
 
-    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
+    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
         assert isinstance(channel, stdio.ProcessChannel)
         assert channel.process.stdin is not None
         await channel.process.stdin.send_all(data + b"\n")
+        return b""
 
 
 class StreamableHttpMaker:
     name = "http"
     revisions = tuple(name for name in ALL if name > "2024-11-05")
-    traits = frozenset({Trait.STREAMS, Trait.RESUMES, Trait.SOCKET, Trait.SERVES_MANY})
+    traits = frozenset({Trait.STREAMS, Trait.RESUMES, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT, Trait.BYTES})
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
         async with open_application(stage, grace) as (app, proxy):
-            yield ProxiedEndpoint(app, proxy, partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp"))
+            connect = partial(http_client.connect, f"http://127.0.0.1:{proxy.port}/mcp")
+            yield ProxiedEndpoint(app, proxy, connect, post_bytes)
+
+
+async def post_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
+    assert isinstance(channel, http_client.HttpChannel)
+    headers = {"accept": http_client.ACCEPT, **channel._session}
+    return await posted(channel._http, channel._url, data, headers)
 
 
 class WebSocketMaker:
     name = "websocket"
     revisions = ALL
-    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT})
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
         async with open_application(stage, grace) as (app, proxy):
-            yield ProxiedEndpoint(app, proxy, partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp"))
+            connect = partial(websocket_client.connect, f"ws://127.0.0.1:{proxy.port}/mcp")
+            yield ProxiedEndpoint(app, proxy, connect, frame_bytes)
+
+
+async def frame_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
+    assert isinstance(channel, websocket_client.WebSocketChannel)
+    assert channel._socket is not None
+    await channel._socket.send_message(data.decode())
+    return b""
 
 
 class SseMaker:
     name = "sse"
     revisions = ALL
-    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY})
+    traits = frozenset({Trait.SHARED, Trait.SOCKET, Trait.SERVES_MANY, Trait.TEXT, Trait.BYTES})
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[ProxiedEndpoint]:
         async with open_application(stage, grace) as (app, proxy):
-            yield ProxiedEndpoint(app, proxy, partial(sse_client.connect_sse, f"http://127.0.0.1:{proxy.port}/sse"))
+            connect = partial(sse_client.connect_sse, f"http://127.0.0.1:{proxy.port}/sse")
+            yield ProxiedEndpoint(app, proxy, connect, post_bytes_beside_the_stream)
+
+
+async def post_bytes_beside_the_stream(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
+    assert isinstance(channel, sse_client.SseChannel)
+    conversation = channel._conversation
+    return await posted(conversation._http, conversation._uri, data, {})
+
+
+async def posted(http: httpx2.AsyncClient, url: str, data: bytes, headers: Mapping[str, str]) -> bytes:
+    """The answer to a POST of these bytes, which are no message."""
+    response = await http.post(url, content=data, headers={"content-type": "application/json", **headers})
+    assert response.status_code == 400, response.text
+    return response.content
 
 
 @asynccontextmanager
@@ -160,10 +192,11 @@ async def open_application(stage: Stage, grace: float) -> AsyncIterator[tuple[Mc
 
 
 class ProxiedEndpoint:
-    def __init__(self, app: McpApp, proxy: Proxy, connect: Callable[[], Connection]) -> None:
+    def __init__(self, app: McpApp, proxy: Proxy, connect: Callable[[], Connection], send_bytes: SendBytes) -> None:
         self._app = app
         self._proxy = proxy
         self.connect = connect
+        self.send_bytes = send_bytes
 
     async def cut(self) -> None:
         await self._proxy.cut()
@@ -173,9 +206,6 @@ class ProxiedEndpoint:
 
     def stall(self) -> None:
         self._proxy.stall()
-
-    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
-        raise NotImplementedError
 
 
 ALL_MAKERS = (MemoryMaker(), StdioMaker(), StreamableHttpMaker(), SseMaker(), WebSocketMaker())

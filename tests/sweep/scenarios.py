@@ -14,7 +14,7 @@ from trio_mcp.client import Client
 from trio_mcp.protocol.jsonrpc import Answers, Batch, dump, parse
 from trio_mcp.session import Envelope
 from trio_mcp.testing.sweep import Effects
-from trio_mcp.testing.wire import WireEnd
+from trio_mcp.testing.sweep.wire import WireEnd
 
 Json = dict[str, Any]
 Scenario = Callable[[Client], Awaitable[object]]

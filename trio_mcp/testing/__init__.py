@@ -1,4 +1,8 @@
-"""What authors of tools need to test them. Each name is loaded when it is first used."""
+"""What authors need to test their tools, and transports of their own. Each name is loaded when it is first used.
+
+`replay_tool` runs a call anew at every leg. Two rooms have more: `sweep` interrupts a scenario at every step, and `contract` has
+the rules that every transport keeps.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -32,8 +32,10 @@ class Trait(Enum):
     """The server is a process of its own, started for one connection and ended with it."""
     SERVES_MANY = "serves many"
     """Several connections reach the same server."""
+    TEXT = "text"
+    """Text that is no message can be put on the wire."""
     BYTES = "bytes"
-    """Raw bytes can be put on the wire."""
+    """So can bytes that are no text."""
 
 
 IMPOSSIBLE: Mapping[Trait, str] = {
@@ -44,7 +46,8 @@ IMPOSSIBLE: Mapping[Trait, str] = {
     Trait.SOCKET: "there is no network between the two ends",
     Trait.CHILD: "the server is in this process",
     Trait.SERVES_MANY: "every connection has a server of its own",
-    Trait.BYTES: "messages cross without a wire",
+    Trait.TEXT: "messages cross without a wire",
+    Trait.BYTES: "nothing there carries bytes that are no text",
 }
 """Why a rule cannot be held against a transport that lacks a trait."""
 
@@ -71,8 +74,11 @@ class Endpoint(Protocol):
         """
         ...
 
-    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> None:
-        """Put one message's bytes on the wire of a connection as they are. Only with `Trait.BYTES`."""
+    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
+        """Put these bytes on the wire of a connection, in the place of a message. Only with `Trait.TEXT`.
+
+        Returns the answer where it comes at once, as that of a POST; nothing where it will come as a message.
+        """
         ...
 
 

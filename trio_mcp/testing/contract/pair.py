@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -70,6 +71,15 @@ class Pair:
         )
         async with client:
             yield client
+
+    async def refused(self, peer: Peer, data: bytes) -> JsonObject:
+        """The error that answers these bytes, sent in the place of a message. Only with `Trait.TEXT`."""
+        with trio.fail_after(BOUND):
+            at_once = await self.endpoint.send_bytes(peer.channel, data)
+        answer: JsonObject = json.loads(at_once) if at_once else await peer.first(lambda message: "error" in message)
+        error = answer["error"]
+        assert isinstance(error, dict)
+        return error
 
     async def cut(self) -> None:
         """Lose every connection without a word of farewell."""

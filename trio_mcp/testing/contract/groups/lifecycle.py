@@ -237,14 +237,11 @@ async def arguments_that_are_wrong_are_told_to_the_model(pair: Pair) -> None:
     assert pair.stage.count("echo") == 0
 
 
-@rule("E", needs=(Trait.BYTES,))
-async def bytes_that_are_no_message_are_refused_and_the_connection_goes_on(pair: Pair) -> None:
+@rule("E", needs=(Trait.TEXT,))
+async def text_that_is_no_message_is_refused_and_the_connection_goes_on(pair: Pair) -> None:
     async with pair.peer() as peer:
         for data, code in ((b'{"jsonrpc": "2.0", "id": 7', -32700), (b'{"id": 7}', -32600), (b"7", -32600)):
-            await pair.endpoint.send_bytes(peer.channel, data)
-            error = (await peer.receive())["error"]
-            assert isinstance(error, dict)
-            assert error["code"] == code
+            assert (await pair.refused(peer, data))["code"] == code
             await peer.ping()
 
 

@@ -13,9 +13,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from ..errors import Disconnected
-from ..server import Server
-from ..session import Service, serve_channel
+from ...errors import Disconnected
+from ...server import Server
+from ...session import Service, serve_channel
 from .census import census, held
 from .rules import broken_rules
 from .wire import BUFFER, Wire, WireEnd

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import trio
 
-from ..protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, Unanswered, dump, parse
-from ..session import Envelope
-from ..types import JsonObject
+from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, Unanswered, dump, parse
+from ...session import Envelope
+from ...types import JsonObject
 
 __all__ = ["Crossed", "Wire", "WireEnd"]
 

@@ -1,27 +1,4 @@
-"""Cancelling a scenario everywhere: at its k-th step for every k, and its connection after the b-th message for every b.
-
-    effects = Effects()
-    server = Server("shop")
-
-    @server.tool
-    async def buy(ctx: Context) -> str:
-        sure = await ctx.elicit("Sure?", bool)
-        effects.did("charged")
-        return "bought"
-
-    async def scenario(client: Client) -> None:
-        await client.call_tool("buy")
-
-    sweep(server, scenario, on_elicit=lambda _asked: accept(value=True), effects=effects).check()
-
-The scenario runs once as it is, and then again and again, each time with one interruption. After each run everything must be
-as it was before: every request has exactly one of a result, an error and silence, nothing is said after a reply, no effect
-has happened twice, and no actor, mailbox, pending id, listener, parked call or task is left, nor any object of a call that
-only the garbage collector would free.
-
-A run is deterministic: its clock is virtual, and Trio's scheduler is given a seed. So a problem names the interruption that
-shows it, and `only` repeats that one.
-"""
+"""All the runs of a scenario, one for each interruption, and what they found."""
 
 from __future__ import annotations
 
@@ -36,14 +13,14 @@ import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
-from ..client import Client, Handlers, OnElicit, OnRoots, OnSample
-from ..server import Server
-from ..types import Implementation
+from ...client import Client, Handlers, OnElicit, OnRoots, OnSample
+from ...server import Server
+from ...types import Implementation
 from .census import census, only_new_objects
 from .run import Play, Run, Strike, Way
 from .wire import BUFFER, WireEnd
 
-__all__ = ["Effects", "Play", "Problem", "Strike", "SweepReport", "Way", "sweep", "sweep_play"]
+__all__ = ["Effects", "Problem", "SweepReport", "sweep", "sweep_play"]
 
 P = TypeVar("P")
 

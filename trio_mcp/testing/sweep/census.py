@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Final
 
-from ..protocol.connection import Connection
-from ..runtime import Mailbox, Outbox
-from ..session import ClientSession, ServerSession
+from ...protocol.connection import Connection
+from ...runtime import Mailbox, Outbox
+from ...session import ClientSession, ServerSession
 
 __all__ = ["census", "held", "living", "only_new_objects"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..protocol.jsonrpc import ErrorResponse, Notification, Request, RequestId, Response, decoded
+from ...protocol.jsonrpc import ErrorResponse, Notification, Request, RequestId, Response, decoded
 from .wire import Crossed
 
 __all__ = ["broken_rules"]
