@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -180,12 +181,12 @@ def test_run_serves_the_server_that_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "hi\n")
 
 
-def test_serve_serves_over_http_until_it_is_told_to_stop() -> None:
+def test_serve_serves_over_http_and_websocket_until_it_is_told_to_stop() -> None:
     with started("serve", TRAVEL, "--port", "0", "--path", "/travel", "--drain", "1") as process:
         url = announced(process)
         assert url.endswith("/travel")
-        for mode in ("legacy", "auto"):
-            done = trio_mcp("call", url, "book_flight", "destination=Lisbon", "--mode", mode, *ANSWERS)
+        for target, mode in product((url, url.replace("http:", "ws:")), ("legacy", "auto")):
+            done = trio_mcp("call", target, "book_flight", "destination=Lisbon", "--mode", mode, *ANSWERS)
             assert (done.returncode, done.stdout) == (0, BOOKED), done.stderr
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
@@ -246,9 +247,10 @@ def test_the_network_needs_the_names_of_the_server() -> None:
     assert "--allowed-host" in refused(2, "serve", TRAVEL, "--host", "0.0.0.0", "--port", "0")
 
 
-def test_an_unreachable_url_is_named() -> None:
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+def test_an_unreachable_url_is_named(scheme: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+        url = f"{scheme}://127.0.0.1:{free.getsockname()[1]}/mcp"
     assert url in refused(3, "call", url, "tool")
 
 

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import BranchLimit
-from trio_mcp.runtime import MAX_DEPTH, Actor, Branches, CancelReason, Lane, race, run_branch
+from trio_mcp.runtime import MAX_DEPTH, Actor, Branch, Branches, CancelReason, Lane, race, run_branch
 from trio_mcp.runtime.branch import MAX_BRANCHES
 
 
@@ -137,6 +137,25 @@ async def test_a_branch_is_refused_after_the_block_and_nothing_is_counted(lane: 
         pass
     with pytest.raises(RuntimeError, match="inside `async with`"):
         branches.start(path_of)
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
+
+
+async def test_a_branch_is_refused_while_the_block_is_being_left_and_nothing_is_counted(lane: Lane) -> None:
+    refused: list[str] = []
+
+    async def too_late(group: Branches, last: Branch[str]) -> None:
+        while "ended" not in repr(last):
+            await trio.lowlevel.checkpoint()
+        try:
+            group.start(path_of)
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):  # whoever leaves the block may be first
+            async with Branches(lane) as group:
+                nursery.start_soon(too_late, group, group.start(path_of))
+    assert refused
     assert (lane.actor.busy, lane.actor.branches) == (1, 0)
 
 
@@ -453,6 +472,40 @@ async def test_what_goes_wrong_in_a_branch_that_has_lost_is_logged(
         assert await race(lane, breaks, path_of) == "/2"
     (record,) = caplog.records
     assert record.getMessage() == "the branch /1 failed after it had lost its race"
+
+
+async def test_what_goes_wrong_beside_a_cancel_in_a_branch_that_has_lost_is_logged_too(
+    lane: Lane, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise LookupError("clean-up")
+
+    async def breaks_in_part(_lane: Lane) -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(breaks)
+            nursery.start_soon(trio.sleep_forever)
+        return "never"
+
+    with caplog.at_level(logging.WARNING):
+        assert await race(lane, breaks_in_part, path_of) == "/2"
+    (record,) = caplog.records
+    assert record.getMessage() == "the branch /1 failed after it had lost its race"
+    assert (lane.actor.busy, lane.actor.branches) == (1, 0)
+
+
+async def test_what_ends_a_process_is_no_lost_race(lane: Lane) -> None:
+    async def exits(_lane: Lane) -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise SystemExit(3)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await race(lane, exits, path_of)
+    assert caught.group_contains(SystemExit)
 
 
 async def test_a_race_that_is_cancelled_from_outside_ends_with_all_its_branches(

@@ -193,3 +193,25 @@ async def test_a_function_whose_caller_left_before_its_thread_began_is_not_calle
     assert not job.leave()
     assert job() is None
     assert (called, returned) == ([], [])
+
+
+def test_a_thread_that_outlived_its_loop_takes_no_place_in_the_next_one(stuck: Stuck) -> None:
+    threads = Threads(2)
+
+    async def leave_one_behind() -> None:
+        async with trio.open_nursery() as nursery:
+            await abandon(threads, stuck, nursery, 1, stuck)
+        assert threads.statistics() == ThreadStatistics(running=1, abandoned=1, waiting=0, limit=2)
+
+    async def use_both() -> None:
+        await settled(threads, 0)
+        together = threading.Barrier(2)
+        with trio.fail_after(SOON):
+            async with trio.open_nursery() as nursery:
+                for _ in range(2):
+                    nursery.start_soon(threads.run, lambda: together.wait(SOON))
+
+    trio.run(leave_one_behind)
+    assert threads.statistics() == ThreadStatistics(running=1, abandoned=1, waiting=0, limit=2)
+    stuck.free.set()
+    trio.run(use_both)

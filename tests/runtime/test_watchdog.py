@@ -181,3 +181,12 @@ async def test_infinity_turns_it_off() -> None:
     async with open_supervisor() as supervisor:
         await run(supervisor, quick)
         assert watchdogs() == []
+
+
+async def test_one_that_falls_asleep_while_it_is_closed_is_gone_too() -> None:
+    dog = module.Watchdog(PERIOD, lambda: False, lambda _task: None)
+    dog.close()
+    sleeper = threading.Thread(target=dog._sleep, daemon=True)  # noqa: SLF001  the moment between its look and its sleep
+    sleeper.start()
+    await trio.to_thread.run_sync(sleeper.join, SOON / 10)
+    assert not sleeper.is_alive()

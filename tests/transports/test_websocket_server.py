@@ -19,6 +19,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
+from trio_mcp_transports.http.config import GuardedConfig, guarded_config
 from trio_mcp_transports.http.serve import serve_asgi
 
 LIMIT = 60.0
@@ -322,12 +323,12 @@ async def test_one_more_than_the_limit_is_503_until_one_has_gone(stage: Stage) -
 
 
 @asynccontextmanager
-async def draining(stage: Stage) -> AsyncIterator[tuple[McpApp, str]]:
+async def draining(stage: Stage, config: GuardedConfig | None = None) -> AsyncIterator[tuple[McpApp, str]]:
     """A served application whose `drain` a test may call."""
     app = asgi_app(stage.server)
     async with trio.open_nursery() as nursery:
         with trio.fail_after(LIMIT):
-            (address,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
+            (address,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False, config=config))
         with trio.fail_after(LIMIT):
             yield app, f"ws{address.partition(' ')[0].removeprefix('http')}/mcp"
         nursery.cancel_scope.cancel()
@@ -442,6 +443,26 @@ async def test_a_client_that_reads_late_gets_everything_in_order() -> None:
             heard = [(await peer.hear())["params"]["progress"] for _ in range(5_000)]
             assert heard == list(range(1, 5_001))
             assert await peer.text(1) == "said"
+
+
+async def test_a_client_that_answers_no_ping_is_cut_and_its_calls_are_cancelled(stage: Stage) -> None:
+    async with draining(stage, guarded_config(websocket_ping_interval=0.1)) as (_, url), raw(url) as frozen:
+        await frozen.call("wait")
+        await stage.started.wait()
+        async with raw(url) as alive, trio.open_nursery() as nursery:
+            nursery.start_soon(answer_pings, alive)
+            with trio.fail_after(SOON):
+                await stage.ended.wait()
+            nursery.cancel_scope.cancel()
+            assert await alive.text(await alive.call("echo", {"text": "still here"})) == "still here"
+    assert stage.reason is CancelReason.DISCONNECT
+
+
+async def answer_pings(peer: RawPeer) -> None:
+    while True:
+        first, payload = await peer.client.frame()
+        assert first == 0x80 | PING
+        await peer.client.send(frame(PONG, payload))
 
 
 async def test_pings_are_answered_while_a_tool_runs(stage: Stage, url: str) -> None:

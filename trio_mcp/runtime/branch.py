@@ -153,10 +153,10 @@ class Branches:
         if self._nursery is None:
             raise RuntimeError("start branches inside `async with`")
         branch: Branch[T] = Branch(self, new_lane(self.lane, max_depth, self))
+        self._nursery.start_soon(self._run, branch, timed(fn, timeout))  # or not, when the block is as good as left
         self._running += 1
         self.lane.actor.branches += 1
         self.lane.actor.lane_busy()  # before its task first runs
-        self._nursery.start_soon(self._run, branch, timed(fn, timeout))
         return branch
 
     def cancel(self) -> None:
@@ -232,14 +232,16 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
     async def run(fn: Work[T], child: Lane) -> None:
         try:
             value = await fn(child)
-        except Exception:
-            if not won:
+        except BaseException as error:  # noqa: ASYNC103
+            if not won or not isinstance(more_than_cancel(error), Exception):
                 raise
             logger.warning("the branch %s failed after it had lost its race", child.path, exc_info=True)
-            return
-        if not group.cancelled:
-            won.append(value)
-            group.cancel()
+        else:
+            if not group.cancelled:
+                won.append(value)
+                group.cancel()
+            return  # noqa: ASYNC104
+        await trio.lowlevel.checkpoint()  # it was cancelled, whatever else came of that
 
     async with Branches(lane) as group:
         for fn in fns:
@@ -249,8 +251,14 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
 
 def is_failure(error: BaseException) -> bool:
     """It is more than a cancel."""
-    rest = error.split(trio.Cancelled)[1] if isinstance(error, BaseExceptionGroup) else error
-    return rest is not None and not isinstance(rest, trio.Cancelled)
+    return more_than_cancel(error) is not None
+
+
+def more_than_cancel(error: BaseException) -> BaseException | None:
+    """What is left of an error when the cancels are taken out of it."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1]
+    return None if isinstance(error, trio.Cancelled) else error
 
 
 def timed(fn: Work[T], timeout: float) -> Work[T]:

@@ -35,8 +35,9 @@ class Threads:
     """A number of places in which plain functions run. It may be made before Trio runs, and is used from one loop at a time."""
 
     def __init__(self, limit: int) -> None:
-        self._places = trio.CapacityLimiter(limit)
         self._limit = limit
+        self._places = trio.CapacityLimiter(limit)
+        self._loop: trio.lowlevel.TrioToken | None = None
         self._jobs: set[Job] = set()
         """Those that somebody waits for."""
         self._abandoned = 0
@@ -57,11 +58,12 @@ class Threads:
             LimitExceeded: every place is held by an abandoned thread.
         """
         self.admit()
+        places = self._places_here()
         job = Job(fn, self._returned)
         self._jobs.add(job)
         with job.scope:
             try:
-                return cast("T", await trio.to_thread.run_sync(job, abandon_on_cancel=True, limiter=self._places))
+                return cast("T", await trio.to_thread.run_sync(job, abandon_on_cancel=True, limiter=places))
             finally:
                 self._jobs.discard(job)
                 if job.leave():
@@ -69,8 +71,16 @@ class Threads:
         raise self._refusal()
 
     def statistics(self) -> ThreadStatistics:
-        places = self._places.statistics()
-        return ThreadStatistics(places.borrowed_tokens, self._abandoned, places.tasks_waiting, self._limit)
+        places, abandoned = self._places_here().statistics(), self._abandoned
+        return ThreadStatistics(max(places.borrowed_tokens, abandoned), abandoned, places.tasks_waiting, self._limit)
+
+    def _places_here(self) -> trio.CapacityLimiter:
+        """The places of the loop that runs now. A thread that outlives its loop can give its place back to nobody there."""
+        if trio.lowlevel.in_trio_run():
+            loop = trio.lowlevel.current_trio_token()
+            if self._loop is not loop:
+                self._loop, self._places = loop, trio.CapacityLimiter(self._limit)
+        return self._places
 
     def _abandon(self) -> None:
         """One more thread runs for nobody. If it has the last place, those who wait for one are refused."""

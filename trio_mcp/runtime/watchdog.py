@@ -94,6 +94,8 @@ class Watchdog:
 
     def _sleep(self) -> None:
         self._woken.clear()
+        if self._over.is_set():  # and said so before that
+            return
         self.asleep = True
         if self._busy():  # since then; whoever started it has seen a watchdog that was awake
             self.asleep = False
