@@ -11,6 +11,7 @@ import trio
 from hypercorn_peer import frame
 from hypothesis import example, given
 from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
 from websocket_peer import PING, PONG, TEXT, RawPeer, raw, served
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
@@ -23,6 +24,7 @@ from trio_mcp_transports.http.hypercorn_direct import (
     text_frame,
     whole_text_frame,
 )
+from trio_mcp_transports.http.hypercorn_exchange import Inbox, connect_directly
 from trio_mcp_transports.http.hypercorn_guard import GuardedTCPServer
 from trio_mcp_transports.http.hypercorn_streams import GuardedWSStream
 
@@ -205,3 +207,39 @@ async def test_nothing_is_sent_the_short_way_before_the_upgrade_or_after_the_clo
     list(direct.connection.events())
     assert not direct.send_nowait(b"{}")
     assert written == [b"\x81\x02{}"]
+
+
+async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_message(peer: RawPeer) -> None:
+    inner = frame(TEXT, ping(1))
+    head = frame(TEXT, inner)[: -len(inner)]
+    await peer.client.send(frame(PING, b"first") + head)
+    assert await peer.client.frame() == (0x80 | PONG, b"first")  # so that the rest is a read of its own
+    await peer.client.send(inner)
+    assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
+
+
+async def write_nothing(_data: bytes) -> None: ...
+
+
+async def test_nothing_overtakes_what_is_queued() -> None:
+    inbox, heard = Inbox(9), list[object]()
+    direct = DirectWebSocket(lambda _data: False, write_nothing)
+    connect_directly(direct, inbox)
+    direct.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
+
+    async def receive() -> None:
+        for _ in range(2):
+            heard.append((await inbox.receive())["type"])
+
+    assert not direct.offer(b"nobody waits")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive)
+        await wait_all_tasks_blocked()
+        assert direct.offer(b"first")
+        await inbox.put({"type": "websocket.receive", "text": "second", "bytes": None})
+        assert not direct.offer(b"third")  # the second is still queued
+        await wait_all_tasks_blocked()
+        assert direct.offer(b"fourth")
+        await inbox.put({"type": "websocket.disconnect", "code": 1000, "reason": ""})
+        assert not direct.offer(b"too late")
+    assert heard == [b"first", "websocket.receive", b"fourth", "websocket.disconnect"]

@@ -20,7 +20,15 @@ from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
 from .hypercorn_direct import DIRECT, DirectWebSocket
 
-__all__ = ["LAST_SEND", "ClientDisconnected", "ConnectionTasks", "Inbox", "log_failure", "split_cancelled"]
+__all__ = [
+    "LAST_SEND",
+    "ClientDisconnected",
+    "ConnectionTasks",
+    "Inbox",
+    "connect_directly",
+    "log_failure",
+    "split_cancelled",
+]
 
 logger = logging.getLogger("trio_mcp.http")
 
