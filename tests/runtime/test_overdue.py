@@ -301,6 +301,21 @@ async def test_one_task_waits_for_all_and_an_ended_call_leaves_no_time_behind(au
         assert math.inf == trio.lowlevel.current_statistics().seconds_to_next_deadline
 
 
+async def test_a_call_that_was_parked_leaves_no_time_behind_either(autojump_clock: MockClock) -> None:
+    go_on = trio.Event()
+
+    async def waits(_actor: Actor) -> None:
+        await go_on.wait()
+
+    async with open_supervisor(Limits(park_ttl=60)) as supervisor:
+        actor = supervisor.start(waits, Told(), deadline=trio.current_time() + 300)
+        supervisor.park(actor)
+        supervisor.resume(actor)  # which makes it overdue when it was at first
+        go_on.set()
+        await trio.sleep(1)
+        assert math.inf == trio.lowlevel.current_statistics().seconds_to_next_deadline
+
+
 async def test_a_time_that_has_not_come_keeps_no_ended_actor_alive(autojump_clock: MockClock) -> None:
     async def quick(_actor: Actor) -> None:
         await trio.lowlevel.checkpoint()

@@ -93,6 +93,26 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
             await player.talk.session.idle()
 
 
+async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_else_waits_too(
+    autojump_clock: MockClock,
+) -> None:
+    server = made()
+
+    @server.tool
+    async def naps() -> str:
+        await trio.sleep(1)
+        return "rested"
+
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        talk.call("naps")
+        with trio.fail_after(SOON):
+            async with trio.open_nursery() as nursery:
+                for _ in range(2):
+                    nursery.start_soon(talk.session.idle)
+                    nursery.start_soon(talk.service.drain, 1000)
+
+
 async def test_the_caller_of_a_stuck_call_is_told_of_the_shutdown(era: type[Legacy], autojump_clock: MockClock) -> None:
     async with play(made(), era) as player:
         await player.call("deaf")
@@ -143,6 +163,33 @@ async def test_the_same_leg_sent_again_is_told_what_the_first_was_told(autojump_
         assert told == "asks did not finish within 10 seconds, its timeout."
         await trio.sleep(30)
         assert await talk.failure(talk.leg("asks", **leg)) == told
+
+
+async def test_a_call_whose_time_was_up_while_it_was_parked_says_so_when_it_has_cleaned_up(
+    autojump_clock: MockClock,
+) -> None:
+    server = made()
+
+    @server.tool(timeout=1)
+    async def tidies(ctx: Context) -> str:
+        try:
+            await ctx.elicit("How many?", int)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(GRACE / 2)
+        return "never"
+
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("tidies"))
+        await trio.sleep(1 + GRACE / 4)
+        answers = {asked.key: accept(value=1)}
+        late, copy = (talk.leg("tidies", state=asked.state, answers=answers) for _ in range(2))
+        for leg in (late, copy):
+            assert await talk.failure(leg) == "tidies did not finish within 1 seconds, its timeout."
+        assert trio.current_time() == 1 + GRACE / 2
+        assert not talk.session.busy
+        again = talk.leg("tidies", state=asked.state, answers=answers)
+        assert await talk.failure(again) == "tidies did not finish within 1 seconds, its timeout."
 
 
 async def test_a_parked_call_that_ignores_its_expiry_is_no_longer_carried_forward(autojump_clock: MockClock) -> None:

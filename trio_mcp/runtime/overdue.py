@@ -4,8 +4,8 @@ A cancel asks; a body may shield itself from it, or swallow it, for ever. So eac
 has a time at which it is *overdue*: the cancel, or the deadline, and a grace. One task, started with the first such time, waits
 for the earliest of all. An actor without a deadline that nobody cancels is never in here.
 
-Entries hold names, not actors, so that what has ended is not kept alive by a time that has not come yet. An entry whose time
-is no longer its actor's is stale; stale ones are thrown out as soon as they are the most.
+Entries hold names, not actors, so that what has ended is not kept alive by a time that has not come yet. An entry that is no
+longer its actor's is stale, also when its time is the same; stale ones are thrown out as soon as they are the most.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import count, islice
 from traceback import StackSummary
+from typing import NamedTuple
 
 import trio
 
@@ -24,6 +25,14 @@ __all__ = ["MAX_STACKS", "Overdue", "stacks"]
 
 MAX_STACKS = 8
 """Tasks of a stuck actor whose stacks are shown."""
+
+
+class Entry(NamedTuple):
+    """A time, on Trio's clock (seconds); its serial number tells it from another at the same time."""
+
+    when: float
+    serial: int
+    name: str
 
 
 class Overdue:
@@ -37,8 +46,9 @@ class Overdue:
     def __init__(self, actors: Mapping[str, Actor], on_overdue: Callable[[Actor], None]) -> None:
         self._actors = actors
         self._on_overdue = on_overdue
-        self._entries: list[tuple[float, str]] = []
-        self._stale = 0
+        self._entries: list[Entry] = []
+        self._current: dict[str, Entry] = {}
+        self._serial = count()
         self._scope = trio.CancelScope(shield=True)
         self._stopped = False
 
@@ -46,14 +56,14 @@ class Overdue:
         """From now on the actor is overdue at `when`, on Trio's clock (seconds), and at no other time; `inf` for never."""
         if actor.overdue_at == when:
             return
-        if actor.overdue_at != math.inf:
-            self._stale += 1
         actor.overdue_at = when
+        self._current.pop(actor.name, None)
         if when != math.inf:
-            heappush(self._entries, (when, actor.name))
-        if self._stale * 2 > len(self._entries):
+            entry = self._current[actor.name] = Entry(when, next(self._serial), actor.name)
+            heappush(self._entries, entry)
+        if len(self) * 2 < len(self._entries):
             self._throw_out()
-        self._scope.deadline = self._entries[0][0] if self._entries else math.inf
+        self._scope.deadline = self._earliest
 
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
@@ -73,30 +83,31 @@ class Overdue:
         """The earliest time has come."""
         now = trio.current_time()
         self._scope = trio.CancelScope(shield=True)
-        while self._entries and self._entries[0][0] <= now:
-            when, name = heappop(self._entries)
-            actor = self._actors.get(name)
-            if actor is None or actor.overdue_at != when:
-                self._stale -= 1
-                continue
-            actor.overdue_at = math.inf
-            self._on_overdue(actor)
-        self._scope.deadline = self._entries[0][0] if self._entries else math.inf
+        while self._earliest <= now:
+            entry = heappop(self._entries)
+            if self._is_current(entry):
+                del self._current[entry.name]
+                actor = self._actors[entry.name]
+                actor.overdue_at = math.inf
+                self._on_overdue(actor)
+        self._scope.deadline = self._earliest
+
+    @property
+    def _earliest(self) -> float:
+        return self._entries[0].when if self._entries else math.inf
 
     def _throw_out(self) -> None:
-        self._entries = [entry for entry in self._entries if self._is_current(*entry)]
+        self._entries = list(self._current.values())
         heapify(self._entries)
-        self._stale = 0
 
-    def _is_current(self, when: float, name: str) -> bool:
-        actor = self._actors.get(name)
-        return actor is not None and actor.overdue_at == when
+    def _is_current(self, entry: Entry) -> bool:
+        return self._current.get(entry.name) is entry
 
     def __len__(self) -> int:
-        return len(self._entries) - self._stale
+        return len(self._current)
 
     def __repr__(self) -> str:
-        return f"<Overdue expected={len(self)} stale={self._stale}>"
+        return f"<Overdue expected={len(self)} stale={len(self._entries) - len(self)}>"
 
 
 def stacks(task: trio.lowlevel.Task) -> str:

@@ -362,7 +362,8 @@ class Supervisor:
 
     async def _all_gone(self) -> None:
         if self._living:
-            self._idle = trio.Event()
+            if self._idle is None or self._idle.is_set():
+                self._idle = trio.Event()
             await self._idle.wait()
 
 

@@ -228,6 +228,9 @@ class Rounds:
         match call.outcome:
             case None if call.actor.reason is None:
                 self._begin(leg, self._decoded(leg, answers))
+            case None if call.actor.reason is CancelReason.DEADLINE:  # it still cleans up; this one waits for it
+                self.number += 1
+                call.leg = leg
             case Returned() | Raised() | Cancelled(CancelReason.DEADLINE) as outcome:
                 self.number += 1
                 call.conclude(leg, outcome)

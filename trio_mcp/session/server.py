@@ -180,7 +180,8 @@ class ServerSession:
     async def idle(self) -> None:
         """Wait until every request of the client has been answered or given up."""
         if self.busy:
-            self._idle = trio.Event()
+            if self._idle is None or self._idle.is_set():
+                self._idle = trio.Event()
             await self._idle.wait()
 
     def __repr__(self) -> str:
