@@ -92,13 +92,16 @@ def asgi_app(
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
 
     Raises:
-        ValueError: two of the paths are the same, or one is none; or nothing would be served.
-        TypeError: `authenticate` is no function.
+        ValueError: two of the paths are the same, or one is none; nothing would be served; or no request could have such a
+            host or origin.
+        TypeError: `authenticate` is no function, or an option is of the wrong type.
     """
     paths = Paths(path, sse_path, message_path)
     check_paths(paths)
     check_hook(authenticate)
-    access = Access(tuple(allowed_hosts), tuple(allowed_origins))
+    if limits is not None and not isinstance(limits, HttpLimits):
+        raise TypeError(f"limits: HttpLimits(...), not {limits!r:.80}")
+    access = Access(allowed_hosts, allowed_origins)
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
     return McpApp(server, paths, access, limits or HttpLimits(), store, authenticate)
 
