@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from trio_mcp import Server
+from trio_mcp import Client, Disconnected, Server
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.http.transport import serve_http
 from trio_mcp_transports.websocket.transport import transport as websocket
@@ -90,3 +90,35 @@ async def test_the_url_of_http_sse_is_one_of_http_whoever_tells_it() -> None:
             urls = await nursery.start(serve)
         nursery.cancel_scope.cancel()
     assert [re.sub(r"\d{4,}", "PORT", url) for url in urls] == ["ws://127.0.0.1:PORT/mcp", "http://127.0.0.1:PORT/sse"]
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "said"),
+    [
+        ({"sse_path": "/sse"}, "/sse", "There is no WebSocket here; it is at /mcp."),
+        ({"sse_path": "/sse"}, "/", "There is no WebSocket here; it is at /mcp."),
+        ({"sse_path": "/sse", "path": None}, "/sse", "This server speaks no WebSocket; the MCP endpoint is /sse."),
+    ],
+)
+async def test_who_asks_for_a_websocket_at_a_wrong_path_is_told_where_there_is_one(
+    options: dict[str, Any], path: str, said: str
+) -> None:
+    serve = partial(serve_http, Server("x"), port=0, announce=False, signals=False, **options)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(BOUND):
+            url = (await nursery.start(serve))[0]
+            origin = url.replace("http:", "ws:").rpartition("/")[0]
+            with pytest.raises(Disconnected, match=re.escape(f"HTTP 404: {said}")):
+                async with Client.connect(origin + path):
+                    pass
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_expects_tls_where_there_is_none_is_told_so() -> None:
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(BOUND):
+            (url,) = await nursery.start(partial(serve_http, Server("x"), port=0, announce=False, signals=False))
+            with pytest.raises(Disconnected, match=re.escape("no TLS is spoken there; is it ws:// instead of wss://?")):
+                async with Client.connect(url.replace("http:", "wss:")):
+                    pass
+        nursery.cancel_scope.cancel()

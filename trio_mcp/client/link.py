@@ -119,6 +119,8 @@ class Link:
         """Connect and open the conversation. A cancel closes the link."""
         if (library := current_async_library()) != "trio":
             raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start your program with trio.run")
+        if self._started:
+            raise RuntimeError("a client is opened once: make another one with Client.connect")
         self._started = True
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:

@@ -42,7 +42,7 @@ from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
 from .modern import is_modern, serve_modern
-from .paths import MESSAGE_PATH, Paths, check_paths
+from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
 from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
 from .sse_endpoint import SseEndpoint
 
@@ -126,7 +126,7 @@ class McpApp:
         self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
-        self._nothing_here = f"There is nothing here; the MCP endpoint is {' or '.join(paths.entrances)}."
+        self._nothing_here = nothing_here(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
             self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
@@ -289,7 +289,7 @@ class McpApp:
             check_access(headers, self._access)
             principal = await self.identify(headers)
             if scope["path"] != self._paths.streamable:
-                raise HttpRefusal(404, self._nothing_here)
+                raise HttpRefusal(404, no_websocket(self._paths))
             check_upgrade(scope["subprotocols"])
             websockets = self._started().websockets
             if websockets.refusal is not None:
