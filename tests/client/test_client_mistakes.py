@@ -150,6 +150,11 @@ async def test_a_client_is_opened_once() -> None:
             await client.open()
 
 
+async def test_a_call_of_a_client_that_is_not_open_is_told_how_to_open_it() -> None:
+    with pytest.raises(Disconnected, match=r"the client is not open: call it inside `async with Client.connect\(...\)"):
+        await Client.connect(offering()).call_tool("greet", {"name": "A"})
+
+
 def test_the_scheme_of_a_url_is_the_same_in_capitals() -> None:
     Client.connect("HTTP://localhost:8000/mcp")
     Client.connect("WSS://localhost:8000/mcp", ping_interval=3)
