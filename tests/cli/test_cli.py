@@ -351,3 +351,9 @@ def announced(process) -> str:
     line = process.stderr.readline()
     assert "serves MCP at" in line
     return line.split()[-1]
+
+
+def test_a_header_is_written_with_an_equals_sign() -> None:
+    assert "is not NAME=VALUE, such as authorization=" in refused(
+        2, "call", "http://127.0.0.1:1/mcp", "x", "--header", "authorization: Bearer x"
+    )

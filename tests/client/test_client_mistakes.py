@@ -18,6 +18,7 @@ from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 BOUND = 10
 URL = "http://localhost:8000/mcp"
+WS = "ws://localhost:8000/mcp"
 COMMAND = ["no-such-command"]
 
 
@@ -84,6 +85,18 @@ OPTIONS: list[tuple[object, dict[str, Any], type[Exception], str]] = [
         TypeError,
         "headers= is an option of the transport http and websocket; this is stdio, which has env",
     ),
+    (URL, {"headers": {"a b": "c"}}, ValueError, "headers: 'a b' is no name of a header"),
+    (WS, {"headers": {"a": "b\nc"}}, ValueError, "headers: the value of 'a' has a line break"),
+    (URL, {"max_message": -1}, ValueError, "max_message is a number of bytes from 1 on, not -1"),
+    (WS, {"max_message": "3"}, TypeError, "max_message is a number of bytes, not '3'"),
+    (COMMAND, {"max_line": 0}, ValueError, "max_line is a number of bytes from 1 on, not 0"),
+    (WS, {"ping_interval": 0}, ValueError, "ping_interval is more than 0 seconds (math.inf for no pings)"),
+    (WS, {"tls": True}, TypeError, "tls is an ssl.SSLContext, which says whom to trust, or None; not True"),
+    ("http://", {}, ValueError, "'http://' is not a URL with a host and a port that there is, such as 'http://127"),
+    ("wss://:80/mcp", {}, ValueError, "such as 'wss://127.0.0.1:8000/mcp'"),
+    ("http://localhost:0/mcp", {}, ValueError, "is not a URL with a host and a port that there is"),
+    ("http://localhost:99999/mcp", {}, ValueError, "Port out of range 0-65535"),
+    ("ws://localhost:http/mcp", {}, ValueError, "'ws://localhost:http/mcp' is no URL to connect to"),
     (COMMAND, {"env": {"HOME": Path()}}, TypeError, "env are strings; 'HOME' is PosixPath"),
     (COMMAND, {"shutdown_grace": -1}, ValueError, "shutdown_grace is a number of seconds"),
     (offering(), {"hedaers": {}}, TypeError, "hedaers= is an option of no transport; this is memory"),
@@ -126,7 +139,43 @@ async def test_an_option_of_serving_that_another_transport_has_is_refused_with_h
         await offering().serve("http", prot=8000)
 
 
+async def test_a_client_is_opened_once() -> None:
+    client = Client.connect(offering())
+    with trio.fail_after(BOUND):
+        async with client:
+            with pytest.raises(RuntimeError, match="a client is opened once: make another one"):
+                await client.open()
+            await client.ping()
+        with pytest.raises(RuntimeError, match="a client is opened once"):
+            await client.open()
+
+
+async def test_a_call_of_a_client_that_is_not_open_is_told_how_to_open_it() -> None:
+    with pytest.raises(Disconnected, match=r"the client is not open: call it inside `async with Client.connect\(...\)"):
+        await Client.connect(offering()).call_tool("greet", {"name": "A"})
+
+
+def test_the_scheme_of_a_url_is_the_same_in_capitals() -> None:
+    Client.connect("HTTP://localhost:8000/mcp")
+    Client.connect("WSS://localhost:8000/mcp", ping_interval=3)
+
+
 # calling
+
+
+@pytest.mark.parametrize(
+    ("rounds", "kind", "said"),
+    [
+        (-1, ValueError, "max_rounds is a whole number from 0 on, not -1"),
+        ("3", TypeError, "max_rounds is a whole number, not '3'"),
+    ],
+)
+async def test_rounds_are_counted_from_0_on(rounds: Any, kind: type[Exception], said: str) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(offering()) as client:
+            with pytest.raises(kind, match=re.escape(said)):
+                await client.call_tool("greet", {"name": "A"}, max_rounds=rounds)
+
 
 Fails = Callable[[Any], Awaitable[object]]
 CALLS: list[tuple[Fails, type[Exception], str]] = [

@@ -59,7 +59,7 @@ async def test_a_result_is_awaited_inside_the_block(lane: Lane) -> None:
 async def test_a_branch_has_no_value_before_it_ends(lane: Lane) -> None:
     async with Branches(lane) as branches:
         branch = branches.start(path_of)
-        with pytest.raises(RuntimeError, match=r"<Branch /1 running> has no value"):
+        with pytest.raises(RuntimeError, match=r"<Branch /1 running> has no value yet: `await handle.result\(\)`"):
             _ = branch.value
     assert repr(branch) == "<Branch /1 ended>"
 

@@ -912,3 +912,39 @@ def living() -> tuple[int, int]:
     gc.collect()
     parts = [found for found in gc.get_objects() if isinstance(found, (Context, Branch, BranchGroup, Lane))]
     return trio.lowlevel.current_statistics().tasks_living, len(parts)
+
+
+async def nothing(_ctx: Context) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (nothing, "a branch is a function, not yet called: branch(nothing), not branch(nothing(...))"),
+        (lambda ctx: [nothing, nothing], "a branch is a function that takes a Context, not [<function nothing"),
+        (lambda ctx: None, "a branch is a function that takes a Context, not None"),
+    ],
+    ids=["a coroutine", "a list", "nothing"],
+)
+@pytest.mark.filterwarnings("ignore:coroutine 'nothing' was never awaited")
+async def test_what_no_branch_can_run_is_refused_in_words(wrong: Callable[[Context], Any], said: str) -> None:
+    server = Server("wrong")
+    heard: list[str] = []
+
+    @server.tool
+    async def begin(ctx: Context) -> None:
+        for start in (ctx.branch, ctx.branch_race):
+            with pytest.raises(TypeError) as caught:
+                await start(wrong(ctx))
+            heard.append(str(caught.value))
+        async with ctx.branches() as group:
+            with pytest.raises(TypeError) as caught:
+                group.start(wrong(ctx))
+            heard.append(str(caught.value))
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert not (await client.call_tool("begin")).is_error
+    assert len(heard) == 3
+    assert all(text.startswith(said) for text in heard)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BeforeValidator
 from serving import ROOT
 
-from trio_mcp import Context, Elicit, Server
+from trio_mcp import Context, Elicit, Server, ServiceOptions
 from trio_mcp.server import PromptKeywords, ResourceKeywords, ToolKeywords
 
 
@@ -42,6 +42,7 @@ COMMON: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"timeout": -1}, ValueError, "timeout: more than 0 seconds, not -1; leave it out for no limit"),
     ({"timeout": 0}, ValueError, "timeout: more than 0 seconds, not 0; leave it out for no limit"),
     ({"timeout": float("nan")}, ValueError, "timeout: more than 0 seconds, not nan; leave it out for no limit"),
+    ({"name": 3}, TypeError, "name: a text, not 3"),
     ({"resume": "reply"}, ValueError, """resume: "auto", "replay" or "parked", not 'reply'"""),
     ({"elicits": ["seat"]}, TypeError, "elicits: 'seat' is no question; write Elicit('seat', Seat), a key and a form"),
     ({"elicits": "seat"}, TypeError, "elicits: a list of questions, such as [Elicit('seat', Seat)], not 'seat'"),
@@ -68,6 +69,12 @@ def test_an_option_of_all_three_is_refused_by_name_and_value(
         (server, {"list_scope": "everyone"}, ValueError, """list_scope: "public" or "private", not 'everyone'"""),
         (server, {"list_ttl": "60"}, TypeError, "list_ttl: seconds, 0 for not at all, not '60'"),
         (server, {"list_ttl": float("nan")}, ValueError, "list_ttl: seconds, 0 for not at all, not nan"),
+        (
+            server,
+            {"options": {"max_seconds": 3}},
+            TypeError,
+            "options: ServiceOptions(max_seconds=60), not {'max_seconds': 3}",
+        ),
         (server, {"page_size": "9"}, TypeError, "page_size: a number of items, such as 100, not '9'"),
         (
             tool,
@@ -218,3 +225,24 @@ def test_what_is_a_context_or_something_else_is_refused() -> None:
 def test_the_help_names_every_option(offer: Callable[..., object], keywords: type) -> None:
     assert offer.__doc__ is not None
     assert [name for name in keywords.__annotations__ if f"`{name}`" not in offer.__doc__] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "text"),
+    [
+        ({"max_seconds": "3"}, TypeError, "max_seconds: a number of seconds, not '3'"),
+        ({"watchdog": None}, TypeError, "watchdog: a number of seconds, not None"),
+        ({"settle": -1}, ValueError, "settle: seconds from 0 on, not -1"),
+        ({"outcome_grace": float("nan")}, ValueError, "outcome_grace: seconds from 0 on, not nan"),
+        ({"outbox": 0}, ValueError, "outbox: a whole number from 1 on, not 0"),
+        ({"max_depth": -1}, ValueError, "max_depth: a whole number from 0 on, not -1"),
+        ({"max_state": 1.5}, TypeError, "max_state: a whole number, not 1.5"),
+        ({"watched": True}, TypeError, "watched: a whole number, not True"),
+        ({"actors": 100}, TypeError, "actors: trio_mcp.runtime.Limits(...), not 100"),
+        ({"estimate_tokens": 3}, TypeError, "estimate_tokens: a function from a request and its result, not 3"),
+    ],
+)
+def test_a_limit_of_a_service_is_refused_by_name_and_value(wrong: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind) as caught:
+        ServiceOptions(**wrong)
+    assert str(caught.value) == text

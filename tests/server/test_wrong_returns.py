@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 from talk import Json, Talk, talk_to
 
-from trio_mcp import Context, Server
+from trio_mcp import Client, Context, Server
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 UNSAYABLE = "what was returned cannot be said in JSON"
@@ -188,3 +189,23 @@ async def test_a_form_is_asked_for_by_a_type(schema: Any, text: str) -> None:
 
     async with talk_to(server) as talk:
         assert await talk.text(talk.leg("ask")) == "refused"
+
+
+@pytest.mark.parametrize("returns", [str, None, int])
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+async def test_a_coroutine_that_was_returned_is_named_as_not_awaited(returns: Any) -> None:
+    server = Server("wrong")
+
+    async def later() -> str:
+        return "x"
+
+    async def hasty() -> Any:
+        return later()
+
+    hasty.__annotations__["return"] = returns or Any
+    server.add_tool(hasty)
+    with trio.fail_after(20):
+        async with Client.connect(server) as client:
+            result = await client.call_tool("hasty")
+    assert result.is_error
+    assert "later() was not awaited" in result.text

@@ -160,6 +160,14 @@ async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(
         assert "authenticate" in caplog.text
 
 
+async def test_the_log_says_how_a_hook_that_is_not_async_is_written(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with guarded(is_not_async) as peer:
+        assert (await peer.post(initialize({}), JSON_HEADERS | ALICE)).status == 500
+        assert "authenticate is an async function: write `async def`; this one returned str" in caplog.text
+
+
 async def test_a_hook_that_hangs_lets_nobody_in(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     async def hangs(_headers: Mapping[str, str]) -> str:
         await trio.sleep_forever()

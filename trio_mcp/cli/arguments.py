@@ -21,8 +21,8 @@ KINDS: dict[type, str] = {
 }
 
 
-def pairs(texts: Iterable[str], where: str = "") -> list[tuple[str, str]]:
-    """Each `key=value`, split.
+def pairs(texts: Iterable[str], where: str = "", form: str = "key=value") -> list[tuple[str, str]]:
+    """Each `key=value`, split; `form` is what it is called where it stands.
 
     Raises:
         Failed: one has no key or no equals sign; `where` says which option it was given to.
@@ -31,7 +31,7 @@ def pairs(texts: Iterable[str], where: str = "") -> list[tuple[str, str]]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise Failed(f"{where}{text!r} is not key=value", Status.USAGE)
+            raise Failed(f"{where}{text!r} is not {form}", Status.USAGE)
         split.append((key, value))
     return split
 

@@ -75,7 +75,7 @@ def execute(options: Namespace) -> int:
         )
     if options.tool is None and not options.list:
         raise Failed("name the tool to call, or list them with --list", Status.USAGE)
-    answering = Answering(Terminal(), pairs(options.answer, "--answer "), options.sample)
+    answering = Answering(Terminal(), pairs(options.answer, "--answer ", "KEY=VALUE"), options.sample)
     return run_command(partial(call, options, answering))
 
 
@@ -127,7 +127,7 @@ def read_target(text: str) -> str | list[str]:
 
 
 def headers(options: Namespace) -> dict[str, str]:
-    return dict(pairs(options.header, "--header "))
+    return dict(pairs(options.header, "--header ", "NAME=VALUE, such as authorization='Bearer ...'"))
 
 
 async def converse(client: Client, options: Namespace, answering: Answering) -> int:

@@ -47,6 +47,10 @@ class Manner:
         seconds(idle_timeout=self.idle)
         if not self.idle:
             raise ValueError("idle_timeout is more than 0 seconds (math.inf for no end)")
+        if isinstance(self.max_rounds, bool) or not isinstance(self.max_rounds, int):
+            raise TypeError(f"max_rounds is a whole number, not {self.max_rounds!r:.80}")
+        if self.max_rounds < 0:
+            raise ValueError(f"max_rounds is a whole number from 0 on, not {self.max_rounds}")
 
 
 class Calls:

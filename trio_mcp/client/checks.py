@@ -13,7 +13,7 @@ from ..errors import RequestTimeout
 from ..protocol.revisions import REVISIONS
 from ..types.logging import LOGGING_LEVELS
 
-__all__ = ["is_function", "known_level", "known_mode", "plain", "seconds", "texts", "within"]
+__all__ = ["is_function", "known_level", "known_mode", "plain", "seconds", "size", "texts", "within"]
 
 T = TypeVar("T")
 
@@ -57,6 +57,14 @@ def seconds(**durations: object) -> None:
             raise TypeError(f"{name} is a number of seconds (math.inf for no end), not {value!r:.80}")
         if value < 0 or math.isnan(value):
             raise ValueError(f"{name} is a number of seconds from 0 on, not {value!r}")
+
+
+def size(name: str, value: object) -> None:
+    """Refuse what is no number of bytes."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is a number of bytes, not {value!r:.80}")
+    if value < 1:
+        raise ValueError(f"{name} is a number of bytes from 1 on, not {value}")
 
 
 async def within(timeout: float, what: str, fn: Callable[[], Awaitable[T]]) -> T:

@@ -76,6 +76,9 @@ class Attempt:
         self.failure: Exception | None = Disconnected("the client was closed")
 
 
+NOT_OPEN = "the client is not open: call it inside `async with Client.connect(...) as client:`"
+
+
 class Link:
     """One connection; its tasks are its own, below a system task that `open` starts and `aclose` ends."""
 
@@ -119,6 +122,8 @@ class Link:
         """Connect and open the conversation. A cancel closes the link."""
         if (library := current_async_library()) != "trio":
             raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start your program with trio.run")
+        if self._started:
+            raise RuntimeError("a client is opened once: make another one with Client.connect")
         self._started = True
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:
@@ -150,7 +155,7 @@ class Link:
             Disconnected: the link is not open.
         """
         if self._nursery is None or self._closing.is_set():
-            raise Disconnected("the client is not open")
+            raise Disconnected(NOT_OPEN)
         self._nursery.start_soon(fn, *args)
 
     # what passes
@@ -192,14 +197,14 @@ class Link:
     def session(self) -> ClientSession:
         """The conversation; raises `Disconnected` when the link is not open."""
         if self._session is None or self._closing.is_set():
-            raise Disconnected("the client is not open")
+            raise Disconnected(NOT_OPEN)
         return self._session
 
     @property
     def facts(self) -> ServerFacts:
         """What the server told of itself; raises `Disconnected` before it has."""
         if self._facts is None:
-            raise Disconnected("the client is not open")
+            raise Disconnected(NOT_OPEN)
         return self._facts
 
     def __repr__(self) -> str:

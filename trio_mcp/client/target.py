@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import ssl
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from typing import cast
+from urllib.parse import urlsplit
 
 import trio
 
 from ..session import Envelope, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import CacheView, ResponseCache
-from .checks import seconds, texts
+from .checks import seconds, size, texts
 
 __all__ = ["reached", "view_for"]
 
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (RFC 9110, 5.1)."""
+
+UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 LIKE_A_HOST = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
 DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "tell_timeout", "write_deadline"})
+SIZES = frozenset({"max_line", "max_message"})
 MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
 
@@ -30,14 +37,25 @@ def reached(target: object, options: Mapping[str, object]) -> AbstractAsyncConte
     """A connection to a target, which is not opened yet.
 
     Raises:
-        TypeError: it is nothing to connect to, or its transport has no such option.
+        TypeError: it is nothing to connect to, its transport has no such option, or that is of the wrong type.
+        ValueError: a URL leads nowhere, or an option cannot have that value.
     """
     name = transport_name(target)
     transport = find_transport(name)
+    if isinstance(target, str):
+        check_url(target)
     check_options(name, "connect", options)
     for option, value in options.items():
         if option in DURATIONS:
             seconds(**{option: value})
+            if option == "ping_interval" and not value:
+                raise ValueError("ping_interval is more than 0 seconds (math.inf for no pings)")
+        elif option in SIZES:
+            size(option, value)
+        elif option == "tls" and not isinstance(value, ssl.SSLContext | None):
+            raise TypeError(f"tls is an ssl.SSLContext, which says whom to trust, or None; not {value!r:.80}")
+        elif option == "headers" and value is not None:
+            check_headers(texts(option, value))
         elif option in MAPPINGS and value is not None:
             texts(option, value)
     return transport.connect(target, **options)
@@ -46,9 +64,10 @@ def reached(target: object, options: Mapping[str, object]) -> AbstractAsyncConte
 def transport_name(target: object) -> str:
     """Which transport reaches a target."""
     if isinstance(target, str):
-        if target.startswith(("http://", "https://")):
+        scheme = target.partition("://")[0].lower() if "://" in target else ""
+        if scheme in ("http", "https"):
             return "http"
-        if target.startswith(("ws://", "wss://")):
+        if scheme in ("ws", "wss"):
             return "websocket"
         raise TypeError(f"{target!r} is not an http(s) or ws(s) URL; {advice(target)}")
     if isinstance(target, Sequence) and not isinstance(target, bytes | bytearray | memoryview):
@@ -61,6 +80,27 @@ def transport_name(target: object) -> str:
     if hasattr(target, "serve_channel"):
         return "memory"
     raise TypeError(f"connect to a URL, a list of arguments or a server, not to {type(target).__name__}")
+
+
+def check_url(url: str) -> None:
+    """Refuse a URL without a host, or with a port that there is not."""
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise ValueError(f"{url!r:.200} is no URL to connect to: {error}") from None
+    if not named:
+        example = f"{parts.scheme}://127.0.0.1:8000/mcp"
+        raise ValueError(f"{url!r:.200} is not a URL with a host and a port that there is, such as {example!r}")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse what no header can be; a value may be secret, so it is not repeated."""
+    for name, value in headers.items():
+        if not HEADER_NAME.fullmatch(name):
+            raise ValueError(f"headers: {name!r:.80} is no name of a header: letters, digits and '-', without spaces")
+        if UNSENDABLE.search(value):
+            raise ValueError(f"headers: the value of {name!r} has a line break or another control character in it")
 
 
 def advice(text: str) -> str:

@@ -85,7 +85,8 @@ class Branch(Generic[T]):
             RuntimeError: it has not ended, or ended with an error.
         """
         if not isinstance(self._outcome, Value):
-            raise RuntimeError(f"{self!r} has no value")
+            why = "" if self._ended else " yet: `await handle.result()`, or look at it after the block"
+            raise RuntimeError(f"{self!r} has no value{why}")
         return cast("T", self._outcome.value)
 
     def end(self, outcome: Outcome[T] | None) -> None:

@@ -26,6 +26,7 @@ from ..types import (
 from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, ask_model, form_question, spoken
 from .branching import PLAIN, BranchGroup, BranchOptions, BranchSettings, Conversation, Terms, branch_settings, own
 from .forms import Elicit, Form, declared, form
+from .options import check_branch
 from .patience import patience
 from .steps import step_result
 
@@ -357,6 +358,7 @@ class Context:
         self, fn: Callable[[Context], Awaitable[T]], settings: BranchSettings
     ) -> tuple[Callable[[Lane], Awaitable[T]], int]:
         """A branch as it is now, when it is started: what its lane runs, and how deep that may be."""
+        check_branch(fn)
         inherited = self._messages if settings.inherit_messages else ()
         messages = (*inherited, *own(settings.messages)) if settings.messages else inherited
         terms = self._terms.child(settings, self._messages)

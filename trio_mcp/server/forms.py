@@ -94,7 +94,7 @@ def declared(schema: object, keys: AbstractSet[str]) -> object:
         LookupError: the question was not declared.
     """
     if not isinstance(schema, Elicit):
-        if isinstance(schema, Mapping | str):
+        if isinstance(schema, Mapping | str | BaseModel):
             raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
         return schema
     if schema.key not in keys:

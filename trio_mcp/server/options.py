@@ -9,20 +9,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar, get_args
 
+from ..session import ServiceOptions
 from ..types import CacheScope, SamplingMessage
 from .forms import Elicit
 
 O = TypeVar("O")  # noqa: E741  of options
 
 __all__ = [
+    "check_branch",
     "check_count",
     "check_elicits",
     "check_function",
     "check_messages",
+    "check_name",
     "check_place",
     "check_resume",
     "check_schema",
     "check_scope",
+    "check_service",
     "check_timeout",
     "check_ttl",
     "options_of",
@@ -124,6 +128,29 @@ def check_messages(messages: object) -> None:
     for message in messages:
         if not isinstance(message, SamplingMessage):
             raise TypeError(f"messages: each is a SamplingMessage, not {message!r}")
+
+
+def check_service(options: object) -> ServiceOptions:
+    """Refuse what are no options of a service, such as a dict of them."""
+    if not isinstance(options, ServiceOptions):
+        raise TypeError(f"options: ServiceOptions(max_seconds=60), not {options!r:.80}")
+    return options
+
+
+def check_branch(fn: object) -> None:
+    """Refuse what no branch can run, such as a coroutine: it was made without the branch's context."""
+    if inspect.iscoroutine(fn):
+        raise TypeError(
+            f"a branch is a function, not yet called: branch({fn.__name__}), not branch({fn.__name__}(...))"
+        )
+    if not callable(fn):
+        raise TypeError(f"a branch is a function that takes a Context, not {fn!r:.80}")
+
+
+def check_name(name: object) -> None:
+    """Refuse a name that is no text."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name: a text, not {name!r:.80}")
 
 
 def check_place(uri: object, function: object = len) -> None:

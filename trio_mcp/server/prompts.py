@@ -30,7 +30,7 @@ from ..types import (
 from ..types import Prompt as PromptModel
 from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
-from .options import check_elicits, check_resume, check_timeout
+from .options import check_elicits, check_name, check_resume, check_timeout
 from .results import ReturnError, said_in_json, shown
 from .signature import Arguments, parameters_of, read_arguments
 from .tool import ResumePolicy, resumed
@@ -77,6 +77,7 @@ class PromptOptions:
     resume: ResumePolicy = "auto"
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         check_timeout(self.timeout)
         check_resume(self.resume)
         check_elicits(self.elicits)

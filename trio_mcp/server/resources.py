@@ -29,7 +29,7 @@ from ..types import (
 from ..types import Resource as ResourceModel
 from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
-from .options import check_elicits, check_resume, check_scope, check_timeout, check_ttl
+from .options import check_elicits, check_name, check_resume, check_scope, check_timeout, check_ttl
 from .results import said_in_json
 from .signature import Arguments, read_arguments
 from .tool import ResumePolicy, resumed
@@ -89,6 +89,7 @@ class ResourceOptions:
     resume: ResumePolicy = "auto"
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         check_timeout(self.timeout)
         check_resume(self.resume)
         check_elicits(self.elicits)

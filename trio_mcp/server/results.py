@@ -136,8 +136,10 @@ def structured(promised: type[Returned[object]], value: object, wrapped: bool) -
     try:
         content = written(promised, promised.model_validate(value))
     except ValidationError as error:
+        check_awaited(value)
         raise ReturnError(f"the tool returned something else than it declares: {explained(error)}") from None
     except ValueError as error:
+        check_awaited(value)
         raise ReturnError(f"{UNSAYABLE}: {error}") from None
     if wrapped:
         content = {"result": content}
@@ -202,8 +204,15 @@ def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
     try:
         content: JsonValue = to_jsonable_python(value, by_alias=by_alias, inf_nan_mode="constants")
     except ValueError as error:
+        check_awaited(value)
         raise ReturnError(f"{UNSAYABLE}: {error}") from None
     return content
+
+
+def check_awaited(value: object) -> None:
+    """Say what is wrong with what cannot be a result, when it is a coroutine: an `await` is missing."""
+    if inspect.iscoroutine(value):
+        raise ReturnError(f"{UNSAYABLE}: {value.__name__}() was not awaited") from None
 
 
 def json_text(value: JsonValue) -> str:

@@ -17,6 +17,7 @@ from ..session import Envelope, Service, ServiceOptions, check_options, find_tra
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
 from .authoring import Authoring
+from .options import check_service
 from .pages import PAGE_SIZE, ListOptions
 from .router import Router
 from .tool import Tool
@@ -75,7 +76,7 @@ class Server(Authoring):
             icons=list(icons) or None,
         )
         self.instructions = instructions
-        self.options = options or ServiceOptions()
+        self.options = ServiceOptions() if options is None else check_service(options)
         self._lists = ListOptions(page_size, list_ttl, list_scope)
         self._services: dict[Service, None] = {}
         """Where it is served now; shared with its copies under other options."""
@@ -84,7 +85,7 @@ class Server(Authoring):
     def with_options(self, options: ServiceOptions) -> Server:
         """The same server, tools included, under other limits and times."""
         other = copy(self)
-        other.options = options
+        other.options = check_service(options)
         return other
 
     @property

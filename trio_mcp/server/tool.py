@@ -21,7 +21,7 @@ from ..types import Tool as ToolModel
 from .branching import CallLimits
 from .forms import Elicit, with_questions
 from .handler import Function, Handler, function_doc, make_handler
-from .options import check_count, check_elicits, check_resume, check_schema, check_timeout
+from .options import check_count, check_elicits, check_name, check_resume, check_schema, check_timeout
 from .results import Converter, Promise, error_result, read_return, read_schema
 from .signature import Arguments, raw_arguments, read_arguments
 
@@ -92,6 +92,7 @@ class ToolOptions:
     token_budget: int | None = None
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         check_timeout(self.timeout)
         check_resume(self.resume)
         check_elicits(self.elicits)

@@ -105,11 +105,31 @@ class ServiceOptions:
     """Told when a replay asks something else than the run before; it is logged anyway."""
 
     def __post_init__(self) -> None:
-        for name, seconds in (("max_seconds", self.max_seconds), ("watchdog", self.watchdog)):
-            if not seconds > 0:
-                raise ValueError(f"{name}: more than 0 seconds, math.inf for no limit, not {seconds!r}")
-        if not self.cancel_grace >= 0:
-            raise ValueError(f"cancel_grace: seconds from 0 on, not {self.cancel_grace!r}")
+        for name in ("max_seconds", "watchdog"):
+            if not check_number(name, getattr(self, name), "seconds") > 0:
+                raise ValueError(f"{name}: more than 0 seconds, math.inf for no limit, not {getattr(self, name)!r}")
+        for name in ("cancel_grace", "settle", "outcome_grace"):
+            if not check_number(name, getattr(self, name), "seconds") >= 0:
+                raise ValueError(f"{name}: seconds from 0 on, not {getattr(self, name)!r}")
+        for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int):
+                raise TypeError(f"{name}: a whole number, not {count!r:.80}")
+            if count < least:
+                raise ValueError(f"{name}: a whole number from {least} on, not {count}")
+        if not isinstance(self.actors, ActorLimits):
+            raise TypeError(f"actors: trio_mcp.runtime.Limits(...), not {self.actors!r:.80}")
+        if not callable(self.estimate_tokens):
+            raise TypeError(
+                f"estimate_tokens: a function from a request and its result, not {self.estimate_tokens!r:.80}"
+            )
+
+
+def check_number(name: str, value: object, what: str) -> float:
+    """Refuse what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: a number of {what}, not {value!r:.80}")
+    return value
 
 
 class Service:

@@ -42,7 +42,7 @@ from .hypercorn_guard import install
 from .legacy import LegacyEndpoint
 from .limits import HttpLimits
 from .modern import is_modern, serve_modern
-from .paths import MESSAGE_PATH, Paths, check_paths
+from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
 from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
 from .sse_endpoint import SseEndpoint
 
@@ -92,13 +92,16 @@ def asgi_app(
     It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
 
     Raises:
-        ValueError: two of the paths are the same, or one is none; or nothing would be served.
-        TypeError: `authenticate` is no function.
+        ValueError: two of the paths are the same, or one is none; nothing would be served; or no request could have such a
+            host or origin.
+        TypeError: `authenticate` is no function, or an option is of the wrong type.
     """
     paths = Paths(path, sse_path, message_path)
     check_paths(paths)
     check_hook(authenticate)
-    access = Access(tuple(allowed_hosts), tuple(allowed_origins))
+    if limits is not None and not isinstance(limits, HttpLimits):
+        raise TypeError(f"limits: HttpLimits(...), not {limits!r:.80}")
+    access = Access(allowed_hosts, allowed_origins)
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
     return McpApp(server, paths, access, limits or HttpLimits(), store, authenticate)
 
@@ -123,7 +126,7 @@ class McpApp:
         self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._running: Running | None = None
-        self._nothing_here = f"There is nothing here; the MCP endpoint is {' or '.join(paths.entrances)}."
+        self._nothing_here = nothing_here(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
             self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
@@ -286,7 +289,7 @@ class McpApp:
             check_access(headers, self._access)
             principal = await self.identify(headers)
             if scope["path"] != self._paths.streamable:
-                raise HttpRefusal(404, self._nothing_here)
+                raise HttpRefusal(404, no_websocket(self._paths))
             check_upgrade(scope["subprotocols"])
             websockets = self._started().websockets
             if websockets.refusal is not None:

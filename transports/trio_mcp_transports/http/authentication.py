@@ -63,7 +63,12 @@ async def identified(authenticate: Authenticate, headers: Mapping[str, str]) -> 
 async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
     """What the hook says; what is no answer is a failure, since a guess would let somebody in."""
     try:
-        said: object = await authenticate(MappingProxyType(headers))
+        answer: object = authenticate(MappingProxyType(headers))
+        if not isinstance(answer, Awaitable):
+            raise TypeError(
+                f"authenticate is an async function: write `async def`; this one returned {type(answer).__name__}"
+            )
+        said: object = await answer
     except Exception:
         logger.exception("authenticate failed; the request was refused")
         raise HttpRefusal(500, FAILED) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["MESSAGE_PATH", "SSE_PATH", "Paths", "check_paths"]
+__all__ = ["MESSAGE_PATH", "SSE_PATH", "Paths", "check_paths", "no_websocket", "nothing_here"]
 
 SSE_PATH: Final = "/sse"
 MESSAGE_PATH: Final = "/message"
@@ -38,3 +38,15 @@ def check_paths(paths: Paths) -> None:
             raise ValueError(f"{path!r:.80} is no path such as '/mcp', without a query or percent signs")
     if len(set(served)) < len(served):
         raise ValueError(f"path, sse_path and message_path must differ; they are {', '.join(served)}")
+
+
+def nothing_here(paths: Paths) -> str:
+    """What is said at another path."""
+    return f"There is nothing here; the MCP endpoint is {' or '.join(paths.entrances)}."
+
+
+def no_websocket(paths: Paths) -> str:
+    """What is said at another path to who asks for a WebSocket."""
+    if paths.streamable is None:
+        return f"This server speaks no WebSocket; the MCP endpoint is {paths.sse}."
+    return f"There is no WebSocket here; it is at {paths.streamable}."

@@ -7,8 +7,9 @@ list it: neither by DNS rebinding (the Host is foreign), nor across sites (the O
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from trio_mcp.protocol.jsonrpc import RequestId
 
@@ -68,13 +69,21 @@ class Access:
         hosts: names the server is reached by, without ports; loopback names when empty.
         origins: origins of web pages that may call it, such as `https://app.example`; loopback origins are always allowed
             while `hosts` is empty.
+
+    Raises:
+        TypeError: one of them is no list of strings.
+        ValueError: no request could have such a name or origin.
     """
 
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
     allowed: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        check_hosts(self.hosts)
+        check_origins(self.origins)
+        object.__setattr__(self, "hosts", tuple(self.hosts))
+        object.__setattr__(self, "origins", tuple(self.origins))
         object.__setattr__(self, "allowed", frozenset(name.lower().rstrip(".") for name in self.hosts or LOOPBACK))
 
     def allows_origin(self, origin: str) -> bool:
@@ -84,6 +93,44 @@ class Access:
         if self.hosts or not separator or scheme not in ("http", "https"):
             return False
         return host_name(authority) in LOOPBACK
+
+
+def check_hosts(hosts: Sequence[str]) -> None:
+    """Refuse a name that no Host header could have once its port is taken off."""
+    for name in listed("allowed_hosts", hosts, "mcp.example.com"):
+        bare = name.lower().rstrip(".")
+        if bare and host_name(name) == bare and "*" not in bare:
+            continue
+        authority = urlsplit(name if "://" in name else f"//{name}").netloc
+        meant = f"[{name}]" if name.count(":") > 1 and host_name(f"[{name}]") else host_name(authority)
+        advice = f"write it as {meant!r}" if meant and "*" not in meant else "name each host"
+        raise ValueError(f"allowed_hosts: {name!r:.80} is no host name: {advice}, without scheme, port and path")
+
+
+def check_origins(origins: Sequence[str]) -> None:
+    """Refuse an origin that no browser sends."""
+    for origin in listed("allowed_origins", origins, "https://app.example.com"):
+        scheme, separator, authority = origin.partition("://")
+        if scheme and separator and host_name(authority) and "*" not in authority:
+            continue
+        meant = urlsplit(origin if separator else f"https://{origin}")
+        named = meant.netloc and "*" not in meant.netloc and origin != "null"
+        advice = f"write it as {f'{meant.scheme}://{meant.netloc}'!r}" if named else "name each web site"
+        raise ValueError(
+            f"allowed_origins: {origin!r:.80} is no origin: {advice}, with a scheme and without a path, as browsers send it"
+        )
+
+
+def listed(option: str, names: object, example: str) -> Collection[str]:
+    """The names, when they are a list of strings; one string would be taken letter by letter."""
+    if isinstance(names, str):
+        raise TypeError(f"{option}: a list, as in [{example!r}], not one string")
+    if not isinstance(names, Collection):
+        raise TypeError(f"{option}: a list, as in [{example!r}], not {names!r:.80}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{option}: {name!r:.80} is no string")
+    return names
 
 
 def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:

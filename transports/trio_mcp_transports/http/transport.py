@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from typing import Literal
@@ -60,8 +61,12 @@ async def serve_http(
 
     Raises:
         OSError: the port is taken or the address is not this machine's.
-        ValueError: the server would be open to the network without `allowed_hosts`.
+        ValueError: the server would be open to the network without `allowed_hosts`; or an option cannot have that value.
+        TypeError: an option is of the wrong type.
     """
+    check_serving(port, drain)
+    if scheme == "ws" and path is None:
+        raise ValueError("WebSocket is served under `path`, which may not be None")
     if host not in LOOPBACK and not allowed_hosts:
         raise ValueError(
             f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts"
@@ -80,8 +85,9 @@ async def serve_http(
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
-            origins = [scheme + url.partition(" ")[0].removeprefix("http") for url in value or []]
-            urls = [origin + entrance for entrance in (path, sse_path) if entrance is not None for origin in origins]
+            ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]
+            entrances = ((scheme, path), ("http", sse_path))
+            urls = [kind + port + entrance for kind, entrance in entrances if entrance is not None for port in ports]
             if announce:
                 sys.stderr.write(f"{server.identity.name} serves MCP at {', '.join(urls)}\n")
             task_status.started(urls)
@@ -99,6 +105,18 @@ async def serve_http(
         config=guarded_config(max_websocket_message=(limits or HttpLimits()).body),
         task_status=Started(),
     )
+
+
+def check_serving(port: object, drain: object) -> None:
+    """Refuse what is no port, and what is no time to drain in."""
+    if isinstance(port, bool) or not isinstance(port, int):
+        raise TypeError(f"port: a whole number from 0 to 65535, not {port!r:.80}")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port: a whole number from 0 to 65535, not {port}")
+    if isinstance(drain, bool) or not isinstance(drain, int | float):
+        raise TypeError(f"drain: seconds from 0 on, not {drain!r:.80}")
+    if not 0 <= drain < math.inf:
+        raise ValueError(f"drain: seconds from 0 on, not {drain}")
 
 
 FOR_CALLS = 0.7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, cast
 
@@ -110,4 +111,6 @@ def reason_of(error: BaseException) -> str:
         cause = cause.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
+    if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return "no TLS is spoken there; is it ws:// instead of wss://?"
     return str(cause) or type(cause).__name__

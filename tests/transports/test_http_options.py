@@ -1,0 +1,124 @@
+"""What cannot be served is refused where it is written, in words that say what to write instead."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import Client, Disconnected, Server
+from trio_mcp_transports.http import asgi_app
+from trio_mcp_transports.http.transport import serve_http
+from trio_mcp_transports.websocket.transport import transport as websocket
+
+BOUND = 20
+
+ACCESS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    (
+        {"allowed_hosts": "mcp.example.com"},
+        TypeError,
+        "allowed_hosts: a list, as in ['mcp.example.com'], not one string",
+    ),
+    ({"allowed_hosts": 3}, TypeError, "allowed_hosts: a list, as in ['mcp.example.com'], not 3"),
+    ({"allowed_hosts": [3]}, TypeError, "allowed_hosts: 3 is no string"),
+    ({"allowed_hosts": ["https://mcp.example.com"]}, ValueError, "is no host name: write it as 'mcp.example.com'"),
+    ({"allowed_hosts": ["mcp.example.com:443"]}, ValueError, "without scheme, port and path"),
+    ({"allowed_hosts": ["*"]}, ValueError, "allowed_hosts: '*' is no host name"),
+    ({"allowed_hosts": ["::1"]}, ValueError, "write it as '[::1]'"),
+    ({"allowed_hosts": [""]}, ValueError, "allowed_hosts: '' is no host name"),
+    (
+        {"allowed_origins": "https://app.example.com"},
+        TypeError,
+        "allowed_origins: a list, as in ['https://app.example.com']",
+    ),
+    ({"allowed_origins": ["app.example.com"]}, ValueError, "'app.example.com' is no origin: write it as 'https://app."),
+    ({"allowed_origins": ["https://app.example.com/"]}, ValueError, "with a scheme and without a path"),
+    ({"allowed_origins": ["*"]}, ValueError, "allowed_origins: '*' is no origin"),
+    ({"allowed_origins": ["null"]}, ValueError, "allowed_origins: 'null' is no origin"),
+    ({"limits": 3}, TypeError, "limits: HttpLimits(...), not 3"),
+]
+
+
+@pytest.mark.parametrize(("options", "kind", "text"), ACCESS, ids=str)
+def test_a_name_that_no_request_could_have_is_refused(
+    options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        asgi_app(Server("x"), **options)
+
+
+def test_names_and_origins_as_requests_have_them_are_taken() -> None:
+    hosts = ["mcp.example.com", "MCP.example.com.", "localhost", "[::1]", "10.0.0.1"]
+    asgi_app(
+        Server("x"),
+        allowed_hosts=hosts,
+        allowed_origins=["https://a.example:8443", "vscode-webview://abc", "http://[::1]:3"],
+    )
+
+
+SERVED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"port": "8000"}, TypeError, "port: a whole number from 0 to 65535, not '8000'"),
+    ({"port": 99999}, ValueError, "port: a whole number from 0 to 65535, not 99999"),
+    ({"port": -1}, ValueError, "port: a whole number from 0 to 65535, not -1"),
+    ({"drain": -1}, ValueError, "drain: seconds from 0 on, not -1"),
+    ({"drain": float("nan")}, ValueError, "drain: seconds from 0 on, not nan"),
+    ({"drain": float("inf")}, ValueError, "drain: seconds from 0 on, not inf"),
+    ({"drain": "10"}, TypeError, "drain: seconds from 0 on, not '10'"),
+]
+
+
+@pytest.mark.parametrize(("options", "kind", "text"), SERVED, ids=str)
+async def test_what_cannot_be_served_is_refused_before_anything_listens(
+    options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(text)), trio.fail_after(BOUND):
+        await serve_http(Server("x"), **{"port": 0, "announce": False, "signals": False, **options})
+
+
+async def test_a_websocket_needs_the_path_it_is_served_under() -> None:
+    with pytest.raises(ValueError, match="WebSocket is served under `path`"), trio.fail_after(BOUND):
+        await websocket.serve(Server("x"), port=0, path=None, sse_path="/sse", announce=False, signals=False)
+
+
+async def test_the_url_of_http_sse_is_one_of_http_whoever_tells_it() -> None:
+    serve = partial(websocket.serve, Server("x"), port=0, sse_path="/sse", announce=False, signals=False)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(BOUND):
+            urls = await nursery.start(serve)
+        nursery.cancel_scope.cancel()
+    assert [re.sub(r"\d{4,}", "PORT", url) for url in urls] == ["ws://127.0.0.1:PORT/mcp", "http://127.0.0.1:PORT/sse"]
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "said"),
+    [
+        ({"sse_path": "/sse"}, "/sse", "There is no WebSocket here; it is at /mcp."),
+        ({"sse_path": "/sse"}, "/", "There is no WebSocket here; it is at /mcp."),
+        ({"sse_path": "/sse", "path": None}, "/sse", "This server speaks no WebSocket; the MCP endpoint is /sse."),
+    ],
+)
+async def test_who_asks_for_a_websocket_at_a_wrong_path_is_told_where_there_is_one(
+    options: dict[str, Any], path: str, said: str
+) -> None:
+    serve = partial(serve_http, Server("x"), port=0, announce=False, signals=False, **options)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(BOUND):
+            url = (await nursery.start(serve))[0]
+            origin = url.replace("http:", "ws:").rpartition("/")[0]
+            with pytest.raises(Disconnected, match=re.escape(f"HTTP 404: {said}")):
+                async with Client.connect(origin + path):
+                    pass
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_expects_tls_where_there_is_none_is_told_so() -> None:
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(BOUND):
+            (url,) = await nursery.start(partial(serve_http, Server("x"), port=0, announce=False, signals=False))
+            with pytest.raises(Disconnected, match=re.escape("no TLS is spoken there; is it ws:// instead of wss://?")):
+                async with Client.connect(url.replace("http:", "wss:")):
+                    pass
+        nursery.cancel_scope.cancel()
