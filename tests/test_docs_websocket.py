@@ -69,6 +69,9 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
         == f"{options['write_deadline']:g} s"
         == f"{DEFAULT_LIMITS.send_timeout:g} s"
     )
+    assert said("the time from the first byte of a message to its last").startswith(
+        f"{DEFAULT_LIMITS.message_timeout:g} s,"
+    )
     assert said("messages for a client that does not read") == str(ServiceOptions().outbox)
     assert (
         said("messages of a client that does not read its answers")

@@ -224,6 +224,22 @@ async def test_a_request_that_is_not_taken_is_told_so_and_the_channel_goes_on(
             (await wire.next("POST", "ping")).answer(202)
 
 
+@pytest.mark.parametrize("body", [b"", b"x" * (LIMIT + 1)], ids=["endless", "huge"])
+async def test_a_message_that_was_taken_is_taken_whatever_comes_behind_its_status(
+    autojump_clock: MockClock, body: bytes
+) -> None:
+    async with talking() as (channel, wire, stream):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(channel.send, request(1))
+            posted = await wire.next("POST", "ping")
+            posted.stream()
+            posted.say(body)
+            started = trio.current_time()
+        assert trio.current_time() - started < 5
+        stream.say(b'data: {"jsonrpc": "2.0", "id": 1, "result": {}}\n\n')
+        assert isinstance((await channel.receive()).message, Response)
+
+
 async def test_the_error_of_a_refused_request_is_its_answer(autojump_clock: MockClock) -> None:
     async with talking() as (channel, wire, _):
         async with trio.open_nursery() as nursery:
@@ -295,6 +311,7 @@ async def test_a_cancelled_send_leaves_the_channel_in_order(autojump_clock: Mock
         (saying(b"event: endpoint\ndata: http://u@scripted.test/in\n\n"), RemoteProtocolError, "another origin"),
         (saying(b"event: endpoint\ndata: http://scripted.test:x/in\n\n"), RemoteProtocolError, "another origin"),
         (saying(b"event: endpoint\ndata: file:///etc/passwd\n\n"), RemoteProtocolError, "another origin"),
+        (saying(b"event: endpoint\ndata: http://[::1\n\n"), RemoteProtocolError, "names no URI"),
         (saying(b": hello\n\n"), RequestTimeout, "no event `endpoint` came within 10 seconds"),
         (lambda get: None, RequestTimeout, "no event `endpoint` came within 10 seconds"),
         (lambda get: (get.stream(), get.end()), Disconnected, "ended the stream before its first event"),

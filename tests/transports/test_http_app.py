@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from trio.testing import MockClock
 
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
+from trio_mcp_transports.http.refusals import read_headers
 
 BODY_LIMIT = 10_000
 
@@ -558,3 +561,11 @@ async def test_a_refused_request_is_told_under_its_id(headers: dict[str, str], s
     assert (reply.status, told.status) == (status, status)
     assert reply.json["id"] == "mine"
     assert "id" not in told.json
+
+
+def test_the_names_of_headers_that_a_client_invents_are_not_interned() -> None:
+    unusual = secrets.token_hex()
+    headers = read_headers([(b"host", b"localhost"), (unusual.encode(), b"")])
+    assert list(headers) == ["host", unusual]
+    again = f"{unusual[:1]}{unusual[1:]}"
+    assert sys.intern(again) is again  # CPython 3.12 keeps what is interned for ever

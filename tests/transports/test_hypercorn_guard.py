@@ -763,6 +763,39 @@ async def test_a_silent_websocket_is_cut_after_two_intervals_and_one_that_answer
             pass
 
 
+@pytest.mark.parametrize(
+    "begun", [frame(1, b"x" * 100)[:50], frame(1, b"a", first=0), frame(1, b"a", first=0) + frame(0, b"", first=0)]
+)
+async def test_a_websocket_message_that_does_not_end_is_cut_however_its_bytes_drip(begun: bytes) -> None:
+    config = guarded_config(limits=Limits(message_timeout=0.4), websocket_ping_interval=0.1)
+    async with guarded(serving(answer), config) as server, bystander(server), server.client() as client:
+        await client.send(upgrade())
+        await client.head()
+        await client.send(frame(1, b"whole"))
+        start = trio.current_time()
+        await client.send(begun)
+        drip = begun[-1:] if len(begun) == 50 else frame(0, b"b", first=0)
+        while (said := await client.frame())[0] != 0x88:
+            assert said in ((0x89, b""), (0x81, b"whole"))
+            await client.send(drip)
+        assert said[1] == (1008).to_bytes(2, "big") + b"a message may take 0.4 seconds"
+        assert trio.current_time() - start > 0.4
+        await client.rest()
+
+
+async def test_a_websocket_may_talk_without_a_pause_for_longer_than_one_message_may_take() -> None:
+    config = guarded_config(limits=Limits(message_timeout=0.2), websocket_ping_interval=0.05)
+    async with guarded(serving(answer), config) as server, server.client() as client:
+        await client.send(upgrade())
+        await client.head()
+        start, pending = trio.current_time(), b""
+        while trio.current_time() - start < 0.6:
+            data = pending + frame(1, b"hello")  # it always ends with the beginning of the next one
+            await client.send(data[:-3])
+            pending = data[-3:]
+            assert (await client.frame())[0] in (0x81, 0x89)
+
+
 async def answer_pings(client: Client) -> None:
     while True:
         await client.frame()

@@ -158,6 +158,14 @@ async def test_a_server_that_does_not_speak_mcp_is_left() -> None:
         assert said == "it does not speak the subprotocol mcp"
 
 
+async def test_an_answer_to_the_upgrade_that_is_wrong_is_told_by_what_is_wrong_with_it() -> None:
+    async def speak_another(client: Asked) -> None:
+        await client.send(accepted(client).replace(b"protocol: mcp", b"protocol: chat"))
+
+    async with answering(speak_another) as url:
+        assert "unrecognized subprotocol" in await refusal_of(url)
+
+
 async def test_nobody_there_is_told_in_one_line() -> None:
     with trio.fail_after(LIMIT):
         assert "refused" in await refusal_of("ws://127.0.0.1:1/mcp")
@@ -379,6 +387,18 @@ async def test_what_nobody_receives_is_bounded_and_loses_nothing() -> None:
             message = (await channel.receive()).message
             assert isinstance(message, Request)
             assert message.id == number
+
+
+async def test_a_server_that_pings_and_does_not_read_the_pongs_is_given_up_after_the_write_deadline() -> None:
+    async def flood(client: Asked) -> None:
+        await client.send(accepted(client))
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await client.send((b"\x89\x7d" + b"x" * 125) * 100)
+
+    async with answering(flood) as url, connect(url, write_deadline=0.2) as channel:
+        with trio.fail_after(SOON), pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
+            await channel.receive()
 
 
 async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> None:

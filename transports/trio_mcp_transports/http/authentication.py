@@ -72,15 +72,24 @@ async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str |
     except Exception:
         logger.exception("authenticate failed; the request was refused")
         raise HttpRefusal(500, FAILED) from None
-    if said is None or (isinstance(said, str) and len(said) <= MAX_PRINCIPAL):
+    if said is None or (isinstance(said, str) and len(said) <= MAX_PRINCIPAL and is_unicode(said)):
         return said
     what = f"{len(said)} characters" if isinstance(said, str) else type(said).__name__
     logger.error(
-        "authenticate returned %s, not a principal of at most %d characters, nor None; the request was refused",
+        "authenticate returned %s, not a principal of at most %d characters of Unicode, nor None; the request was refused",
         what,
         MAX_PRINCIPAL,
     )
     raise HttpRefusal(500, FAILED)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written down: halves of surrogate pairs cannot, and what binds things to a principal writes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 FAILED = "Who you are cannot be checked: something is wrong at the server."

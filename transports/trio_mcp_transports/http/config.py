@@ -24,12 +24,14 @@ class Limits:
         header_timeout: seconds a peer has for a complete request head, from the accept or from its first byte.
         max_connections: connections open at once in one server; above it a new one is answered 503 and closed. A lower
             limit of the process on open files lowers it.
+        message_timeout: seconds a WebSocket's peer has for one message, from its first byte; looked at with each ping.
         max_pipelined: bytes a peer may send ahead of the answer to its request in progress.
     """
 
     send_timeout: float = 10.0
     header_timeout: float = 10.0
     max_connections: int = 10_000
+    message_timeout: float = 30.0
     max_pipelined: int = 64 * 1024
 
 

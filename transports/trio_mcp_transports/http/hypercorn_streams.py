@@ -21,6 +21,7 @@ from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from .config import limits_of
 from .hypercorn_direct import DIRECT, DirectWebSocket, between_messages, whole_text_frame
 from .hypercorn_exchange import ClientDisconnected
 
@@ -70,13 +71,16 @@ class GuardedWSStream(WSStream):
     _heard = 0.0
     _delivering = False
     _pinging: trio.CancelScope
+    _message_timeout: float
     _whole = True  # nothing of a message has come that is not whole
+    _begun: float | None = None  # since when
 
     direct: DirectWebSocket
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
             self.buffer = ByteBuffer(self.config.websocket_max_message_size)
+            self._message_timeout = limits_of(self.config).message_timeout
             self._pinging = trio.CancelScope()
             event = without_extensions(event, {DIRECT: self.direct})
         elif isinstance(event, StreamClosed):
@@ -89,6 +93,10 @@ class GuardedWSStream(WSStream):
         await super().handle(event)
         self._heard, self._delivering = trio.current_time(), False
         self._whole = self.handshake.accepted and between_messages(self.connection)
+        if self._whole:
+            self._begun = None
+        elif self._begun is None:
+            self._begun = self._heard
         if isinstance(event, Request) and self.closed:  # refused before the app was started
             await self.send(StreamClosed(stream_id=self.stream_id))
 
@@ -165,14 +173,19 @@ class GuardedWSStream(WSStream):
             self.buffer.extend(event)
         except FrameTooLargeError:
             self.buffer.clear()
-            reason = f"a message may have {self.buffer.max_length} bytes"
-            await self._send_wsproto_event(CloseConnection(code=CloseReason.MESSAGE_TOO_BIG, reason=reason))
-            await self.send(StreamClosed(stream_id=self.stream_id))
+            await self._break_off(CloseReason.MESSAGE_TOO_BIG, f"a message may have {self.buffer.max_length} bytes")
             return
         if event.message_finished and self.app_put is not None:
+            self._begun = (
+                None  # what follows is the next one; that the app takes its time for this one is no delay of it
+            )
             message = self.buffer.to_message()
             self.buffer.clear()
             await self.app_put(message)
+
+    async def _break_off(self, code: CloseReason, reason: str) -> None:
+        await self._send_wsproto_event(CloseConnection(code=code, reason=reason))
+        await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def _send_pings(self) -> None:
         interval = self.config.websocket_ping_interval
@@ -183,6 +196,9 @@ class GuardedWSStream(WSStream):
                 silent = 0.0 if self._delivering else trio.current_time() - self._heard
                 if silent > 2 * interval:
                     await self.send(StreamClosed(stream_id=self.stream_id))
+                elif self._begun is not None and trio.current_time() - self._begun > self._message_timeout:
+                    reason = f"a message may take {self._message_timeout:g} seconds"
+                    await self._break_off(CloseReason.POLICY_VIOLATION, reason)
                 else:
                     await self._send_wsproto_event(Ping())
 

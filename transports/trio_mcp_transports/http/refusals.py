@@ -6,9 +6,9 @@ list it: neither by DNS rebinding (the Host is foreign), nor across sites (the O
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import urlsplit
 
 from trio_mcp.protocol.jsonrpc import RequestId
@@ -44,6 +44,38 @@ LISTS = frozenset(
     }
 )
 """Headers that may come in several lines, which mean one list (RFC 9110, 5.3)."""
+
+
+USUAL: Final[Mapping[bytes, str]] = {
+    name: name.decode()
+    for name in (
+        *LISTS,
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"cookie",
+        b"host",
+        b"last-event-id",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"origin",
+        b"sec-fetch-dest",
+        b"sec-fetch-mode",
+        b"sec-fetch-site",
+        b"sec-websocket-extensions",
+        b"sec-websocket-key",
+        b"sec-websocket-protocol",
+        b"sec-websocket-version",
+        b"upgrade",
+        b"user-agent",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+    )
+}
+"""Names that all requests share: those that wait for long keep their headers. Others are not interned, since some versions of
+Python never let go of what is."""
 
 
 class HttpRefusal(Exception):
@@ -139,7 +171,7 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     Raises:
         HttpRefusal: 400, one of them came twice that is no list: readers would differ in which one they believe.
     """
-    headers = {sys.intern(name.decode("latin-1")): value.decode("latin-1") for name, value in raw}
+    headers = {USUAL.get(name) or name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
     if len(headers) != len(raw):
         for name, lines in repeated(raw).items():
             if name not in LISTS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -160,6 +160,9 @@ class SseConversation:
         try:
             with trio.move_on_after(POST_TIMEOUT):
                 async with self._http.stream("POST", self._uri, content=dump(message), headers=headers) as response:
+                    if response.is_success:
+                        await heard_out(response)
+                        return response.status_code, b""
                     return response.status_code, await whole(response, self._limits.message)
         except httpx2.HTTPError as error:
             return 0, reason(error).encode()
@@ -256,6 +259,12 @@ def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2
     return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
 
 
+async def heard_out(response: httpx2.Response) -> None:
+    """Read what nobody needs, so that its connection can be used again; it need not end, nor be well formed."""
+    with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
+        await whole(response, EXCERPT)
+
+
 async def check_stream(response: httpx2.Response) -> None:
     """Refuse an answer that is no stream.
 
@@ -272,6 +281,9 @@ async def check_stream(response: httpx2.Response) -> None:
 
 EXCERPT: Final = 64 * 1024
 
+LEFTOVER_SECONDS: Final = 1.0
+"""Seconds that the body of a 202 may take."""
+
 
 def announced(url: str, event: SseEvent) -> str:
     """The URI that the first event of a stream names.
@@ -283,7 +295,10 @@ def announced(url: str, event: SseEvent) -> str:
         raise RemoteProtocolError(f"the first event of the stream is {event.event!r:.80}, not 'endpoint'")
     if not POSTABLE.fullmatch(event.data):
         raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}")
-    uri = urljoin(url, event.data)
+    try:
+        uri = urljoin(url, event.data)
+    except ValueError:
+        raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}") from None
     if origin(uri) is None or origin(uri) != origin(url):
         raise RemoteProtocolError(f"the event `endpoint` names a URI of another origin than {url}: {uri:.200}")
     return uri

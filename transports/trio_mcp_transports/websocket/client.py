@@ -105,6 +105,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
         self._nursery = nursery
         self._limits = JsonLimits(max_bytes=max_message)
         self._write_deadline = write_deadline
+        self._unread = f"the server did not read for {write_deadline:g} s"
         self._socket: WebSocketConnection | None = None
         self._wire: Wire | None = None
         self._inbox: deque[tuple[Envelope, int]] = deque()
@@ -127,6 +128,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
             Refused: it did not want to.
         """
         wire = self._wire = await open_wire(address, tls)
+        wire.write_deadline = self._write_deadline
         try:
             socket = await open_socket(self._nursery, wire, address, headers, self._limits.max_bytes, self._failed)
         except BaseException:
@@ -263,7 +265,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
                 except ConnectionClosed as error:
                     self._ended(error.reason)
                 except trio.TooSlowError:
-                    self._failed(f"the server did not read for {self._write_deadline:g} s")
+                    self._failed(self._unread)
                 finally:
                     done.set()
                 if self._over is not None:
@@ -289,7 +291,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
         self._nursery.start_soon(trio.aclose_forcefully, self._wire)
         code = 1006 if reason is None else reason.code
         if code == 1006:
-            self._end("the connection was lost", broken=True)
+            self._end(self._unread if self._wire.stalled else "the connection was lost", broken=True)
             return
         name = "" if reason is None else reason.name.lower().replace("_", " ")
         words = "" if reason is None or not reason.reason else f": {reason.reason[:200]}"

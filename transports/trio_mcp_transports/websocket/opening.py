@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 
 import trio
 from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
+from wsproto.utilities import RemoteProtocolError
 
 from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 
@@ -106,7 +107,7 @@ def rejected(rejection: ConnectionRejected) -> str:
 
 def reason_of(error: BaseException) -> str:
     """One line about an error; Trio wraps what went wrong with each address of a host."""
-    cause: BaseException = error
+    cause = blamed(error)
     while isinstance(cause.__cause__, BaseException):
         cause = cause.__cause__
     while isinstance(cause, BaseExceptionGroup):
@@ -114,3 +115,13 @@ def reason_of(error: BaseException) -> str:
     if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return "no TLS is spoken there; is it ws:// instead of wss://?"
     return str(cause) or type(cause).__name__
+
+
+def blamed(error: BaseException) -> BaseException:
+    """What was wrong with the server's answer, when the library failed in telling the server so; else the error."""
+    before = error.__context__
+    while before is not None:
+        if isinstance(before, RemoteProtocolError):
+            return before
+        before = before.__context__
+    return error

@@ -58,12 +58,15 @@ class Address(NamedTuple):
 
 
 class Wire(trio.abc.Stream):
-    """A byte stream that notes when it heard something, and ends when too much comes at a time.
+    """A byte stream that notes when it heard something, and ends when too much comes at a time or a write takes too long.
 
     Attributes:
         heard: when bytes came last, on Trio's clock.
         reading: whether somebody waits for bytes; while nobody does, silence says nothing about the server.
         allowance: bytes that may still come before `allow` is called again.
+        write_deadline: seconds that the server may take to read what is written at once; a pong too, for which the
+            library's reader waits.
+        stalled: a write took longer, and the stream was closed.
     """
 
     def __init__(self, stream: trio.abc.Stream) -> None:
@@ -71,6 +74,8 @@ class Wire(trio.abc.Stream):
         self.heard = trio.current_time()
         self.reading = False
         self.allowance: float = MAX_HANDSHAKE
+        self.write_deadline = inf
+        self.stalled = False
 
     def allow(self, size: float = inf) -> None:
         """So many bytes may come from now on."""
@@ -91,7 +96,13 @@ class Wire(trio.abc.Stream):
         return data
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
+        """Raises `trio.BrokenResourceError` when the server did not read in time."""
+        with trio.move_on_after(self.write_deadline) as writing:
+            await self._stream.send_all(data)
+        if writing.cancelled_caught:
+            self.stalled = True
+            await trio.aclose_forcefully(self._stream)
+            raise trio.BrokenResourceError("the server did not read in time")
 
     async def wait_send_all_might_not_block(self) -> None:
         await self._stream.wait_send_all_might_not_block()
