@@ -97,6 +97,13 @@ server = Server("forking")
 
 @server.tool
 async def fork() -> str:
+    return forked()
+
+@server.tool
+def fork_in_a_thread() -> str:
+    return forked()
+
+def forked() -> str:
     return "child" if os.fork() == 0 else "parent"
 
 server.run()
@@ -105,18 +112,19 @@ server.run()
 TALK = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
     '"clientInfo":{"name":"t","version":"1"}}}\n'
-    '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fork","arguments":{}}}\n'
+    '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"TOOL","arguments":{}}}\n'
 )
 
 
-def test_a_forked_copy_of_the_server_answers_nobody() -> None:
+@pytest.mark.parametrize("tool", ["fork", "fork_in_a_thread"])
+def test_a_forked_copy_of_the_server_answers_nobody_and_ends(tool: str) -> None:
     with subprocess.Popen([sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(TALK.encode())
+        process.stdin.write(TALK.replace("TOOL", tool).encode())
         process.stdin.flush()
         process.stdout.readline()
         answer = process.stdout.readline()
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=8)  # until nobody has the pipe any more
     assert b'"parent"' in answer
     assert rest == b""

@@ -7,6 +7,7 @@ wait for one.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class Threads:
 class Job:
     """One call of a function in a thread, and whether anybody still waits for it. Both sides of it may end at the same moment."""
 
-    __slots__ = ("_fn", "_lock", "_on_return", "_running", "_wanted", "scope")
+    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_wanted", "scope")
 
     def __init__(self, fn: Callable[[], object], on_return: Callable[[], None]) -> None:
         self.scope = trio.CancelScope()
@@ -115,6 +116,7 @@ class Job:
         self._fn = fn
         self._on_return = on_return
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._running = False
         self._wanted = True
 
@@ -127,6 +129,8 @@ class Job:
         try:
             return self._fn()
         finally:
+            if os.getpid() != self._pid:  # it forked and came back: this copy of the process has no loop to return to
+                os._exit(1)
             with self._lock:
                 self._running = False
                 abandoned = not self._wanted
