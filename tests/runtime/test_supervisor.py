@@ -308,6 +308,21 @@ async def test_a_drain_cancels_parked_actors_at_once(supervisor: Supervisor, aut
     assert trio.current_time() == 0
 
 
+async def test_an_actor_that_parks_during_a_drain_is_cancelled_at_once(
+    supervisor: Supervisor, autojump_clock: MockClock
+) -> None:
+    async def parks(actor: Actor) -> None:
+        await trio.sleep(1)
+        supervisor.park(actor)
+        await trio.sleep_forever()
+
+    ended = Ended()
+    supervisor.start(parks, ended)
+    await supervisor.drain(10)
+    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert trio.current_time() == 1
+
+
 async def test_a_drain_gives_up_on_an_actor_that_does_not_unwind(
     supervisor: Supervisor, autojump_clock: MockClock
 ) -> None:

@@ -378,7 +378,9 @@ async def test_questions_and_rounds_do_not_move_the_servers_maximum(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_seconds": 0}, {"max_seconds": math.nan}, {"cancel_grace": -1}, {"watchdog": 0}], ids=str
+    "wrong",
+    [{"max_seconds": 0}, {"max_seconds": math.nan}, {"cancel_grace": -1}, {"cancel_grace": 0}, {"watchdog": 0}],
+    ids=str,
 )
 def test_what_is_no_time_is_refused_where_it_is_written(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}: .*seconds"):

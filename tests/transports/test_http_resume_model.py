@@ -6,13 +6,14 @@ else, for as long as it is the newest. One that was replaced or has gone has a b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import trio
 from asgi_peer import JSON_HEADERS, LEGACY, Reply, initialize, served
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from talking import GRACE, Session, Stage, Talk, said
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -48,6 +49,8 @@ class Call:
     answered: bool = False
     lost: bool = False
     """Nobody read it for too long."""
+    left_at: float = math.inf
+    """When its last reader went; time goes on from one wait to the next."""
 
     def say(self, count: int) -> None:
         for _ in range(0 if self.answered or self.lost else count):
@@ -113,13 +116,14 @@ class World:
         if (reader := call.reader) is not None:
             reader.reply.gone.set()
             call.leave()
+            call.left_at = trio.current_time()
 
     async def wait(self, seconds: int) -> None:
         await wait_all_tasks_blocked()
         await trio.sleep(seconds)
         await wait_all_tasks_blocked()
         for call in self.calls:
-            if seconds > GRACE and call.reader is None and not call.answered:
+            if call.reader is None and not call.answered and trio.current_time() >= call.left_at + GRACE:
                 call.lost = True
 
     async def resume(self, call: Call, place: int, pauses: int) -> None:
@@ -161,6 +165,7 @@ STEPS = st.tuples(
 
 
 @given(st.lists(STEPS, max_size=25))
+@example([("drop", 0, 1, 0), ("wait", 0, 12, 0), ("wait", 0, 18, 0)])
 @settings(max_examples=150, deadline=None)
 def test_nothing_is_lost_or_repeated_whatever_happens(steps: list[Step]) -> None:
     trio.run(play, steps, clock=MockClock(autojump_threshold=0))

@@ -8,7 +8,7 @@ in one go. The rules of the count, each with a test:
 - a branch is busy from the moment it is created, before its task first runs;
 - an answer makes its lane busy in the step that delivers it, not when the lane wakes;
 - when the last branch that a lane joins ends, its busyness passes to that lane, so the count never touches zero in between;
-- a lane with several open questions waits until the first of them is settled;
+- a lane with several open questions waits as long as one of them is open;
 - a lane that is cancelled while it waits gives its questions up and becomes busy again, since its clean-up runs.
 
 A lane is cancelled with its actor, with the lane that it is a branch of, by a sibling that fails, or when its own time is up.

@@ -132,6 +132,8 @@ class Supervisor:
     def park(self, actor: Actor) -> None:
         """Let a running actor wait, with all it holds, for its caller's next request; it is cancelled after `park_ttl` seconds.
 
+        While the supervisor drains it is cancelled at once: the next request would be refused.
+
         Raises:
             LimitExceeded: too many are parked already. The actor still runs; cancel it.
         """
@@ -153,6 +155,8 @@ class Supervisor:
         actor.state = ActorState.PARKED
         actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
         self._expect_end(actor, actor.scope.deadline)
+        if self._draining:
+            actor.cancel(CancelReason.SHUTDOWN)
 
     def resume(self, actor: Actor) -> None:
         """The next request of a parked actor has come."""
