@@ -287,7 +287,7 @@ class McpApp:
             principal = await self.identify(headers)
             if scope["path"] != self._paths.streamable:
                 raise HttpRefusal(404, self._nothing_here)
-            check_upgrade(scope["subprotocols"])
+            check_upgrade(headers, scope["subprotocols"])
             websockets = self._started().websockets
             if websockets.refusal is not None:
                 raise HttpRefusal(503, websockets.refusal, [RETRY_LATER])
