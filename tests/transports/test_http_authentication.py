@@ -111,6 +111,14 @@ async def raises(_headers: Mapping[str, str]) -> str:
     raise RuntimeError("the database said: secret")
 
 
+async def exits(_headers: Mapping[str, str]) -> str:
+    raise SystemExit(1)
+
+
+async def raises_several(_headers: Mapping[str, str]) -> str:
+    raise BaseExceptionGroup("several", [SystemExit(1), ValueError()])
+
+
 async def returns_true(_headers: Mapping[str, str]) -> object:
     return True
 
@@ -144,6 +152,8 @@ async def spoils_the_headers(headers: Any) -> str:
 
 BROKEN = [
     raises,
+    exits,
+    raises_several,
     returns_true,
     returns_bytes,
     returns_far_too_much,

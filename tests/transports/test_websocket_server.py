@@ -110,7 +110,16 @@ async def test_an_upgrade_is_refused_before_it_is_accepted_with_a_sentence(
         assert await peer.client.rest() == b""
 
 
-@pytest.mark.parametrize("headers", [{"sec-websocket-protocol": "m\xe9p"}, {"sec-websocket-version": "12"}])
+NONE_AT_ALL: list[dict[str, str | None]] = [
+    {"sec-websocket-protocol": "m\xe9p"},
+    {"sec-websocket-version": "12"},
+    {"sec-websocket-key": "c2hvcnQ="},
+    {"sec-websocket-key": "dGhlIHNhbXBsZSBub25j*Q=="},
+    {"sec-websocket-key": "\xe9"},
+]
+
+
+@pytest.mark.parametrize("headers", NONE_AT_ALL)
 async def test_an_upgrade_that_is_none_is_400_and_hurts_nobody(url: str, headers: dict[str, str | None]) -> None:
     async with raw(url) as bystander, raw(url, connected=False) as peer:
         assert (await peer.upgrade(headers))[0] == 400

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from .hypercorn_exchange import split_cancelled
 from .refusals import RETRY_LATER, HttpRefusal
 
 __all__ = ["AUTHENTICATION_SECONDS", "Authenticate", "check_hook", "identified"]
@@ -63,6 +64,7 @@ async def identified(authenticate: Authenticate, headers: Mapping[str, str]) -> 
 async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
     """What the hook says; what is no answer is a failure, since a guess would let somebody in."""
     try:
+<<<<<<< HEAD
         answer: object = authenticate(MappingProxyType(headers))
         if not isinstance(answer, Awaitable):
             raise TypeError(
@@ -72,6 +74,16 @@ async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str |
     except Exception:
         logger.exception("authenticate failed; the request was refused")
         raise HttpRefusal(500, FAILED) from None
+=======
+        said: object = await authenticate(MappingProxyType(headers))
+    except BaseException as error:  # noqa: ASYNC103  a hook that wants to exit ends nothing but its request
+        cancelled, failure = split_cancelled(error)
+        if failure is not None:
+            logger.error("authenticate failed; the request was refused", exc_info=failure)
+        if cancelled is not None:
+            raise cancelled from None  # noqa: ASYNC104
+        raise HttpRefusal(500, FAILED) from None  # noqa: ASYNC104
+>>>>>>> attack-b
     if said is None or (isinstance(said, str) and len(said) <= MAX_PRINCIPAL and is_unicode(said)):
         return said
     what = f"{len(said)} characters" if isinstance(said, str) else type(said).__name__

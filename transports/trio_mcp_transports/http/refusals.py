@@ -6,7 +6,12 @@ list it: neither by DNS rebinding (the Host is foreign), nor across sites (the O
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Collection, Mapping, Sequence
+=======
+import re
+from collections.abc import Mapping, Sequence
+>>>>>>> attack-b
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -76,6 +81,9 @@ USUAL: Final[Mapping[bytes, str]] = {
 }
 """Names that all requests share: those that wait for long keep their headers. Others are not interned, since some versions of
 Python never let go of what is."""
+
+
+WEBSOCKET_KEY = re.compile("[A-Za-z0-9+/]{22}==")
 
 
 class HttpRefusal(Exception):
@@ -217,8 +225,11 @@ def check_post(headers: Mapping[str, str]) -> None:
         raise HttpRefusal(406, "The Accept header must list application/json and text/event-stream.")
 
 
-def check_upgrade(offered: Sequence[str]) -> None:
-    """Refuse a WebSocket (400) whose client does not say that it speaks MCP on it."""
+def check_upgrade(headers: Mapping[str, str], offered: Sequence[str]) -> None:
+    """Refuse a WebSocket (400) whose client does not say that it speaks MCP on it, or whose key is none (RFC 6455, 4.2.1)."""
+    key = headers.get("sec-websocket-key")  # HTTP/2 has none
+    if key is not None and not WEBSOCKET_KEY.fullmatch(key):
+        raise HttpRefusal(400, "The Sec-WebSocket-Key must be 16 bytes in base64.")
     if "mcp" not in offered:
         raise HttpRefusal(
             400, 'A WebSocket of this endpoint speaks the subprotocol "mcp": offer it in Sec-WebSocket-Protocol.'
