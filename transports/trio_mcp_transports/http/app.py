@@ -289,13 +289,8 @@ class McpApp:
             check_access(headers, self._access)
             principal = await self.identify(headers)
             if scope["path"] != self._paths.streamable:
-<<<<<<< HEAD
                 raise HttpRefusal(404, no_websocket(self._paths))
-            check_upgrade(scope["subprotocols"])
-=======
-                raise HttpRefusal(404, self._nothing_here)
             check_upgrade(headers, scope["subprotocols"])
->>>>>>> attack-b
             websockets = self._started().websockets
             if websockets.refusal is not None:
                 raise HttpRefusal(503, websockets.refusal, [RETRY_LATER])

@@ -64,18 +64,12 @@ async def identified(authenticate: Authenticate, headers: Mapping[str, str]) -> 
 async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
     """What the hook says; what is no answer is a failure, since a guess would let somebody in."""
     try:
-<<<<<<< HEAD
         answer: object = authenticate(MappingProxyType(headers))
         if not isinstance(answer, Awaitable):
             raise TypeError(
                 f"authenticate is an async function: write `async def`; this one returned {type(answer).__name__}"
             )
         said: object = await answer
-    except Exception:
-        logger.exception("authenticate failed; the request was refused")
-        raise HttpRefusal(500, FAILED) from None
-=======
-        said: object = await authenticate(MappingProxyType(headers))
     except BaseException as error:  # noqa: ASYNC103  a hook that wants to exit ends nothing but its request
         cancelled, failure = split_cancelled(error)
         if failure is not None:
@@ -83,7 +77,6 @@ async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str |
         if cancelled is not None:
             raise cancelled from None  # noqa: ASYNC104
         raise HttpRefusal(500, FAILED) from None  # noqa: ASYNC104
->>>>>>> attack-b
     if said is None or (isinstance(said, str) and len(said) <= MAX_PRINCIPAL and is_unicode(said)):
         return said
     what = f"{len(said)} characters" if isinstance(said, str) else type(said).__name__

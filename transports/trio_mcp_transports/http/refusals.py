@@ -6,12 +6,8 @@ list it: neither by DNS rebinding (the Host is foreign), nor across sites (the O
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Collection, Mapping, Sequence
-=======
 import re
-from collections.abc import Mapping, Sequence
->>>>>>> attack-b
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
