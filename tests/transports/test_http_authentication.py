@@ -296,6 +296,30 @@ async def test_a_request_state_counts_for_its_own_principal_only(autojump_clock:
         assert (await retry(ALICE))["result"]["resultType"] == "input_required"
 
 
+async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others(autojump_clock: MockClock) -> None:
+    app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
+    async with served(app) as peer:
+        held = await open_session(peer, ALICE)
+        for _ in range(2):
+            assert (await peer.post(legacy_call("whoami"), held)).status == 200
+        second = await peer.post(initialize({}), JSON_HEADERS | ALICE)
+        assert second.status == 503
+        assert "You already hold 1 sessions" in refusal(second)
+        await open_session(peer, BOB)
+        assert (await peer.post(b"", held, method="DELETE")).status == 204
+        await open_session(peer, ALICE)
+
+
+async def test_a_principal_who_holds_all_he_may_loses_his_own_unused_session_only(autojump_clock: MockClock) -> None:
+    app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
+    async with served(app) as peer:
+        bobs = await open_session(peer, BOB)
+        unused = await open_session(peer, ALICE)
+        await open_session(peer, ALICE)
+        assert (await peer.post(legacy_call("whoami"), unused)).status == 404
+        assert (await peer.post(legacy_call("whoami"), bobs)).status == 200
+
+
 async def open_session(peer: AsgiPeer, who: Mapping[str, str]) -> dict[str, str]:
     """Make a handshake as somebody; returns the headers that later requests carry."""
     reply = await peer.post(initialize({"elicitation": {}}), JSON_HEADERS | dict(who))

@@ -542,6 +542,20 @@ async def test_a_session_belongs_to_the_principal_that_opened_it(autojump_clock:
         assert talk.answer(2)["result"]["content"][0]["text"] == "alice red"
 
 
+async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(
+    autojump_clock: MockClock, stage: Stage
+) -> None:
+    async with serving(stage, authenticate=by_token, limits=HttpLimits(per_principal=1)) as peer:
+        held = await connected(peer, ALICE)
+        second = await get(peer, ALICE)
+        assert second.status == 503
+        assert "You already hold 1 streams" in second.json["error"]["message"]
+        await connected(peer, BOB)
+        held.stream.gone.set()
+        await wait_all_tasks_blocked()
+        await connected(peer, ALICE)
+
+
 async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
     autojump_clock: MockClock, stage: Stage
 ) -> None:

@@ -328,6 +328,24 @@ async def test_one_more_than_the_limit_is_503_until_one_has_gone(stage: Stage) -
                 assert await next_one.text(await next_one.call("echo", {"text": "in"})) == "in"
 
 
+async def test_a_principal_holds_so_many_and_leaves_the_rest_to_others(stage: Stage) -> None:
+    async def authenticate(headers: Mapping[str, str]) -> str | None:
+        return headers.get("x-user")
+
+    limits = HttpLimits(per_principal=1)
+    with trio.fail_after(LIMIT):
+        async with (
+            served(stage.server, authenticate=authenticate, limits=limits) as url,
+            raw(url, connected=False) as first,
+            raw(url, connected=False) as second,
+            raw(url, connected=False) as other,
+        ):
+            await first.open({"x-user": "ada"})
+            status, _, body = await second.upgrade({"x-user": "ada"})
+            assert (status, "You already hold 1 WebSockets" in json.loads(body)["error"]["message"]) == (503, True)
+            await other.open({"x-user": "bob"})
+
+
 # shutdown
 
 

@@ -43,6 +43,7 @@ from .legacy import LegacyEndpoint
 from .limits import HttpLimits
 from .modern import is_modern, serve_modern
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
+from .places import Places
 from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
 from .sse_endpoint import SseEndpoint
 
@@ -204,7 +205,8 @@ class McpApp:
                 return
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
-            websockets = WebSockets(service, self._limits.body, self._limits.websockets)
+            places = Places("WebSockets", self._limits.websockets, self._limits.per_principal)
+            websockets = WebSockets(service, self._limits.body, places)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
             self._running = Running(service, legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
@@ -292,8 +294,9 @@ class McpApp:
                 raise HttpRefusal(404, no_websocket(self._paths))
             check_upgrade(headers, scope["subprotocols"])
             websockets = self._started().websockets
-            if websockets.refusal is not None:
-                raise HttpRefusal(503, websockets.refusal, [RETRY_LATER])
+            full = websockets.refusal(principal)
+            if full is not None:
+                raise HttpRefusal(503, full, [RETRY_LATER])
         except HttpRefusal as refusal:
             await refuse_upgrade(scope, receive, send, refusal)
             return

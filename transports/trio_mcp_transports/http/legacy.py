@@ -24,6 +24,7 @@ from .event_log import read_event_id
 from .exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, refused
 from .legacy_sessions import LegacySession, LegacySessions, TooManySessions
 from .limits import HttpLimits
+from .places import Places
 from .refusals import ALLOW, RETRY_LATER, HttpRefusal, accepts
 from .streams import EventStream, Replay, StreamReader, Unattended
 
@@ -38,7 +39,9 @@ class LegacyEndpoint:
     """
 
     def __init__(self, service: Service, store: EventStore, limits: HttpLimits, nursery: trio.Nursery) -> None:
-        self.sessions = LegacySessions(limits.sessions, limits.session_idle, store, nursery.start_soon)
+        self.sessions = LegacySessions(
+            Places("sessions", limits.sessions, limits.per_principal), limits.session_idle, store, nursery.start_soon
+        )
         self.draining = False
         """No more streams are opened."""
         self._service = service
@@ -95,7 +98,7 @@ class LegacyEndpoint:
 
     async def _open_session(self, request_id: RequestId, envelope: Envelope, exchange: Exchange) -> None:
         try:
-            self.sessions.check_room()
+            self.sessions.check_room(envelope.peer.principal)
         except TooManySessions as error:
             exchange.add_header(*RETRY_LATER)
             await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))

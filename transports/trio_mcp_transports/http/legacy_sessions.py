@@ -15,6 +15,7 @@ from trio_mcp.session import ServerSession
 from trio_mcp.storage import EventStore
 
 from .event_log import EventLog
+from .places import Places
 from .streams import SessionStreams
 
 __all__ = ["LegacySession", "LegacySessions", "TooManySessions"]
@@ -59,30 +60,32 @@ class LegacySessions:
     """The directory of sessions; ids carry 192 random bits (S-41) and count only together with their owner (S-42).
 
     Args:
+        places: for sessions.
         store: where what they say is logged.
         spawn: for the forgetting of what was logged.
     """
 
-    def __init__(self, limit: int, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
-        self._limit = limit
+    def __init__(self, places: Places, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
+        self._places = places
         self._idle_timeout = idle_timeout
         self._store = store
         self._spawn = spawn
         self._sessions: dict[str, LegacySession] = {}
 
-    def check_room(self) -> None:
-        """Make room by ending the oldest session that has done nothing since it was opened.
+    def check_room(self, principal: str | None) -> None:
+        """Make room by ending the oldest session that has done nothing since it was opened, and that stands in the way.
 
         Raises:
             TooManySessions: all of them were used.
         """
-        if len(self._sessions) < self._limit:
+        refusal = self._places.refusal(principal)
+        if refusal is None:
             return
-        unused = next((entry for entry in self._sessions.values() if entry.unused), None)
+        own = self._places.is_full_for(principal)
+        in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
+        unused = next((entry for entry in in_the_way if entry.unused), None)
         if unused is None:
-            raise TooManySessions(
-                f"This server already holds {self._limit} sessions, which is its limit. Try again later."
-            )
+            raise TooManySessions(refusal)
         self.end(unused, CancelReason.EXPIRED)
 
     def add(self, session: ServerSession, principal: str | None) -> LegacySession:
@@ -91,6 +94,7 @@ class LegacySessions:
         streams = SessionStreams(EventLog(self._store, principal, session_id))
         entry = LegacySession(session_id, session, principal, trio.current_time(), streams)
         self._sessions[entry.id] = entry
+        self._places.take(principal)
         return entry
 
     def find(self, session_id: str, principal: str | None) -> LegacySession | None:
@@ -108,6 +112,7 @@ class LegacySessions:
             return
         entry.ended = True
         self._sessions.pop(entry.id, None)
+        self._places.give_back(entry.principal)
         entry.session.close(reason)
         entry.streams.close()
         if entry.streams.log.opened:
@@ -135,4 +140,4 @@ class LegacySessions:
         return len(self._sessions)
 
     def __repr__(self) -> str:
-        return f"<LegacySessions {len(self._sessions)}/{self._limit}>"
+        return f"<LegacySessions {self._places!r}>"

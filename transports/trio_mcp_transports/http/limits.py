@@ -19,5 +19,7 @@ class HttpLimits:
     """How long a legacy call goes on when nobody reads its answer; 0 cancels it at once, and then it cannot be polled either."""
     websockets: int = 10_000
     """WebSockets that may be open at once."""
+    per_principal: int = 1_000
+    """Sessions, and HTTP+SSE streams, and WebSockets that one principal may hold, if anybody is asked who he is."""
     recheck: float = 60.0
     """How often the credentials of an open WebSocket or HTTP+SSE stream are checked again, if anybody checks any."""

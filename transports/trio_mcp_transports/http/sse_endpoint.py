@@ -26,6 +26,7 @@ from trio_mcp.session import Envelope, ServerSession, Service
 from .asgi import Incoming, Receive, Send, read_body, respond
 from .exchange import LEGACY_STATUS, Exchange
 from .limits import HttpLimits
+from .places import Places
 from .refusals import RETRY_LATER, HttpRefusal, accepts, check_content
 
 __all__ = ["SseEndpoint"]
@@ -92,6 +93,7 @@ class SseEndpoint:
         self._limits = limits
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._message_path = message_path
+        self._places = Places("streams", limits.sessions, limits.per_principal)
         self._sessions: dict[str, SseSession] = {}
 
     async def get(self, incoming: Incoming, known: Callable[[], Awaitable[bool]] | None = None) -> None:
@@ -105,11 +107,9 @@ class SseEndpoint:
             raise HttpRefusal(406, "The Accept header must list text/event-stream.")
         if self.draining:
             raise HttpRefusal(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
-        if len(self._sessions) >= self._limits.sessions:
-            limit = self._limits.sessions
-            raise HttpRefusal(
-                503, f"This server already holds {limit} streams, which is its limit. Try again later.", [RETRY_LATER]
-            )
+        refusal = self._places.refusal(incoming.peer.principal)
+        if refusal is not None:
+            raise HttpRefusal(503, refusal, [RETRY_LATER])
         entry = self._open(incoming)
         try:
             if known is None:
@@ -156,7 +156,7 @@ class SseEndpoint:
         return len(self._sessions)
 
     def __repr__(self) -> str:
-        return f"<SseEndpoint {len(self._sessions)}/{self._limits.sessions}>"
+        return f"<SseEndpoint {self._places!r}>"
 
     # one step each
 
@@ -169,6 +169,7 @@ class SseEndpoint:
         entry = SseSession(session_id, ServerSession(self._service), stream, incoming.peer.principal)
         entry.session.attach(outbox)
         self._sessions[session_id] = entry
+        self._places.take(entry.principal)
         return entry
 
     async def _keep_checking(self, entry: SseSession, known: Callable[[], Awaitable[bool]]) -> None:
@@ -185,6 +186,7 @@ class SseEndpoint:
             return
         entry.ended = True
         del self._sessions[entry.id]
+        self._places.give_back(entry.principal)
         entry.session.close(reason)
         entry.stream.outbox.close()
 

@@ -22,6 +22,7 @@ from trio_mcp.session import Envelope, Peer, Service, serve_channel
 if TYPE_CHECKING:  # the application imports this room
     from ..http.asgi import Message, Receive, Send
     from ..http.hypercorn_direct import DirectWebSocket
+    from ..http.places import Places
 
 __all__ = ["SUBPROTOCOL", "AsgiWebSocket", "Close", "WebSockets"]
 
@@ -51,28 +52,23 @@ class WebSockets:
 
     Args:
         max_message: bytes of one message.
-        limit: how many may be open at once.
+        places: for open ones.
 
     Attributes:
         draining: no further one is served.
     """
 
-    def __init__(self, service: Service, max_message: int, limit: int) -> None:
+    def __init__(self, service: Service, max_message: int, places: Places) -> None:
         self.draining = False
         self._service = service
         self._limits = JsonLimits(max_bytes=max_message)
-        self._limit = limit
+        self._places = places
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None
 
-    @property
-    def refusal(self) -> str | None:
-        """Why no further one is served now; None: one is."""
-        if self.draining:
-            return "This server is shutting down."
-        if len(self._open) >= self._limit:
-            return f"This server already holds {self._limit} WebSockets, which is its limit."
-        return None
+    def refusal(self, principal: str | None) -> str | None:
+        """Why no further one of this principal's is served now; None: one is."""
+        return "This server is shutting down." if self.draining else self._places.refusal(principal)
 
     async def serve(
         self,
@@ -90,6 +86,7 @@ class WebSockets:
         """
         channel = AsgiWebSocket(receive, send, peer, self._limits, direct)
         self._open[channel] = None
+        self._places.take(peer.principal)
         try:
             if not await channel.accept():
                 return
@@ -100,6 +97,7 @@ class WebSockets:
                 nursery.cancel_scope.cancel()
         finally:
             del self._open[channel]
+            self._places.give_back(peer.principal)
             if self._all_closed is not None and not self._open:
                 self._all_closed.set()
 
@@ -116,7 +114,7 @@ class WebSockets:
         return len(self._open)
 
     def __repr__(self) -> str:
-        return f"<WebSockets open={len(self._open)}/{self._limit}>"
+        return f"<WebSockets {self._places!r}>"
 
 
 class Check(NamedTuple):
