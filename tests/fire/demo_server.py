@@ -42,7 +42,7 @@ async def deserted() -> str:
             for actor in mine.supervisor.actors:
                 if actor.state is ActorState.PARKED:
                     expire(actor, mine.supervisor.limits.park_ttl)
-            await trio.sleep(0.01)
+            await trio.sleep(0.01)  # nothing tells when the last of them has ended
         return "nobody"
     raise ToolError(f"still here: {mine.supervisor.actors}")
 
