@@ -208,6 +208,17 @@ def test_a_file_that_is_not_there_is_named() -> None:
         assert refused(3, *arguments) == "trio-mcp: there is no file no.py"
 
 
+def test_a_url_that_no_transport_reaches_is_no_command() -> None:
+    said = refused(2, "call", "htp://127.0.0.1:8000/mcp", "tool")
+    assert said == (
+        "trio-mcp: 'htp://127.0.0.1:8000/mcp' is no URL of a server: those begin with http, https, ws, wss, and ://"
+    )
+
+
+def test_a_url_in_capitals_is_one_too() -> None:
+    assert "Connection refused" in refused(3, "call", "WS://127.0.0.1:9/mcp", "tool")
+
+
 def test_a_file_without_a_server_is_named(tmp_path: Path) -> None:
     file = server_file(tmp_path, "x = 1\n")
     assert refused(3, "run", file) == f"trio-mcp: {file} has no Server in it"

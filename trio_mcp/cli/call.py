@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
@@ -105,13 +106,20 @@ def connection(options: Namespace, answering: Answering) -> Client:
     return connect(headers=headers(options)) if isinstance(target, str) else connect(env=os.environ)
 
 
+SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+REACHED = ("http", "https", "ws", "wss")
+"""The schemes of URLs that a transport reaches."""
+
+
 def read_target(text: str) -> str | list[str]:
     """A URL as it is; a command as its words. A `.py` file, perhaps with `:name`, is served as `trio-mcp run` does.
 
     A command has all of our environment: whoever wrote it could have started it here without us.
     """
-    if text.startswith(("http://", "https://", "ws://", "wss://")):
-        return text
+    if scheme := SCHEME.match(text):
+        if scheme[1].lower() in REACHED:
+            return text
+        raise Failed(f"{text!r} is no URL of a server: those begin with {', '.join(REACHED)}, and ://", Status.USAGE)
     try:
         words = shlex.split(text)
     except ValueError as error:
