@@ -83,14 +83,8 @@ async def serve_http(
         event_store=event_store,
     )
 
-    class Started(trio.TaskStatus[list[str]]):
-        def started(self, value: list[str] | None = None) -> None:
-            ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]
-            entrances = ((scheme, path), ("http", sse_path))
-            urls = [kind + port + entrance for kind, entrance in entrances if entrance is not None for port in ports]
-            if announce:
-                sys.stderr.write(f"{server.identity.name} serves MCP at {', '.join(urls)}\n")
-            task_status.started(urls)
+    entrances = [(kind, entrance) for kind, entrance in ((scheme, path), ("http", sse_path)) if entrance is not None]
+    name = server.identity.name if announce else None
 
     async def on_drain() -> None:
         await app.drain(drain * FOR_CALLS, drain * FOR_CLEAN_UP)
@@ -103,8 +97,32 @@ async def serve_http(
         on_drain=on_drain,
         signals=signals,
         config=guarded_config(max_websocket_message=(limits or HttpLimits()).body),
-        task_status=Started(),
+        task_status=Announcement(entrances, name, task_status),
     )
+
+
+class Announcement(trio.TaskStatus[list[str]]):
+    """Tells the URLs of the entrances when the addresses are known.
+
+    Args:
+        entrances: scheme and path of each.
+        name: of the server, said on stderr; None for not at all.
+        task_status: who is told.
+    """
+
+    def __init__(
+        self, entrances: Sequence[tuple[str, str]], name: str | None, task_status: trio.TaskStatus[list[str]]
+    ) -> None:
+        self._entrances = entrances
+        self._name = name
+        self._task_status = task_status
+
+    def started(self, value: list[str] | None = None) -> None:
+        ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]
+        urls = [scheme + port + path for scheme, path in self._entrances for port in ports]
+        if self._name is not None:
+            sys.stderr.write(f"{self._name} serves MCP at {', '.join(urls)}\n")
+        self._task_status.started(urls)
 
 
 def check_serving(port: object, drain: object) -> None:
