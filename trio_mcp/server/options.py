@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TypeVar, get_args
 
 from ..session import ServiceOptions
+from ..session.service import check_number
 from ..types import CacheScope, SamplingMessage
 from .forms import Elicit
 
@@ -59,8 +60,7 @@ def names_of(kind: Callable[..., object]) -> tuple[str, ...]:
 
 def check_timeout(timeout: object) -> None:
     """Refuse what is no time to wait."""
-    check_number("timeout", timeout, "seconds, such as 30; leave it out for no limit")
-    if not timeout > 0:  # type: ignore[operator]
+    if not check_number("timeout", timeout, "seconds, such as 30; leave it out for no limit") > 0:
         raise ValueError(f"timeout: more than 0 seconds, not {timeout}; leave it out for no limit")
 
 
@@ -76,14 +76,9 @@ def check_count(name: str, count: object) -> None:
 
 def check_ttl(name: str, ttl: object) -> None:
     """Refuse what is no time to keep something."""
-    check_number(name, ttl, "seconds, 0 for not at all")
-    if not 0 <= ttl < math.inf:  # type: ignore[operator]
-        raise ValueError(f"{name}: seconds, 0 for not at all, not {ttl:g}")
-
-
-def check_number(name: str, value: object, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name}: {what}, not {value!r}")
+    seconds = check_number(name, ttl, "seconds, 0 for not at all")
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{name}: seconds, 0 for not at all, not {seconds:g}")
 
 
 def check_scope(name: str, scope: object) -> None:

@@ -105,13 +105,13 @@ class ServiceOptions:
     """Told when a replay asks something else than the run before; it is logged anyway."""
 
     def __post_init__(self) -> None:
-        if not check_number("cancel_grace", self.cancel_grace, "seconds") > 0:
+        if not check_number("cancel_grace", self.cancel_grace, "a number of seconds") > 0:
             raise ValueError(f"cancel_grace: more than 0 seconds, which clean-up takes, not {self.cancel_grace!r}")
         for name in ("max_seconds", "watchdog"):
-            if not check_number(name, getattr(self, name), "seconds") > 0:
+            if not check_number(name, getattr(self, name), "a number of seconds") > 0:
                 raise ValueError(f"{name}: more than 0 seconds, math.inf for no limit, not {getattr(self, name)!r}")
         for name in ("settle", "outcome_grace"):
-            if not check_number(name, getattr(self, name), "seconds") >= 0:
+            if not check_number(name, getattr(self, name), "a number of seconds") >= 0:
                 raise ValueError(f"{name}: seconds from 0 on, not {getattr(self, name)!r}")
         for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
             count = getattr(self, name)
@@ -128,9 +128,9 @@ class ServiceOptions:
 
 
 def check_number(name: str, value: object, what: str) -> float:
-    """Refuse what is no number."""
+    """Refuse what is no number, with `what` to write instead."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name}: a number of {what}, not {value!r:.80}")
+        raise TypeError(f"{name}: {what}, not {value!r:.80}")
     return value
 
 
