@@ -18,6 +18,7 @@ from typing import Protocol, TypeVarTuple
 import trio
 from sniffio import current_async_library
 
+from ..backoff import STABLE_AFTER, Backoff
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..protocol.meta import LOG_LEVEL
 from ..session import ClientSession, Envelope
@@ -26,7 +27,6 @@ from ..session.idle import OnProgress
 from ..types import Implementation, LoggingLevel, Model, RequestParams, SetLevelRequestParams
 from .handlers import Handlers
 from .opening import ServerFacts, ask_for_logs, initialize, open_conversation
-from .pauses import STEADY, pause
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -34,6 +34,8 @@ Ts = TypeVarTuple("Ts")
 
 CLOSE_TIMEOUT = 15.0
 """Seconds that closing may take: a child process is asked to end, then told, then killed."""
+
+BACKOFF = Backoff(first=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,8 @@ class Link:
             self._keeping = False
 
     def _next_pause(self) -> float:
-        self._hasty = 0 if trio.current_time() - self._tried >= STEADY else self._hasty + 1
-        return pause(self._hasty - 1) if self._hasty else 0.0
+        self._hasty = 0 if trio.current_time() - self._tried >= STABLE_AFTER else self._hasty + 1
+        return BACKOFF.delay(self._hasty - 1) if self._hasty else 0.0
 
     async def _try_again(self, opening: int) -> None:
         try:

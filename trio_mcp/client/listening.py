@@ -12,6 +12,7 @@ from collections import Counter
 
 import trio
 
+from ..backoff import STABLE_AFTER, Backoff
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout, anew
 from ..session import ClientSession
 from ..types import (
@@ -26,7 +27,6 @@ from ..types import (
 from ..types.capabilities import declares
 from .changes import Change, Changes, OnChange, asked_for, change_of, common
 from .link import Link
-from .pauses import STEADY, pause
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -35,6 +35,8 @@ ACKNOWLEDGE_TIMEOUT = 30.0
 
 END_TIMEOUT = 2.0
 """Seconds that ending a listener may take."""
+
+BACKOFF = Backoff(first=0.5)
 
 
 class Stream:
@@ -75,9 +77,9 @@ class Stream:
                 if not self.settled.is_set() or self._link.session.over is not None:
                     raise
                 logger.info("a stream of changes was lost, and is opened again: %s", error)
-            if trio.current_time() - self._opened >= STEADY:
+            if trio.current_time() - self._opened >= STABLE_AFTER:
                 self._lost = 0
-            await trio.sleep(pause(self._lost))
+            await trio.sleep(BACKOFF.delay(self._lost))
             self._lost += 1
 
     async def _open(self) -> None:
