@@ -213,11 +213,6 @@ class Supervisor:
         return self._watchdog.incidents
 
     @property
-    def unwatched(self) -> bool:
-        """The watchdog sleeps."""
-        return self._watchdog.asleep
-
-    @property
     def actors(self) -> tuple[Actor, ...]:
         """Every actor that has not ended, oldest first."""
         return tuple(self._actors.values())
