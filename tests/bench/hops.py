@@ -307,10 +307,11 @@ async def hold_all(recorder: Recorder) -> None:
             await conversation(recorder)
 
 
-def figures(leg: Leg) -> Json:
+def figures(leg: Leg, *, trace: bool) -> Json:
     pairs = [[how, before, after, count] for (how, before, after), count in leg.pairs.most_common()]
     numbers = {"calls": leg.calls, "files": leg.files, "changes": leg.changes, "returns": leg.returns}
-    return {"leg": leg.name, **numbers, "pairs": pairs}
+    steps = [[step.how, step.file, step.function] for step in leg.steps]
+    return {"leg": leg.name, **numbers, "pairs": pairs, **({"steps": steps} if trace else {})}
 
 
 def print_table(legs: list[Leg]) -> None:
@@ -339,7 +340,7 @@ def main() -> None:
     with recorder.recording():
         trio.run(hold_all, recorder)
     if options.json:
-        json.dump([figures(leg) for leg in recorder.legs], sys.stdout, indent=1)
+        json.dump([figures(leg, trace=options.trace) for leg in recorder.legs], sys.stdout, indent=1)
         print()
         return
     print_table(recorder.legs)
