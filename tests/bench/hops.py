@@ -37,6 +37,7 @@ from trio_websocket import open_websocket_url
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.protocol import jsonrpc
 from trio_mcp.session import find_transport
+from trio_mcp.types import TextContent
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.stdio.channel import LineChannel
 from trio_mcp_transports.stdio.pipe import Pipe
@@ -60,6 +61,7 @@ HEADERS = {
 }
 PARSE = jsonrpc.parse.__code__
 CALL_TOOL = Client.call_tool.__code__
+TRANSPORTS = {name: find_transport(name) for name in ("http", "websocket")}
 TWO = accept(value=2)
 BOUND = 20
 SILENCE = 0.1
@@ -120,7 +122,7 @@ def to_record(recorder: Recorder | None, *names: str) -> Callable[[], None]:
 @asynccontextmanager
 async def running_app(server: Server) -> AsyncIterator[Any]:
     """The ASGI application, between its startup and its shutdown."""
-    app = asgi_app(server)
+    app: Any = asgi_app(server)
     to_app, for_app = trio.open_memory_channel[Json](1)
     from_app, from_app_received = trio.open_memory_channel[Json](1)
     async with trio.open_nursery() as nursery:
@@ -236,7 +238,7 @@ async def hold_and_cancel(peer: Lines, offer: Offer, recorder: Recorder | None, 
 @asynccontextmanager
 async def served(server: Server, transport: str) -> AsyncIterator[str]:
     """The URL at which a server is served by this thread."""
-    serve = partial(find_transport(transport).serve, server, port=0, announce=False, signals=False)
+    serve = partial(TRANSPORTS[transport].serve, server, port=0, announce=False, signals=False)
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(serve)
         yield url
@@ -291,7 +293,7 @@ async def modern_client(recorder: Recorder | None) -> None:
             result = await client.call_tool("book", {"to": "Lisbon"})
             if each is not None:
                 each.end()
-            assert result.content[0].text == "2 to Lisbon", result
+            assert result.content == [TextContent(text="2 to Lisbon")], result
 
 
 # all of them
