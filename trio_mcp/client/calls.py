@@ -14,6 +14,15 @@ from typing import Final, NamedTuple, TypeVar
 
 import trio
 
+from ..checks import (
+    check_instance,
+    check_int,
+    check_seconds,
+    check_str,
+    check_str_mapping,
+    check_sync_callback,
+    mistake,
+)
 from ..errors import LimitExceeded, PeerError
 from ..protocol.jsonrpc import HEADER_MISMATCH
 from ..session.client import NO_HEADERS
@@ -31,7 +40,6 @@ from ..types import (
     ReadResourceRequestParams,
     ReadResourceResult,
 )
-from .checks import check_seconds, check_str_mapping, check_sync_callback, check_text
 from .handlers import answer_round
 from .link import Link
 from .listed_tools import ListedTools
@@ -63,17 +71,13 @@ class CallOptions:
     def __post_init__(self) -> None:
         # The defaults are valid; most calls pass nothing else, and pay for no check.
         if self.timeout is not math.inf:
-            check_seconds("timeout", self.timeout)
+            check_seconds("timeout", self.timeout, hint="math.inf for no limit")
         if self.on_progress is not None:
             check_sync_callback("on_progress", self.on_progress)
         if self.idle_timeout is not math.inf:
-            check_seconds("idle_timeout", self.idle_timeout)
-        if not self.idle_timeout:
-            raise ValueError("idle_timeout is more than 0 seconds (math.inf for no end)")
-        if isinstance(self.max_rounds, bool) or not isinstance(self.max_rounds, int):
-            raise TypeError(f"max_rounds is a whole number, not {self.max_rounds!r:.80}")
-        if self.max_rounds < 0:
-            raise ValueError(f"max_rounds is a whole number from 0 on, not {self.max_rounds}")
+            check_seconds("idle_timeout", self.idle_timeout, positive=True, hint="math.inf for no limit")
+        if self.max_rounds is not MAX_ROUNDS:
+            check_int("max_rounds", self.max_rounds)
 
 
 class CompletedRequest(NamedTuple):
@@ -103,7 +107,7 @@ class Calls:
         self, name: str, arguments: Mapping[str, JsonValue] | None, meta: JsonObject | None, options: CallOptions
     ) -> CallToolResult:
         """Call a tool; its result is validated if the tool was listed with an output schema."""
-        check_text("the name of a tool", name)
+        check_str("the name of the tool", name)
         params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=check_meta(meta))
         result = expect_type((await self._complete("tools/call", params, options, name)).result, CallToolResult)
         listed = self._tools.by_name.get(name)
@@ -115,8 +119,8 @@ class Calls:
         self, name: str, arguments: Mapping[str, str] | None, meta: JsonObject | None, options: CallOptions
     ) -> GetPromptResult:
         """Render a prompt."""
-        check_text("the name of a prompt", name)
-        given = None if arguments is None else check_str_mapping("the arguments of a prompt", arguments)
+        check_str("the name of the prompt", name)
+        given = None if arguments is None else check_str_mapping("the arguments of the prompt", arguments)
         params = GetPromptRequestParams(name=name, arguments=given, meta=check_meta(meta))
         return expect_type((await self._complete("prompts/get", params, options, name)).result, GetPromptResult)
 
@@ -126,7 +130,7 @@ class Calls:
         A result that took rounds depends on the user's answers, and one that was requested with more `_meta` on that: neither
         is cached (M-CACHE-2c).
         """
-        check_text("a URI", uri)
+        check_str("the URI", uri)
         method = "resources/read"
         params = ReadResourceRequestParams(uri=uri, meta=check_meta(meta))
         cached = None if meta else self._cache.find(method, uri)
@@ -194,14 +198,14 @@ def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonV
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):
-        raise TypeError(f"the arguments of a tool are a mapping, not {type(arguments).__name__}")
+        raise TypeError(
+            mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
+        )
     return dict(arguments)
 
 
 def check_meta(meta: JsonObject | None) -> JsonObject | None:
-    if meta is not None and not isinstance(meta, dict):
-        raise TypeError(f"meta is a dict, not {type(meta).__name__}")
-    return meta
+    return None if meta is None else check_instance("meta", meta, dict, "a dict of members for `_meta`")
 
 
 def expect_type(result: Model, kind: type[M]) -> M:

@@ -9,10 +9,10 @@ from typing import Literal, Protocol, Self, TypeAlias
 
 import trio
 
+from ..checks import check_sequence
 from ..errors import anew
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
 from .cache import is_part_of
-from .checks import check_text
 
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
 
@@ -75,10 +75,7 @@ def intersection(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> Su
 
 def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Sequence[str]) -> SubscriptionFilter:
     """Return what to subscribe to, see `Client.listen`; raise for arguments that name nothing or have the wrong type."""
-    if isinstance(uris, str):
-        raise TypeError(f"uris is a list of URIs, not one of them: uris=[{uris!r:.80}]")
-    for uri in uris:
-        check_text("each of uris", uri)
+    check_sequence("uris", uris, str, 'a list of URIs, such as ["config://app"]', "a URI, as a string")
     if not (tools or prompts or resources or uris):
         raise ValueError("listen to something: tools, prompts, resources, or the uris of some")
     return SubscriptionFilter(

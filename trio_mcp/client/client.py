@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 
 import trio
 
+from ..checks import check_choice, check_seconds, check_str, check_str_mapping
 from ..session import ChannelServer, Envelope
 from ..session.idle_timeout import OnProgress
 from ..types import (
@@ -37,10 +38,10 @@ from ..types import (
     ServerCapabilities,
     Tool,
 )
+from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
 from .calls import MAX_ROUNDS, CallOptions, Calls
 from .changes import Changes, OnChange, subscription_filter
-from .checks import check_log_level, check_seconds, check_str_mapping, check_text
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
 from .link import Link
 from .listed_tools import ListedTools
@@ -281,7 +282,7 @@ class Client:
 
         A modern server gets the level with each later request. A legacy server is asked now, and may refuse (`PeerError`).
         """
-        check_log_level("level", level)
+        check_choice("level", level, LOGGING_LEVELS)
         check_seconds("timeout", timeout)
         await self._link.set_log_level(level, timeout)
 
@@ -377,9 +378,9 @@ def complete_params(
             "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
             f"of trio_mcp.types, not {ref!r:.80}"
         )
-    check_text("argument", argument)
-    check_text("value", value)
+    check_str("argument", argument)
+    check_str("value", value)
     given = None
     if context is not None:
-        given = CompletionContext(arguments=check_str_mapping("the arguments of context", context))
+        given = CompletionContext(arguments=check_str_mapping("context", context))
     return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=given)

@@ -13,7 +13,9 @@ from typing import TypeAlias, TypeVar, cast
 
 import trio
 
+from ..checks import check_callable
 from ..errors import CapabilityError, LimitExceeded
+from ..groups import unwrap
 from ..protocol.codec import Codec
 from ..session import RequestHandler
 from ..types import (
@@ -37,7 +39,6 @@ from ..types import (
     SamplingCapability,
     TextContent,
 )
-from .checks import check_callable
 
 T = TypeVar("T")
 
@@ -218,7 +219,7 @@ async def answer_round(
             for key, question in questions.items():
                 nursery.start_soon(answer, key, question)
     except ExceptionGroup as group:
-        failure = group.exceptions[0] if len(group.exceptions) == 1 else group
+        failure = unwrap(group)
     if failure is not None:  # raised out here, so that it keeps its own context
         raise failure
     return answers

@@ -31,6 +31,7 @@ import trio
 from sniffio import current_async_library
 
 from ..errors import Disconnected, RequestTimeout, SessionLost
+from ..groups import single_exception, split_group
 from ..session import ClientSession, Envelope
 from ..session.client import NO_HEADERS, OnNotification
 from ..session.idle_timeout import OnProgress
@@ -296,12 +297,12 @@ class Link:
 
     def _contain(self, error: BaseException) -> None:
         """Keep an error for `open` to raise; send a Ctrl-C that hit one of the link's tasks on to the main task."""
-        cancelled, rest = split(error, trio.Cancelled)
-        interrupted, rest = split(rest, KeyboardInterrupt)
+        cancelled, rest = split_group(error, trio.Cancelled)
+        interrupted, rest = split_group(rest, KeyboardInterrupt)
         if interrupted is not None:
             signal.raise_signal(signal.SIGINT)  # this task is protected from it, so Trio hands it to the main task
         if isinstance(rest, Exception):
-            self._failure = leaf(rest)
+            self._failure = single_exception(rest)
         elif rest is not None:
             logger.error("the client ended", exc_info=rest)
         if cancelled is not None:
@@ -334,17 +335,3 @@ class Link:
         finally:
             if self._router.listeners is not None:
                 self._router.listeners.end(session.closed_because or Disconnected("the connection ended"))
-
-
-def split(error: BaseException | None, kind: type[BaseException]) -> tuple[BaseException | None, BaseException | None]:
-    """Return the part of an error that is of a kind, and the rest."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(kind)
-    return (error, None) if isinstance(error, kind) else (None, error)
-
-
-def leaf(error: Exception) -> Exception:
-    """Return the one exception in a group, however deep; the group if there are several."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..checks import check_choice, check_seconds, check_sync_callback
+from ..protocol.revisions import REVISIONS
 from ..types import Implementation, LoggingLevel
+from ..types.logging import LOGGING_LEVELS
 from .cache import NO_CACHE, CacheView
 from .changes import OnChange
-from .checks import check_log_level, check_mode, check_seconds, check_sync_callback
 from .handlers import Handlers, OnLog
+
+MODES: Final = ("auto", "modern", "legacy", *REVISIONS)
+"""What the option `mode` may be."""
 
 PROBE_TIMEOUT: Final = 5.0
 """Seconds that a server may take to answer `server/discover` before the client takes it for a legacy one."""
@@ -33,8 +38,8 @@ class ClientOptions:
     cache: CacheView = NO_CACHE
 
     def __post_init__(self) -> None:
-        check_mode(self.mode)
-        check_log_level("log_level", self.log_level)
+        check_choice("mode", self.mode, MODES)
+        check_choice("log_level", self.log_level, LOGGING_LEVELS)
         for name, callback in (("on_log", self.on_log), ("on_change", self.on_change)):
             if callback is not None:
                 check_sync_callback(name, callback)

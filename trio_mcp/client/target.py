@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import trio
 
+from ..checks import check_int, check_seconds, check_str_mapping
 from ..session import Envelope, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import NO_CACHE, CacheView, ResponseCache
-from .checks import check_seconds, check_size, check_str_mapping
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
@@ -51,7 +51,7 @@ def open_target(
             if option == "ping_interval" and not value:
                 raise ValueError("ping_interval is more than 0 seconds (math.inf for no pings)")
         elif option in SIZES:
-            check_size(option, value)
+            check_int(option, value, least=1, hint="it counts bytes")
         elif option == "tls" and not isinstance(value, ssl.SSLContext | None):
             raise TypeError(f"tls is an ssl.SSLContext, which says whom to trust, or None; not {value!r:.80}")
         elif option == "headers" and value is not None:

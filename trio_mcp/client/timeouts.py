@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import trio
 
+from ..checks import check_seconds
 from ..errors import RequestTimeout
-from .checks import check_seconds
 
 T = TypeVar("T")
 
