@@ -163,6 +163,41 @@ def advice(root: Path, place: Place) -> str:
     return f"; near it are:{''.join(shown)}" if shown else "; nothing in the packages is like it"
 
 
+def moved(root: Path, place: Place) -> Place | None:
+    """Return where the line of a place that no longer fits stands now, or None if it does not stand in exactly one place."""
+    found = [
+        Place(str(path.relative_to(root)), place.old, place.new, within)
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("*.py"))
+        for within in owners(path.read_text(), place.old)
+    ]
+    same = [each for each in found if each.within == place.within] or found
+    return same[0] if len(same) == 1 else None
+
+
+def owners(source: str, code: str) -> list[str]:
+    """Return the innermost function or class around each line that reads like this."""
+    lines = [number for number, line in enumerate(source.splitlines(), 1) if code_of(line) == code]
+    if not lines:
+        return []
+    spans = [(node.lineno, node.end_lineno or node.lineno, name) for name, node in definitions(ast.parse(source))]
+    return [
+        max(((start, name) for start, end, name in spans if start <= line <= end), default=(0, ""))[1] for line in lines
+    ]
+
+
+def update(table: str, mutant: Mutant, place: Place) -> str:
+    """Return the text of the table with a new place for a mutant in this tree."""
+    start = table.index(f'name = "{mutant.name}"\n')
+    end = table.find("[[mutant]]", start)
+    entry = table[start:] if end < 0 else table[start:end]
+    kept = [line for line in entry.splitlines() if line and not line.startswith(("after.file", "after.within"))]
+    after = [f'after.file = "{place.file}"']
+    if place.within != mutant.before.within:
+        after.append(f'after.within = "{place.within}"')
+    return table[:start] + "\n".join([*kept, *after]) + "\n" + ("" if end < 0 else "\n" + table[end:])
+
+
 def enclosing_lines(path: Path, line: int) -> range:
     """Return the lines of the simple statement, or of the head of the compound one, that `line` belongs to."""
     best = range(line, line + 1)

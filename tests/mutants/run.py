@@ -4,6 +4,7 @@
     python tests/mutants/run.py --only late-answer   # some of them, by a part of the name
     python tests/mutants/run.py --tree before        # the tree and the tests of the baseline commit
     python tests/mutants/run.py --check              # only whether each applies
+    python tests/mutants/run.py --update             # the same, and follow lines that only moved to another file
 
 For each mutant, in a temporary copy of the tree: first the test that is known to kill it, where it still exists; then the tests
 whose coverage touches its line, quickest first; then, only if it survives those, the whole suite. Every run stops at its first
@@ -32,7 +33,20 @@ from threading import Lock
 
 from coverage import CoverageData
 from mutant_copy import Copy, copied
-from mutant_table import PACKAGES, ROOT, Mutant, MutantError, Tree, apply, check, enclosing_lines, read_table
+from mutant_table import (
+    PACKAGES,
+    ROOT,
+    TABLE,
+    Mutant,
+    MutantError,
+    Tree,
+    apply,
+    check,
+    enclosing_lines,
+    moved,
+    read_table,
+    update,
+)
 
 DATA = ROOT / "build" / "mutants"
 MOST_JOBS = 2
@@ -90,10 +104,12 @@ def main() -> int:
     mutants = [mutant for mutant in read_table() if options.only in mutant.name]
     if options.list:
         return show_list(mutants, options.tree)
+    if options.update:
+        mutants = follow(mutants)
     problems = find_problems(mutants, options.tree)
     for problem in problems:
         print(problem, file=sys.stderr)
-    if problems or not mutants or options.check:
+    if problems or not mutants or options.check or options.update:
         print(f"{len(mutants) - len(problems)} of {len(mutants)} mutants apply")
         return bool(problems or not mutants)
     if options.coverage is not None:
@@ -115,6 +131,7 @@ def arguments() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="list the mutants")
     what.add_argument("--check", action="store_true", help="check that each mutant applies")
+    what.add_argument("--update", action="store_true", help="write where lines went that only moved, and check")
     what.add_argument(
         "--coverage", nargs="*", metavar="PATH", help="collect which tests run which lines (PATH: of these tests)"
     )
@@ -128,6 +145,19 @@ def show_list(mutants: Sequence[Mutant], tree: Tree) -> int:
             f"{mutant.name}: {mutant.rule}\n    {place.file}\n    - {place.old}\n    + {place.new}\n    {mutant.killed_by}"
         )
     return 0
+
+
+def follow(mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Write the present place of each mutant whose line only moved into the table; return the mutants as they are then."""
+    table = TABLE.read_text()
+    for mutant in mutants:
+        place = moved(ROOT, mutant.after) if problems_in(ROOT, [mutant], "after") else None
+        if place is not None:
+            print(f"{mutant.name}: {place.file} ({place.within})")
+            table = update(table, mutant, place)
+    TABLE.write_text(table)
+    names = {mutant.name for mutant in mutants}
+    return [mutant for mutant in read_table() if mutant.name in names]
 
 
 def find_problems(mutants: Iterable[Mutant], tree: Tree) -> list[str]:
