@@ -11,7 +11,7 @@ import ast
 import difflib
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,22 +39,23 @@ class Place:
         old: the line without its indentation and comment; exactly one line of `within` must read like this.
         new: what replaces it, at the same indentation.
         within: the function or class to look in, such as `Mailbox.post`; empty for the whole file.
+        killed_by: a test that was seen to fail with it.
     """
 
     file: str
     old: str
     new: str
     within: str = ""
+    killed_by: str = ""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One broken rule. `killed_by` is the test of the suite at `BASELINE` that was seen to fail with it."""
+    """One broken rule."""
 
     name: str
     area: str
     rule: str
-    killed_by: str
     before: Place
     after: Place
 
@@ -166,7 +167,7 @@ def advice(root: Path, place: Place) -> str:
 def moved(root: Path, place: Place) -> Place | None:
     """Return where the line of a place that no longer fits stands now, or None if it does not stand in exactly one place."""
     found = [
-        Place(str(path.relative_to(root)), place.old, place.new, within)
+        replace(place, file=str(path.relative_to(root)), within=within)
         for package in PACKAGES
         for path in sorted((root / package).rglob("*.py"))
         for within in owners(path.read_text(), place.old)

@@ -27,6 +27,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -142,7 +143,7 @@ def show_list(mutants: Sequence[Mutant], tree: Tree) -> int:
     for mutant in mutants:
         place = mutant.place(tree)
         print(
-            f"{mutant.name}: {mutant.rule}\n    {place.file}\n    - {place.old}\n    + {place.new}\n    {mutant.killed_by}"
+            f"{mutant.name}: {mutant.rule}\n    {place.file}\n    - {place.old}\n    + {place.new}\n    {place.killed_by}"
         )
     return 0
 
@@ -171,6 +172,8 @@ def find_problems(mutants: Iterable[Mutant], tree: Tree) -> list[str]:
 def problems_in(root: Path, mutants: Iterable[Mutant], tree: Tree) -> list[str]:
     problems = []
     for mutant in mutants:
+        if not is_there(root, mutant.place(tree).killed_by):
+            print(f"note: {mutant.name}: its test is gone, others are tried: {mutant.place(tree).killed_by}")
         try:
             check(root, mutant.place(tree))
         except MutantError as error:
@@ -209,7 +212,8 @@ def run_one(mutant: Mutant, tree: Tree, *, quick: bool) -> Verdict:
 
 def kill(mutant: Mutant, copy: Copy, tree: Tree, line: int, *, quick: bool) -> Run:
     """Run the tests in three steps until one of them fails."""
-    run = run_tests(copy, [mutant.killed_by], SELECTION_SECONDS) if is_there(copy, mutant.killed_by) else Run()
+    known = mutant.place(tree).killed_by
+    run = run_tests(copy, [known], SELECTION_SECONDS) if is_there(copy.root, known) else Run()
     if run.killer is not None or run.problem is not None or quick:
         return run
     tests = covering(copy, tree, mutant.place(tree).file, line)
@@ -219,9 +223,9 @@ def kill(mutant: Mutant, copy: Copy, tree: Tree, line: int, *, quick: bool) -> R
     return run_tests(copy, [], SUITE_SECONDS)
 
 
-def is_there(copy: Copy, test: str) -> bool:
+def is_there(root: Path, test: str) -> bool:
     file, _, name = test.partition("::")
-    path = copy.root / file
+    path = root / file
     return path.is_file() and f"def {name.partition('[')[0].rpartition('::')[2]}(" in path.read_text()
 
 
@@ -292,9 +296,10 @@ def run_bounded(
         except subprocess.TimeoutExpired:
             status = None
         finally:
-            if process.poll() is None:
+            # Also when it has ended: one that hung exits without the servers that its tests had started.
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
     return status, output.read_text(errors="replace")
 
 

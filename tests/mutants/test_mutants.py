@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_line_that_moved_is_found_by_its_function(tree: Path) -> None:
 def test_a_new_place_is_written_into_its_own_entry_only() -> None:
     text = TABLE.read_text()
     first, second, *_ = read_table()
-    place = Place("trio_mcp/b.py", first.before.old, first.before.new, "B.post")
+    place = replace(first.after, file="trio_mcp/b.py", within="B.post")
     entries = tomllib.loads(update(text, first, place))["mutant"]
     assert read_mutant(entries[0]).after == place
     assert read_mutant(entries[1]) == second
