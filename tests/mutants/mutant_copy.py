@@ -51,6 +51,7 @@ class Copy:
         own = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COVERAGE", "PYTEST"))
         }
+        own.setdefault("MCP_SPEC_DIR", str(ROOT.parent / "shared" / "spec"))  # which tests look for beside their tree
         return own | {"PATH": f"{self.python.parent}{os.pathsep}{own.get('PATH', os.defpath)}"}
 
     def check_imports(self, file: str) -> None:
