@@ -10,9 +10,9 @@ import trio
 
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.runtime import Outbox
+from trio_mcp.runtime import Lane, Outbox
 from trio_mcp.session import (
-    Call,
+    CallPort,
     Envelope,
     Plan,
     Question,
@@ -38,13 +38,13 @@ SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "An ode."}, "
 META = {PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {"sampling": {}}}
 
 
-async def compose(call: Call) -> Model:
+async def compose(call: CallPort, lane: Lane) -> Model:
     """A prompt that a model writes."""
     params = CreateMessageRequestParams(
         messages=[SamplingMessage(role="user", content=TextContent(text="Write an ode."))], max_tokens=10
     )
     question = Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
-    answer = await call.ask(call.actor.root, question)
+    answer = await call.ask(lane, question)
     assert isinstance(answer.content, TextContent)
     return GetPromptResult(messages=[PromptMessage(role="user", content=answer.content)])
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeVar, get_args
 
 from ..session import ServiceOptions
-from ..session.service import check_number
+from ..session.options import check_number
 from ..types import CacheScope, SamplingMessage
 from .forms import Elicit
 

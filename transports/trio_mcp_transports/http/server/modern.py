@@ -11,7 +11,7 @@ from trio_mcp.protocol.jsonrpc import Batch, Message, Notification, Request, dec
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Listener, ServerSession, Service
+from trio_mcp.session import Envelope, ReplyTarget, ServerSession, Service
 
 from .asgi import Receive, Send
 from .exchange import MODERN_STATUS, Exchange, refused
@@ -38,8 +38,8 @@ async def serve_modern(
         await exchange.refuse(400, error_response(error))
         return
     session = ServerSession(service, shared=False)
-    listener = session.receive(envelope, exchange.outbox, exclusive=True)
-    if not isinstance(listener, Listener):
+    listener = session.receive(envelope, exchange.outbox, owns_outbox=True)
+    if not isinstance(listener, ReplyTarget):
         await refused(exchange, MODERN_STATUS)
     elif not await exchange.run():
         session.disconnect(listener)
