@@ -164,7 +164,7 @@ class CallInRounds(Call):
         node, options = self._rounds.node, self.options
         if self.memory is None:
             return StatePayload(node)
-        return self.memory.payload(node, self.legs.records(), options.max_state, options.store, self._plan.target)
+        return self.memory.payload(node, self.legs.records(), options.max_state, options.store)
 
     async def _store_then_send(self, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""

@@ -147,7 +147,7 @@ class Call(ABC):
         )
         self.actor.held = facts.size
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
-            self.memory = CallMemory(self.actor.journal, self._note_divergence)
+            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
         assert self.target is not None
         self.target.work = self
 
@@ -291,9 +291,6 @@ class Call(ABC):
     def record_step(self, name: str, result: JsonValue) -> None:
         if self.memory is not None:
             self.memory.record_step(name, result)
-
-    def _note_divergence(self, what: str) -> None:
-        self._services.note_divergence(f"{self._plan.target}: {what}")
 
     # its actor
 

@@ -39,13 +39,15 @@ class CallMemory:
     """Records the answers and step results of one call, and recalls those of an earlier run.
 
     Args:
+        target: the name of what is called, for messages.
         on_divergence: called when a replay asks something else than the run before.
     """
 
-    __slots__ = ("_on_divergence", "journal")
+    __slots__ = ("_on_divergence", "_target", "journal")
 
-    def __init__(self, journal: Journal, on_divergence: Callable[[str], None]) -> None:
+    def __init__(self, journal: Journal, target: str, on_divergence: Callable[[str], None]) -> None:
         self.journal = journal
+        self._target = target
         self._on_divergence = on_divergence
 
     @property
@@ -76,11 +78,11 @@ class CallMemory:
         try:
             return self.journal.recall(kind, name, fingerprint)
         except Divergence as divergence:
-            self._on_divergence(str(divergence))
+            self._on_divergence(f"{self._target}: {divergence}")
             return None
 
     def payload(
-        self, node: str, asked: Mapping[str, OpenQuestionRecord], limit: int, store: JournalStore | None, target: str
+        self, node: str, asked: Mapping[str, OpenQuestionRecord], limit: int, store: JournalStore | None
     ) -> StatePayload:
         """Return what a sealed state is to remember. A payload with a `journal_key` has to be stored first; see `stored`."""
         entries = self.journal.entries
@@ -88,7 +90,7 @@ class CallMemory:
         if size <= limit:
             return StatePayload(node, asked, entries)
         if store is None:
-            logger.warning("%s has a journal of %d bytes, which is too large to travel", target, size)
+            logger.warning("%s has a journal of %d bytes, which is too large to travel", self._target, size)
             return StatePayload(node, asked, dropped_bytes=size)
         return StatePayload(node, asked, entries, journal_key=secrets.token_urlsafe(16))
 
