@@ -89,7 +89,7 @@ class LegacyEndpoint:
         check_version(peer.headers)
         if SESSION_HEADER not in peer.headers:
             raise HttpRefusal(405, "There is no session to delete.", [ALLOW])
-        self.sessions.end(self._found(peer), CancelReason.CLIENT)
+        self.sessions.end(self._found(peer), CancelReason.DISCONNECT)
         await respond(send, 204)
 
     # sessions
