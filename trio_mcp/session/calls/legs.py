@@ -219,8 +219,10 @@ class LegBook:
 
     def kept_bytes(self) -> int:
         """Return the size of the kept outcomes."""
-        kept = {id(outcome): outcome for outcome in (*self._outcomes.values(), self._final)}
-        return sum(len(outcome.raw) for outcome in kept.values() if isinstance(outcome, Encoded))
+        kept = list(self._outcomes.values())
+        if self._final is not self._outcomes.get(self.number):
+            kept.append(self._final)
+        return sum(len(outcome.raw) for outcome in kept if isinstance(outcome, Encoded))
 
     def __repr__(self) -> str:
         state = "running" if self._is_running else "over" if self._is_over else "parked"
