@@ -87,7 +87,7 @@ def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
     event = connection.receive(Request(1, "initialize", HELLO))
     assert isinstance(event, RequestIn)
     assert isinstance(event.params, InitializeRequestParams)
-    assert event.meta is None
+    assert not event.terms.asks_in_rounds
     assert isinstance(connection.receive(Request(2, "ping", {})), RequestIn)
 
 
@@ -197,8 +197,8 @@ def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(con
     event = connection.receive(modern())
     assert isinstance(event, RequestIn)
     assert event.codec.revision.name == MODERN
-    assert event.meta is not None
-    assert event.meta.protocol_version == MODERN
+    assert event.terms.asks_in_rounds
+    assert event.terms.codec.revision.name == MODERN
 
 
 def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> None:

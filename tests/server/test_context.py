@@ -418,9 +418,7 @@ async def test_the_repr_shows_the_call_and_its_deadline(server: Server, autojump
         return repr(ctx)
 
     async with talk_to(server) as talk:
-        assert (
-            await talk.text(talk.leg("book")) == "<Context of <Call book <Leg tools/call ids=[1] open>> deadline=3.0>"
-        )
+        assert await talk.text(talk.leg("book")) == "<Context of <Call book tools/call ids=[1] open> deadline=3.0>"
 
 
 # asking

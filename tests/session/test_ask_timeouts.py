@@ -92,7 +92,7 @@ async def test_a_live_question_that_nobody_answers_is_withdrawn_at_the_client(
         assert await talk.text(call) == f"3: nobody answered {method} within 3 seconds; the question was withdrawn"
         talk.answer(question, {})  # too late
         await talk.silence()
-        assert talk.session.awaited == {}
+        assert talk.session._asks.mailboxes == {}  # noqa: SLF001
 
 
 @pytest.mark.parametrize("kind", list(ASKS))

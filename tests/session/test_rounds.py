@@ -489,7 +489,7 @@ async def test_the_outcome_is_kept_for_the_grace_period(autojump_clock: MockCloc
 async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_first(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(f"trio_mcp.session.directory.{limit}", value)
+    monkeypatch.setattr(f"trio_mcp.session.calls.directory.{limit}", value)
     travel = Travel()
     async with talk_to(travel.server) as talk:
         asked = [await talk.round(talk.leg("book", {"to": str(n) * 800})) for n in range(3)]
@@ -507,7 +507,7 @@ async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_firs
 
 
 async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.session.directory.MAX_FINISHED_BYTES", 10)
+    monkeypatch.setattr("trio_mcp.session.calls.directory.MAX_FINISHED_BYTES", 10)
     async with talk_to(Travel().server) as talk:
         asked = await talk.round(talk.leg("book"))
         answers = {asked.key: accept(value=1)}
