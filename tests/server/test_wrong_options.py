@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
+from naming import naming
 from pydantic import BeforeValidator
 from serving import ROOT
 
@@ -35,84 +36,84 @@ def server(**options: Any) -> None:
     Server("wrong", **options)
 
 
-COMMON: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"timeout": "30"}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not '30'"),
-    ({"timeout": True}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not True"),
-    ({"timeout": None}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not None"),
-    ({"timeout": -1}, ValueError, "timeout: more than 0 seconds, not -1; leave it out for no limit"),
-    ({"timeout": 0}, ValueError, "timeout: more than 0 seconds, not 0; leave it out for no limit"),
-    ({"timeout": float("nan")}, ValueError, "timeout: more than 0 seconds, not nan; leave it out for no limit"),
-    ({"name": 3}, TypeError, "name: a text, not 3"),
-    ({"resume": "reply"}, ValueError, """resume: "auto", "replay" or "parked", not 'reply'"""),
-    ({"elicits": ["seat"]}, TypeError, "elicits: 'seat' is no question; write Elicit('seat', Seat), a key and a form"),
-    ({"elicits": "seat"}, TypeError, "elicits: a list of questions, such as [Elicit('seat', Seat)], not 'seat'"),
+COMMON: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"timeout": "30"}, TypeError),
+    ({"timeout": True}, TypeError),
+    ({"timeout": None}, TypeError),
+    ({"timeout": -1}, ValueError),
+    ({"timeout": 0}, ValueError),
+    ({"timeout": float("nan")}, ValueError),
+    ({"name": 3}, TypeError),
+    ({"resume": "reply"}, ValueError),
+    ({"elicits": "seat"}, TypeError),
+]
+WRONG = [
+    *((offer, options, kind) for offer in (tool, prompt, resource) for options, kind in COMMON),
+    (resource, {"ttl": -1}, ValueError),
+    (resource, {"ttl": "60"}, TypeError),
+    (resource, {"ttl": float("inf")}, ValueError),
+    (resource, {"cache_scope": "all"}, ValueError),
+    (server, {"list_scope": "everyone"}, ValueError),
+    (server, {"list_ttl": "60"}, TypeError),
+    (server, {"list_ttl": float("nan")}, ValueError),
+    (server, {"options": {"max_seconds": 3}}, TypeError),
+    (server, {"page_size": "9"}, TypeError),
+    (tool, {"requires": "sampling"}, TypeError),
+    (tool, {"max_depth": "3"}, TypeError),
+    (tool, {"token_budget": -1}, ValueError),
+    (tool, {"output_schema": 5}, TypeError),
+    (ServiceOptions, {"max_seconds": "3"}, TypeError),
+    (ServiceOptions, {"watchdog": None}, TypeError),
+    (ServiceOptions, {"settle": -1}, ValueError),
+    (ServiceOptions, {"outcome_grace": float("nan")}, ValueError),
+    (ServiceOptions, {"outbox": 0}, ValueError),
+    (ServiceOptions, {"max_depth": -1}, ValueError),
+    (ServiceOptions, {"max_state": 1.5}, TypeError),
+    (ServiceOptions, {"watched": True}, TypeError),
+    (ServiceOptions, {"actors": 100}, TypeError),
+    (ServiceOptions, {"estimate_tokens": 3}, TypeError),
 ]
 
 
-@pytest.mark.parametrize("offer", [tool, prompt, resource])
-@pytest.mark.parametrize(("options", "kind", "text"), COMMON)
-def test_an_option_of_all_three_is_refused_by_name_and_value(
-    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception], text: str
+@pytest.mark.parametrize(("offer", "options", "kind"), WRONG)
+def test_an_option_is_refused_by_name_and_value(
+    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception]
 ) -> None:
-    with pytest.raises(kind) as caught:
+    ((name, value),) = options.items()
+    with pytest.raises(kind, match=naming(name, repr(value))):
         offer(**options)
-    assert str(caught.value) == text
+
+
+def test_a_refusal_says_what_to_write_instead() -> None:
+    with pytest.raises(TypeError, match=r"timeout: seconds, such as 30; leave it out for no limit, not '30'"):
+        tool(timeout="30")
+
+
+@pytest.mark.parametrize("offer", [tool, prompt, resource])
+def test_a_question_that_is_none_is_named_with_how_to_write_one(offer: Callable[..., None]) -> None:
+    with pytest.raises(TypeError, match=naming("elicits", "'seat'", "Elicit('seat', Seat)")):
+        offer(elicits=["seat"])
 
 
 @pytest.mark.parametrize(
-    ("offer", "options", "kind", "text"),
-    [
-        (resource, {"ttl": -1}, ValueError, "ttl: seconds, 0 for not at all, not -1"),
-        (resource, {"ttl": "60"}, TypeError, "ttl: seconds, 0 for not at all, not '60'"),
-        (resource, {"ttl": float("inf")}, ValueError, "ttl: seconds, 0 for not at all, not inf"),
-        (resource, {"cache_scope": "all"}, ValueError, """cache_scope: "public" or "private", not 'all'"""),
-        (server, {"list_scope": "everyone"}, ValueError, """list_scope: "public" or "private", not 'everyone'"""),
-        (server, {"list_ttl": "60"}, TypeError, "list_ttl: seconds, 0 for not at all, not '60'"),
-        (server, {"list_ttl": float("nan")}, ValueError, "list_ttl: seconds, 0 for not at all, not nan"),
-        (
-            server,
-            {"options": {"max_seconds": 3}},
-            TypeError,
-            "options: ServiceOptions(max_seconds=60), not {'max_seconds': 3}",
-        ),
-        (server, {"page_size": "9"}, TypeError, "page_size: a number of items, such as 100, not '9'"),
-        (
-            tool,
-            {"requires": "sampling"},
-            TypeError,
-            "requires: a set of capabilities, such as {'sampling'}, not 'sampling' alone",
-        ),
-        (tool, {"max_depth": "3"}, TypeError, "max_depth: a whole number, not '3'; leave it out for no limit"),
-        (tool, {"token_budget": -1}, ValueError, "token_budget: a whole number from 0 on, not -1"),
-        (tool, {"titel": "x"}, TypeError, "tool() has no option 'titel': do you mean 'title'?"),
-        (prompt, {"titel": "x"}, TypeError, "prompt() has no option 'titel': do you mean 'title'?"),
-        (resource, {"mime": "x"}, TypeError, "resource() has no option 'mime': do you mean 'mime_type'?"),
-        (
-            tool,
-            {"output_schema": 5},
-            TypeError,
-            'output_schema: a JSON Schema as a dict, such as {"type": "object"}, not 5',
-        ),
-    ],
+    ("offer", "option", "meant"),
+    [(tool, "titel", "title"), (prompt, "titel", "title"), (resource, "mime", "mime_type")],
 )
-def test_an_option_is_refused_by_name_and_value(
-    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception], text: str
+def test_an_unknown_option_is_refused_with_the_one_that_was_meant(
+    offer: Callable[..., None], option: str, meant: str
 ) -> None:
-    with pytest.raises(kind) as caught:
-        offer(**options)
-    assert str(caught.value) == text
+    with pytest.raises(TypeError, match=naming(f"{offer.__name__}()", repr(option), repr(meant))):
+        offer(**{option: "x"})
 
 
 def test_an_unknown_option_that_is_like_none_is_told_what_there_is() -> None:
-    with pytest.raises(TypeError, match=r"tool\(\) has no option 'zzz': there are annotations, .*, title"):
+    with pytest.raises(TypeError, match=naming("tool()", "'zzz'", "annotations", "title")):
         tool(zzz=1)
 
 
-@pytest.mark.parametrize(
-    ("schema", "found"), [({"type": "objekt"}, "not 'objekt'"), ({"properties": {}}, "and it is missing")]
-)
-def test_an_input_schema_says_that_arguments_are_an_object(schema: dict[str, Any], found: str) -> None:
-    with pytest.raises(ValueError, match=f'input_schema: its "type" has to be "object", .*, {found}'):
+@pytest.mark.parametrize(("schema", "found"), [({"type": "objekt"}, ["'objekt'"]), ({"properties": {}}, ["missing"])])
+def test_an_input_schema_says_that_arguments_are_an_object(schema: dict[str, Any], found: list[str]) -> None:
+    with pytest.raises(ValueError, match=naming("input_schema", '"type"', '"object"', *found)):
         Server("wrong").add_tool(lambda arguments: "", name="raw", input_schema=schema)
 
 
@@ -121,17 +122,17 @@ def test_a_name_goes_by_its_keyword() -> None:
     for offer in ("tool", "prompt"):
         with pytest.raises(TypeError, match=rf"{offer}\(name='x'\)"):
             getattr(wrong, offer)("x")
-        with pytest.raises(TypeError, match=f"{offer} offers a function, not 5"):
+        with pytest.raises(TypeError, match=naming(offer, "function", 5)):
             getattr(wrong, offer)(5)
 
 
 def test_a_resource_has_its_uri_first() -> None:
     wrong: Any = Server("wrong")
-    with pytest.raises(TypeError, match=r"needs its URI first, as in resource\('config://app'\)"):
+    with pytest.raises(TypeError, match=naming("URI", "resource('config://app')")):
         wrong.resource(function)
-    with pytest.raises(TypeError, match="needs its URI first"):
+    with pytest.raises(TypeError, match=naming("URI")):
         wrong.add_resource(function, "b://x")
-    with pytest.raises(TypeError, match="b://x: a resource is offered by a function, not 'c'"):
+    with pytest.raises(TypeError, match=naming("b://x", "function", "'c'")):
         wrong.add_resource("b://x", "c")
 
 
@@ -144,12 +145,12 @@ def test_a_completion_says_how_it_is_offered() -> None:
 
 def test_a_question_has_its_key_first() -> None:
     wrong: Any = Elicit
-    with pytest.raises(TypeError, match="first the key"):
+    with pytest.raises(TypeError, match=naming("key")):
         wrong(str, "seat")
 
 
 def test_an_update_is_of_a_uri() -> None:
-    with pytest.raises(ValueError, match="resource_updated: 'zz' is no URI"):
+    with pytest.raises(ValueError, match=naming("resource_updated", "'zz'", "URI")):
         Server("wrong").resource_updated("zz")
 
 
@@ -162,7 +163,7 @@ def test_a_parameter_that_json_cannot_be_made_into_is_named() -> None:
         return ""
 
     for offer in (Server("wrong").add_tool, Server("wrong").add_prompt):
-        with pytest.raises(TypeError, match=r"book: the parameter 'seat' has the type .*Opaque"):
+        with pytest.raises(TypeError, match=naming("book", "'seat'", "Opaque")):
             offer(book)
 
 
@@ -172,9 +173,7 @@ def test_a_prompt_takes_what_a_string_can_become(kind: Any) -> None:
         return ""
 
     say.__annotations__["numbers"] = kind
-    with pytest.raises(
-        TypeError, match=r"say: the parameter 'numbers' cannot be a .* arguments of a prompt are strings"
-    ):
+    with pytest.raises(TypeError, match=naming("say", "'numbers'", "strings")):
         Server("wrong").add_prompt(say)
     say.__annotations__["numbers"] = Annotated[kind, BeforeValidator(str.split)]
     Server("right").add_prompt(say)
@@ -198,7 +197,7 @@ def test_a_return_type_that_no_json_can_be_made_of_is_named_with_its_function() 
     def book() -> Opaque:
         return Opaque()
 
-    with pytest.raises(TypeError, match=r"book: it returns .*Opaque"):
+    with pytest.raises(TypeError, match=naming("book", "Opaque")):
         Server("wrong").add_tool(book)
 
 
@@ -214,7 +213,7 @@ def test_what_is_a_context_or_something_else_is_refused() -> None:
     def book(ctx: Context | str) -> str:
         return ""
 
-    with pytest.raises(TypeError, match="book: the parameter 'ctx' is a context or none: write `ctx: Context`"):
+    with pytest.raises(TypeError, match=naming("book", "'ctx'", "`ctx: Context`")):
         Server("wrong").add_tool(book)
 
 
@@ -225,24 +224,3 @@ def test_what_is_a_context_or_something_else_is_refused() -> None:
 def test_the_help_names_every_option(offer: Callable[..., object], keywords: type) -> None:
     assert offer.__doc__ is not None
     assert [name for name in keywords.__annotations__ if f"`{name}`" not in offer.__doc__] == []
-
-
-@pytest.mark.parametrize(
-    ("wrong", "kind", "text"),
-    [
-        ({"max_seconds": "3"}, TypeError, "max_seconds: a number of seconds, not '3'"),
-        ({"watchdog": None}, TypeError, "watchdog: a number of seconds, not None"),
-        ({"settle": -1}, ValueError, "settle: seconds from 0 on, not -1"),
-        ({"outcome_grace": float("nan")}, ValueError, "outcome_grace: seconds from 0 on, not nan"),
-        ({"outbox": 0}, ValueError, "outbox: a whole number from 1 on, not 0"),
-        ({"max_depth": -1}, ValueError, "max_depth: a whole number from 0 on, not -1"),
-        ({"max_state": 1.5}, TypeError, "max_state: a whole number, not 1.5"),
-        ({"watched": True}, TypeError, "watched: a whole number, not True"),
-        ({"actors": 100}, TypeError, "actors: trio_mcp.runtime.Limits(...), not 100"),
-        ({"estimate_tokens": 3}, TypeError, "estimate_tokens: a function from a request and its result, not 3"),
-    ],
-)
-def test_a_limit_of_a_service_is_refused_by_name_and_value(wrong: Any, kind: type[Exception], text: str) -> None:
-    with pytest.raises(kind) as caught:
-        ServiceOptions(**wrong)
-    assert str(caught.value) == text
