@@ -14,9 +14,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Client, Handlers
 from trio_mcp.types import Implementation
-from trio_mcp_transports._background import open_background
-from trio_mcp_transports.http.client import HttpChannel
-from trio_mcp_transports.http.client_limits import TELL_TIMEOUT, ClientLimits
+from trio_mcp_transports.background import open_background
+from trio_mcp_transports.http.client.channel import HttpChannel
+from trio_mcp_transports.http.client.limits import TELL_TIMEOUT, ClientLimits
 
 Json = dict[str, Any]
 

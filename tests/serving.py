@@ -17,7 +17,7 @@ import trio
 from talk import EVERYTHING, modern_meta
 
 from trio_mcp import Server
-from trio_mcp.protocol.http_headers import mirrored
+from trio_mcp.protocol.http.headers import mirrored
 from trio_mcp_transports.http import transport
 
 ROOT = Path(__file__).parents[1]

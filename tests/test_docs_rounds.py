@@ -17,7 +17,7 @@ from talk import talk_to
 
 from trio_mcp import Client, Server, ServiceOptions, accept
 from trio_mcp.client import MAX_ROUNDS
-from trio_mcp.protocol.request_state import MAX_STATE, KeyRing
+from trio_mcp.protocol.sealing.request_state import MAX_STATE, KeyRing
 from trio_mcp.runtime import Limits
 
 PAGE = (ROOT / "docs" / "rounds.md").read_text()

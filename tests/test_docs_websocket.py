@@ -17,8 +17,8 @@ from serving import ROOT, served
 
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.http.config import DEFAULT_LIMITS, guarded_config
-from trio_mcp_transports.http.hypercorn_exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
+from trio_mcp_transports.hypercorn.config import DEFAULT_LIMITS, guarded_config
+from trio_mcp_transports.hypercorn.exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
 from trio_mcp_transports.websocket.client import INBOX, connect
 from trio_mcp_transports.websocket.wire import MAX_HANDSHAKE
 

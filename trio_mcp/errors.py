@@ -35,29 +35,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Exception)
 
-__all__ = [
-    "BranchElicitNotAllowed",
-    "BranchLimit",
-    "CallLost",
-    "CapabilityError",
-    "ConfigurationError",
-    "Disconnected",
-    "ElicitationCancelled",
-    "ElicitationDeclined",
-    "ElicitationInvalid",
-    "InvalidRequestState",
-    "LimitExceeded",
-    "LocalProtocolError",
-    "McpError",
-    "PeerError",
-    "ProtocolError",
-    "RemoteProtocolError",
-    "RequestTimeout",
-    "ResourceNotFound",
-    "SessionLost",
-    "ToolError",
-]
-
 
 class McpError(Exception):
     """The base of everything this package raises on purpose."""

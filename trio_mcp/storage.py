@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["EventStore", "EventsGone", "JournalStore", "LogKey", "NoSuchEvent"]
-
 
 class JournalStore(Protocol):
     """Keeps journals that are too large to travel in a `requestState`."""

@@ -30,9 +30,9 @@ from typing import Any
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
-from trio_mcp_transports.http.config import guarded_config
-from trio_mcp_transports.http.hypercorn_direct import DIRECT
-from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.hypercorn.config import guarded_config
+from trio_mcp_transports.hypercorn.direct import DIRECT
+from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.websocket.opening import open_socket
 from trio_mcp_transports.websocket.wire import Address, open_wire
 

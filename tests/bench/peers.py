@@ -17,7 +17,7 @@ from typing import Any
 import trio
 from trio_websocket import open_websocket_url
 
-from trio_mcp.protocol.http_headers import mirrored
+from trio_mcp.protocol.http.headers import mirrored
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
 

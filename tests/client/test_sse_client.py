@@ -19,11 +19,11 @@ from trio_mcp import Client, Context, Server, accept
 from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Notification, Request, Response, Unanswered
 from trio_mcp.session import Envelope
-from trio_mcp_transports._background import open_background
+from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.http.client_limits import INBOX, ClientLimits
-from trio_mcp_transports.http.sse_client import SseChannel, SseConversation
+from trio_mcp_transports.http.client.limits import INBOX, ClientLimits
 from trio_mcp_transports.sse import connect_sse, transport
+from trio_mcp_transports.sse.client import SseChannel, SseConversation
 
 URL = "http://scripted.test/sse"
 ENDPOINT = b"event: endpoint\ndata: /message?session_id=1\n\n"

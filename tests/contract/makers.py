@@ -20,10 +20,11 @@ from trio_mcp.session.pump import serve_channel
 from trio_mcp.session.service import Service
 from trio_mcp.testing.contract import Proxy, Stage, Trait, contract_server, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
-from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app, sse_client
-from trio_mcp_transports.http import client as http_client
-from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
+from trio_mcp_transports.http.client import channel as http_client
+from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
+from trio_mcp_transports.sse import client as sse_client
 from trio_mcp_transports.websocket import client as websocket_client
 
 Connection = AbstractAsyncContextManager[trio.abc.Channel[Envelope]]

@@ -44,7 +44,7 @@ from serving import Json, http_client, retry, served
 from trio_mcp import Client, Context, LimitExceeded, PeerError, Server, ServiceOptions, accept
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
-from trio_mcp.protocol.request_state import KeyRing
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 STATE_ERROR = {"code": -32602, "message": InvalidRequestState.TEXT}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from naming import naming
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.cursors import Cursors
-from trio_mcp.protocol.request_state import KeyRing, Sealer
+from trio_mcp.protocol.sealing.cursors import Cursors
+from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
 

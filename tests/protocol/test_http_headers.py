@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http_headers import check_headers, decode_value, encode_value, mirrored
+from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, mirrored
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.types import JsonObject

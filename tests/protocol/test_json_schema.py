@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naming import unnamed
 
-from trio_mcp.protocol import json_schema
-from trio_mcp.protocol.json_schema import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, Schema
+from trio_mcp.protocol.schema import json_schema
+from trio_mcp.protocol.schema.json_schema import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, Schema
 from trio_mcp.types import JsonObject, JsonValue
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -251,7 +251,7 @@ def test_what_happens_to_a_schema_later_changes_nothing() -> None:
 
 
 def test_jsonschema_is_loaded_by_the_first_schema_and_not_before() -> None:
-    script = "import sys; from trio_mcp.protocol import json_schema; assert 'jsonschema' not in sys.modules"
+    script = "import sys; from trio_mcp.protocol.schema import json_schema; assert 'jsonschema' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
 
 

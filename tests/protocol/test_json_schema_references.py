@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.protocol.json_schema import Schema
+from trio_mcp.protocol.schema.json_schema import Schema
 from trio_mcp.types import JsonObject, JsonValue
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

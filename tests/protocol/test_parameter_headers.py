@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from naming import naming, unnamed
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.parameter_headers import MAX_MIRRORED, ParameterHeaders
+from trio_mcp.protocol.http.parameter_headers import MAX_MIRRORED, ParameterHeaders
 from trio_mcp.types import JsonObject, JsonValue
 
 STRING: JsonObject = {"type": "string", "x-mcp-header": "Region"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from naming import naming
 
 from trio_mcp.errors import InvalidRequestState, LimitExceeded
-from trio_mcp.protocol.request_state import Claims, KeyRing, Sealer, digest
+from trio_mcp.protocol.sealing.request_state import Claims, KeyRing, Sealer, digest
 from trio_mcp.protocol.strict_json import dumps
 from trio_mcp.types.base import JsonObject, JsonValue
 

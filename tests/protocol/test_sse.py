@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from naming import naming
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.sse import KEEP_ALIVE, SseDecoder, SseEvent, encode
+from trio_mcp.protocol.http.sse import KEEP_ALIVE, SseDecoder, SseEvent, encode
 
 MIB = 1024 * 1024
 BOM = b"\xef\xbb\xbf"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.protocol.uri_template import MAX_TEMPLATE, MAX_VARIABLES, UriTemplate
+from trio_mcp.protocol.uri.expressions import MAX_TEMPLATE, MAX_VARIABLES
+from trio_mcp.protocol.uri.template import UriTemplate
 
 VALUES: dict[str, str | list[str] | dict[str, str]] = {
     "count": ["one", "two", "three"],

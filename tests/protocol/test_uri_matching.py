@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trio_mcp.protocol.uri_template import MAX_URI, UriTemplate
+from trio_mcp.protocol.uri.template import UriTemplate
+from trio_mcp.protocol.uri.uris import MAX_URI
 
 
 def match(template: str, uri: str) -> dict[str, str] | None:

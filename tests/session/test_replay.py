@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
-from trio_mcp.protocol.request_state import KeyRing
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions

@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, RequestId
-from trio_mcp.protocol.request_state import KeyRing, Sealer, digest
+from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer, digest
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions

@@ -34,7 +34,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId
-from trio_mcp.protocol.request_state import KeyRing, Sealer
+from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
 from trio_mcp.runtime import Actor, CancelReason, Limits
 from trio_mcp.session import Service, ServiceOptions
 

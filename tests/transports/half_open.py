@@ -14,7 +14,7 @@ from typing import Any
 import trio
 from hypercorn_peer import get, running, serving
 
-from trio_mcp_transports.http.config import Limits, guarded_config
+from trio_mcp_transports.hypercorn.config import Limits, guarded_config
 
 SET_FLAGS = 0x8914
 IS_UP = 0x1

@@ -14,7 +14,7 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 from hypercorn.trio.tcp_server import TCPServer
 
-from trio_mcp_transports.http.hypercorn_guard import GuardedTCPServer
+from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 

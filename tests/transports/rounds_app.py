@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from trio_mcp import Context, Elicited, Server, ServiceOptions
-from trio_mcp.protocol.request_state import KeyRing
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 
 NAME = "rounds"

@@ -13,9 +13,9 @@ from typing import Any
 
 import trio
 
-from trio_mcp_transports.http import serve as serving
-from trio_mcp_transports.http.config import Limits, guarded_config
-from trio_mcp_transports.http.watchdog import HardEnd
+from trio_mcp_transports.hypercorn import serve as serving
+from trio_mcp_transports.hypercorn.config import Limits, guarded_config
+from trio_mcp_transports.hypercorn.hard_exit import HardEnd
 
 
 def say(*what: object) -> None:

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
-from trio_mcp_transports.http.refusals import read_headers
+from trio_mcp_transports.http.server.refusals import read_headers
 
 BODY_LIMIT = 10_000
 

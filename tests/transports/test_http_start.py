@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.protocol.request_state import KeyRing
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp_transports.http import asgi_app
 
 

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 from hypercorn_peer import GET, SOON, Server, bystander, frame, get, lifespan, reply, running, upgrade
 
-from trio_mcp_transports.http.config import guarded_config
-from trio_mcp_transports.http.hypercorn_connections import connections_of
+from trio_mcp_transports.hypercorn.config import guarded_config
+from trio_mcp_transports.hypercorn.connections import connections_of
 
 SEEDS = [
     GET + GET,

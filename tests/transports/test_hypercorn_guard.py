@@ -33,9 +33,9 @@ from hypercorn_peer import (
 )
 from hyperframe.frame import HeadersFrame, SettingsFrame
 
-from trio_mcp_transports.http.config import GuardedConfig, Limits, guarded_config
-from trio_mcp_transports.http.hypercorn_connections import connection_limit
-from trio_mcp_transports.http.hypercorn_guard import GuardedTCPServer, UnsupportedHypercorn, install
+from trio_mcp_transports.hypercorn.config import GuardedConfig, Limits, guarded_config
+from trio_mcp_transports.hypercorn.connections import connection_limit
+from trio_mcp_transports.hypercorn.guard import GuardedTCPServer, UnsupportedHypercorn, install
 
 NOT_NOW = 0.5  # seconds in which something that must not happen does not happen
 
@@ -183,7 +183,7 @@ async def test_an_error_of_the_connection_itself_is_logged_and_closes_it(
 ) -> None:
     async with guarded(serving(answer), guarded_config()) as server, bystander(server):
         with monkeypatch.context() as patch:
-            patch.setattr("trio_mcp_transports.http.hypercorn_h11.examine", lambda *_: 1 / 0)
+            patch.setattr("trio_mcp_transports.hypercorn.h11.examine", lambda *_: 1 / 0)
             async with server.client() as client:
                 await client.send(GET)
                 assert await client.rest() == b""

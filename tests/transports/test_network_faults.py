@@ -26,8 +26,8 @@ from talk import modern_meta
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http_headers import mirrored
-from trio_mcp_transports.http.config import Limits, guarded_config
+from trio_mcp.protocol.http.headers import mirrored
+from trio_mcp_transports.hypercorn.config import Limits, guarded_config
 
 HERE = Path(__file__).parent
 UNSHARE = shutil.which("unshare")

@@ -35,8 +35,8 @@ from trio_mcp.protocol.jsonrpc import (
     dump,
 )
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.protocol.request_state import Claims, KeyRing, Sealer, digest
 from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.sealing.request_state import Claims, KeyRing, Sealer, digest
 from trio_mcp.session import Envelope, find_transport
 
 HERE = Path(__file__).parent

@@ -22,7 +22,8 @@ import trio
 from hypercorn.config import Config
 from hypercorn_peer import SOON, Client, Server, get, lifespan, reply, running
 
-from trio_mcp_transports.http.serve import HARD_EXIT_CODE, serve_asgi
+from trio_mcp_transports.hypercorn.hard_exit import HARD_EXIT_CODE
+from trio_mcp_transports.hypercorn.serve import serve_asgi
 
 QUICK = 0.3  # seconds of a drain that is meant to run out
 

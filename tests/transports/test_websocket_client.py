@@ -22,8 +22,8 @@ from trio_mcp import Client, Disconnected, Server
 from trio_mcp.protocol.jsonrpc import Malformed, Request, dump, parse
 from trio_mcp.session import Envelope
 from trio_mcp_transports.http import HttpLimits, asgi_app
-from trio_mcp_transports.http.config import guarded_config
-from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.hypercorn.config import guarded_config
+from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.websocket.client import INBOX, connect
 
 LIMIT = 60.0

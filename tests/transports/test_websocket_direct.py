@@ -17,16 +17,16 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
 
 from trio_mcp import Server
-from trio_mcp_transports.http import hypercorn_guard
-from trio_mcp_transports.http.hypercorn_direct import (
+from trio_mcp_transports.hypercorn import guard as hypercorn_guard
+from trio_mcp_transports.hypercorn.direct import (
     DirectWebSocket,
     between_messages,
     text_frame,
     whole_text_frame,
 )
-from trio_mcp_transports.http.hypercorn_exchange import Inbox, connect_directly
-from trio_mcp_transports.http.hypercorn_guard import GuardedTCPServer
-from trio_mcp_transports.http.hypercorn_streams import GuardedWSStream
+from trio_mcp_transports.hypercorn.exchange import Inbox, connect_directly
+from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
+from trio_mcp_transports.hypercorn.streams import GuardedWSStream
 
 LIMIT = 60.0
 

@@ -19,8 +19,8 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
-from trio_mcp_transports.http.config import GuardedConfig, guarded_config
-from trio_mcp_transports.http.serve import serve_asgi
+from trio_mcp_transports.hypercorn.config import GuardedConfig, guarded_config
+from trio_mcp_transports.hypercorn.serve import serve_asgi
 
 LIMIT = 60.0
 

@@ -12,7 +12,7 @@ from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
 from trio_mcp.session.envelope import Envelope
 from trio_mcp.session.transport import ChannelServer
 
-from ._background import open_background
+from .background import open_background
 
 BUFFER: Final = 64
 SHUTDOWN_GRACE: Final = 2.0

@@ -20,8 +20,6 @@ from .fields import default_text, hint, read_field
 from .showing import note
 from .terminal import Terminal
 
-__all__ = ["Answering"]
-
 KEYS = "  (Enter takes what stands in [brackets]; !decline says no; Ctrl-D closes the question)"
 REJECTED = -1
 """The code of a sampling request that the user rejected (L-SMP-3b)."""

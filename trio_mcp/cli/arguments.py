@@ -9,8 +9,6 @@ from typing import cast
 from ..types import JsonObject, JsonValue, Tool
 from .failure import Failed, Status
 
-__all__ = ["pairs", "read_arguments", "signature"]
-
 KINDS: dict[type, str] = {
     bool: "boolean",
     int: "integer",

@@ -26,8 +26,6 @@ from .numbers import seconds
 from .showing import clean, show_log, show_progress, show_result
 from .terminal import Terminal
 
-__all__ = ["describe", "execute"]
-
 EXAMPLES = """\
 TARGET is the URL of a server, a command that starts one on stdio, or a .py file that does.
 

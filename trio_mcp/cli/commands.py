@@ -16,8 +16,6 @@ from typing import Protocol, cast
 from ..errors import ConfigurationError
 from .failure import EXIT_STATUSES, Failed, Status
 
-__all__ = ["main"]
-
 SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
     "serve": "serve a file's server over HTTP and WebSocket",

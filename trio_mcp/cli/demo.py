@@ -24,8 +24,6 @@ from .interrupts import run_command
 from .showing import clean
 from .wire import Arrived, observed, summary
 
-__all__ = ["describe", "execute", "server"]
-
 LIMIT = 20.0
 """Seconds after which the demonstration has gone wrong."""
 

@@ -8,8 +8,6 @@ from enum import IntEnum
 
 from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
 
-__all__ = ["EXIT_STATUSES", "Failed", "Status", "as_failures"]
-
 
 class Status(IntEnum):
     """Exit statuses; a command that a signal ended has 128 plus its number, which is 130 for Ctrl-C."""

@@ -19,8 +19,6 @@ from ..types import (
     UntitledSingleSelectEnumSchema,
 )
 
-__all__ = ["default_text", "hint", "read_field"]
-
 YES = ("y", "yes", "true", "1")
 NO = ("n", "no", "false", "0")
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")

@@ -9,8 +9,6 @@ import trio
 
 from ..client.link import leaf
 
-__all__ = ["run_command"]
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

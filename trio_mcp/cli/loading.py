@@ -13,8 +13,6 @@ from types import ModuleType
 from ..server import Server
 from .failure import Failed, Status
 
-__all__ = ["load_server"]
-
 MODULE_NAME = "served_file"
 
 

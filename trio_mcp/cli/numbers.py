@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 
-__all__ = ["port", "seconds"]
-
 
 def seconds(text: str) -> float:
     """A length of time."""

@@ -7,8 +7,6 @@ from argparse import ArgumentParser, Namespace
 
 from .loading import load_server
 
-__all__ = ["describe", "execute"]
-
 EXAMPLES = """\
 examples:
   trio-mcp run examples/travel.py

@@ -10,8 +10,6 @@ from .failure import Failed, Status
 from .loading import load_server
 from .numbers import port, seconds
 
-__all__ = ["describe", "execute"]
-
 EXAMPLES = """\
 examples:
   trio-mcp serve examples/travel.py

@@ -24,8 +24,6 @@ from ..types import (
     TextResourceContents,
 )
 
-__all__ = ["clean", "note", "show_log", "show_progress", "show_result"]
-
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -13,8 +13,6 @@ import trio
 
 from .showing import note
 
-__all__ = ["Terminal"]
-
 STDIN = 0
 CHUNK = 4096
 

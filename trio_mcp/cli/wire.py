@@ -25,8 +25,6 @@ from ..protocol.jsonrpc import (
 from ..session import Envelope
 from ..types import JsonObject, JsonValue
 
-__all__ = ["Arrived", "OnMessage", "observed", "summary"]
-
 Arrived: TypeAlias = Message | Answers | Malformed | Unanswered
 
 OnMessage: TypeAlias = Callable[[str, Arrived], None]

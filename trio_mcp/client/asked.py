@@ -20,8 +20,6 @@ from ..types import (
 )
 from .checks import texts
 
-__all__ = ["a_completion", "a_filter", "a_prompt", "a_resource", "a_tool"]
-
 
 def a_tool(name: str, arguments: Mapping[str, JsonValue] | None, meta: JsonObject | None) -> CallToolRequestParams:
     text("the name of a tool", name)

@@ -15,8 +15,6 @@ import trio
 
 from ..types import CacheableResult
 
-__all__ = ["CacheStatistics", "CacheView", "ResponseCache", "is_part_of"]
-
 MAX_ENTRIES = 1024
 MAX_BYTES = 16 * 1024 * 1024
 MAX_TTL = 24 * 3600.0

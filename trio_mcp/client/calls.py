@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..errors import PeerError
 from ..protocol.jsonrpc import HEADER_MISMATCH
 from ..session import Answerer
-from ..session.client import OnProgress
+from ..session.idle import OnProgress
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
@@ -28,8 +28,6 @@ from .link import Link
 from .mirrors import Mirrors
 from .promises import Promises
 from .rounds import MAX_ROUNDS, Ask, Complete, request_in_rounds
-
-__all__ = ["Calls", "Manner"]
 
 M = TypeVar("M", bound=Model)
 

@@ -13,8 +13,6 @@ from ..errors import anew
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
 from .cache import is_part_of
 
-__all__ = ["Change", "ChangeKind", "Changes", "OnChange", "Source", "asked_for", "change_of", "common"]
-
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
 
 MAX_PENDING = 1024

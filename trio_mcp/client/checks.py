@@ -13,8 +13,6 @@ from ..errors import RequestTimeout
 from ..protocol.revisions import REVISIONS
 from ..types.logging import LOGGING_LEVELS
 
-__all__ = ["is_function", "known_level", "known_mode", "plain", "seconds", "size", "texts", "within"]
-
 T = TypeVar("T")
 
 MODES = ("auto", "modern", "legacy", *REVISIONS)

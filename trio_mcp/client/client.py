@@ -13,7 +13,7 @@ import trio
 
 from ..errors import CapabilityError
 from ..session import ChannelServer, Envelope
-from ..session.client import OnProgress
+from ..session.idle import OnProgress
 from ..types import (
     CallToolResult,
     ClientCapabilities,
@@ -47,8 +47,6 @@ from .mirrors import Mirrors
 from .promises import Promises
 from .rounds import MAX_ROUNDS
 from .target import reached, view_for
-
-__all__ = ["Client"]
 
 T = TypeVar("T")
 

@@ -33,19 +33,6 @@ from ..types import (
 )
 from .checks import is_function
 
-__all__ = [
-    "Handlers",
-    "OnElicit",
-    "OnElicitUrl",
-    "OnLog",
-    "OnRoots",
-    "OnSample",
-    "accept",
-    "accept_defaults",
-    "decline",
-    "dismiss",
-]
-
 T = TypeVar("T")
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]

@@ -11,8 +11,6 @@ from .handlers import OnLog
 from .link import Link
 from .listening import Listening
 
-__all__ = ["Hearing"]
-
 logger = logging.getLogger("trio_mcp.client")
 
 

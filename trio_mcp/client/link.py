@@ -21,13 +21,12 @@ from sniffio import current_async_library
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..protocol.meta import LOG_LEVEL
 from ..session import ClientSession, Envelope
-from ..session.client import NO_HEADERS, OnNotification, OnProgress
+from ..session.client import NO_HEADERS, OnNotification
+from ..session.idle import OnProgress
 from ..types import Implementation, LoggingLevel, Model, RequestParams, SetLevelRequestParams
 from .handlers import Handlers
 from .opening import ServerFacts, ask_for_logs, initialize, open_conversation
 from .pauses import STEADY, pause
-
-__all__ = ["Link", "Opening", "Standing", "leaf"]
 
 logger = logging.getLogger("trio_mcp.client")
 

@@ -28,8 +28,6 @@ from .changes import Change, Changes, OnChange, asked_for, change_of, common
 from .link import Link
 from .pauses import STEADY, pause
 
-__all__ = ["Listening"]
-
 logger = logging.getLogger("trio_mcp.client")
 
 ACKNOWLEDGE_TIMEOUT = 30.0

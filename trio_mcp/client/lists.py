@@ -27,8 +27,6 @@ from .link import Link
 from .mirrors import Mirrors
 from .promises import Promises
 
-__all__ = ["PROMPTS", "RESOURCES", "RESOURCE_TEMPLATES", "TOOLS", "Listing", "Lists"]
-
 T = TypeVar("T")
 
 MAX_ITEMS = 100_000

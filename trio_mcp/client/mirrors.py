@@ -7,11 +7,9 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from ..errors import LocalProtocolError
-from ..protocol.parameter_headers import ParameterHeaders
+from ..protocol.http.parameter_headers import ParameterHeaders
 from ..session.client import NO_HEADERS
 from ..types import JsonObject, Tool
-
-__all__ = ["Mirrors"]
 
 logger = logging.getLogger("trio_mcp.client")
 

@@ -30,8 +30,6 @@ from ..types import (
     SetLevelRequestParams,
 )
 
-__all__ = ["ServerFacts", "ask_for_logs", "open_conversation"]
-
 logger = logging.getLogger("trio_mcp.client")
 
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})

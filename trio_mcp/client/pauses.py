@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["STEADY", "pause"]
-
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 """Seconds: the first time, and at most. Half of it is chance."""

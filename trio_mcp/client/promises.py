@@ -7,10 +7,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ..errors import RemoteProtocolError
-from ..protocol.json_schema import Schema
+from ..protocol.schema.json_schema import Schema
 from ..types import CallToolResult, JsonObject, Tool
-
-__all__ = ["Promises"]
 
 logger = logging.getLogger("trio_mcp.client")
 

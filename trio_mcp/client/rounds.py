@@ -15,8 +15,6 @@ from ..errors import CapabilityError, LimitExceeded
 from ..session import Answerer, ClientSession
 from ..types import InputRequest, InputRequiredResult, InputResponseRequestParams, JsonObject, Model
 
-__all__ = ["MAX_ROUNDS", "Ask", "Complete", "request_in_rounds"]
-
 Ask: TypeAlias = Callable[[InputResponseRequestParams], Awaitable[Model]]
 """Sends one request of a call and returns what answers it."""
 

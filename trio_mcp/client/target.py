@@ -19,8 +19,6 @@ from ..types import ClientCapabilities
 from .cache import CacheView, ResponseCache
 from .checks import seconds, size, texts
 
-__all__ = ["reached", "view_for"]
-
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from ..types import ClientCapabilities, JsonObject
 from ..types.capabilities import declares
 
-__all__ = ["lacks"]
-
 
 def lacks(declared: ClientCapabilities, gates: Iterable[str]) -> JsonObject | None:
     """The capabilities that are needed and were not declared, as they would be declared; None when nothing is missing."""

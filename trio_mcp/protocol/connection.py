@@ -44,21 +44,6 @@ from .jsonrpc import (
 from .meta import PROTOCOL_VERSION, RequestMeta, read_meta
 from .revisions import MODERN_ONLY, NEWEST_LEGACY, Side
 
-__all__ = [
-    "BatchIn",
-    "CancelIn",
-    "Connection",
-    "Event",
-    "Ignored",
-    "NotificationIn",
-    "Phase",
-    "Refused",
-    "ReplyIn",
-    "RequestIn",
-    "Stray",
-    "StrayKind",
-]
-
 
 class Phase(Enum):
     """How far the handshake has come."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ..errors import RemoteProtocolError
 
-__all__ = ["LineDecoder", "LineTooLong"]
-
 
 @dataclass(frozen=True, slots=True)
 class LineTooLong:

@@ -16,38 +16,6 @@ from ..errors import ProtocolError, RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 from .strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
 
-__all__ = [
-    "HEADER_MISMATCH",
-    "INTERNAL_ERROR",
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
-    "MAX_BATCH",
-    "METHOD_NOT_FOUND",
-    "MISSING_CAPABILITY",
-    "PARSE_ERROR",
-    "RESOURCE_NOT_FOUND",
-    "SERVER_BUSY",
-    "UNSUPPORTED_VERSION",
-    "URL_ELICITATION_REQUIRED",
-    "Answers",
-    "Batch",
-    "Encoded",
-    "ErrorDetail",
-    "ErrorResponse",
-    "Malformed",
-    "Message",
-    "Notification",
-    "Request",
-    "RequestId",
-    "Response",
-    "Unanswered",
-    "decoded",
-    "dump",
-    "error_response",
-    "is_request_id",
-    "parse",
-]
-
 # JSON-RPC 2.0, section 5.1.
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

@@ -11,19 +11,6 @@ from .jsonrpc import INVALID_PARAMS
 from .revisions import REVISIONS, Era, unsupported_version
 from .validation import validated
 
-__all__ = [
-    "CLIENT_CAPABILITIES",
-    "CLIENT_INFO",
-    "LOG_LEVEL",
-    "PROGRESS_TOKEN",
-    "PROTOCOL_VERSION",
-    "RESERVED",
-    "SERVER_INFO",
-    "SUBSCRIPTION_ID",
-    "RequestMeta",
-    "read_meta",
-]
-
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"

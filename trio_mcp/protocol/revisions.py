@@ -61,20 +61,6 @@ from .jsonrpc import (
     UNSUPPORTED_VERSION,
 )
 
-__all__ = [
-    "MODERN",
-    "MODERN_ONLY",
-    "NEWEST_LEGACY",
-    "REVISIONS",
-    "SUPPORTED",
-    "Direction",
-    "Era",
-    "Method",
-    "Revision",
-    "Side",
-    "unsupported_version",
-]
-
 NEWEST_LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
 

@@ -27,8 +27,6 @@ from pydantic_core import to_json
 from ..errors import RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 
-__all__ = ["DEFAULT_LIMITS", "JsonLimits", "dumps", "json_path", "loads"]
-
 _MAX_ENCODED_DEPTH = 255  # where pydantic_core stops
 _MAX_DIGITS = 640  # up to here Python converts integers whatever `sys.set_int_max_str_digits` says
 

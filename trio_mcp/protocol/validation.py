@@ -13,8 +13,6 @@ from ..types import JsonValue, Model
 from .jsonrpc import INVALID_PARAMS
 from .strict_json import dumps
 
-__all__ = ["validated"]
-
 M = TypeVar("M", bound=Model)
 
 SHOWN = 64

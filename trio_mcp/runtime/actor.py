@@ -29,18 +29,6 @@ from ..errors import Disconnected
 from .journal import Journal
 from .mailbox import Mailbox, MailboxStatistics
 
-__all__ = [
-    "Actor",
-    "ActorState",
-    "ActorStatistics",
-    "CancelReason",
-    "Cancelled",
-    "Lane",
-    "Outcome",
-    "Raised",
-    "Returned",
-]
-
 
 class CancelReason(Enum):
     """Why an actor was cancelled; the first reason stands."""

@@ -10,8 +10,6 @@ import trio
 
 from .actor import Actor, Cancelled, Outcome, Raised, Returned
 
-__all__ = ["Body", "contained"]
-
 logger = logging.getLogger("trio_mcp.call")
 
 Body = Callable[[Actor], Awaitable[object]]

@@ -28,7 +28,6 @@ from .actor import Lane
 T = TypeVar("T")
 Work = Callable[[Lane], Awaitable[T]]
 
-__all__ = ["MAX_BRANCHES", "MAX_DEPTH", "Branch", "Branches", "race", "run_branch"]
 
 logger = logging.getLogger("trio_mcp.call")
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 
 from ..errors import BranchLimit
 
-__all__ = ["Budget"]
-
 
 class Budget:
     """What a call or a branch, with everything below it, may use.

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Divergence", "Entry", "Journal", "Kind"]
-
 
 class Kind(Enum):
     """What an entry records."""

@@ -19,8 +19,6 @@ from ..errors import LimitExceeded, anew
 
 T = TypeVar("T")
 
-__all__ = ["Mailbox", "MailboxStatistics", "Slot"]
-
 
 @dataclass(frozen=True, slots=True)
 class MailboxStatistics:

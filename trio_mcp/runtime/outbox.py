@@ -16,8 +16,6 @@ import trio
 
 T = TypeVar("T")
 
-__all__ = ["Outbox", "OutboxStatistics"]
-
 
 @dataclass(frozen=True, slots=True)
 class OutboxStatistics:

@@ -21,8 +21,6 @@ import trio
 
 from .actor import Actor
 
-__all__ = ["MAX_STACKS", "Overdue", "stacks"]
-
 MAX_STACKS = 8
 """Tasks of a stuck actor whose stacks are shown."""
 

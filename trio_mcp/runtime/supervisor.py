@@ -24,8 +24,6 @@ from .journal import Journal
 from .overdue import Overdue, stacks
 from .watchdog import Watchdog
 
-__all__ = ["Limits", "Supervisor", "SupervisorStatistics", "open_supervisor"]
-
 logger = logging.getLogger("trio_mcp.call")
 
 GRACE = 5.0

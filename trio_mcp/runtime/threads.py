@@ -19,8 +19,6 @@ from ..errors import LimitExceeded
 
 T = TypeVar("T")
 
-__all__ = ["ThreadStatistics", "Threads"]
-
 
 @dataclass(frozen=True, slots=True)
 class ThreadStatistics:

@@ -21,8 +21,6 @@ from types import FrameType
 
 import trio
 
-__all__ = ["Watchdog"]
-
 logger = logging.getLogger("trio_mcp.watchdog")
 
 PROBES = 4

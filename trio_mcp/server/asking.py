@@ -23,8 +23,6 @@ from .patience import Patience
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-__all__ = ["Accepted", "Declined", "Dismissed", "Elicited", "Sampled", "ask_model", "form_question", "spoken"]
-
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Generic[T_co]):

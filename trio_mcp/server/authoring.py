@@ -17,7 +17,6 @@ from .tool import Tool, ToolKeywords, ToolOptions, make_tool
 
 F = TypeVar("F", bound=Function)
 
-__all__ = ["Authoring"]
 
 MAX_THREADS = 100
 """Plain functions that may run at once, in threads of their own limiter."""

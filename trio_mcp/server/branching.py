@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = [
-    "BranchGroup",
-    "BranchOptions",
-    "BranchSettings",
-    "CallLimits",
-    "Conversation",
-    "Terms",
-    "branch_settings",
-    "own",
-]
 
 Conversation = tuple[SamplingMessage, ...]
 """What was said to a model and by it, oldest first."""

@@ -13,8 +13,6 @@ from .handler import Function, Handler, make_handler
 from .results import ReturnError, shown
 from .signature import parameters_of
 
-__all__ = ["MAX_VALUES", "Completer", "make_completer"]
-
 MAX_VALUES = 100
 """Values of one answer (L-CMP-1s)."""
 

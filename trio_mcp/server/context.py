@@ -35,7 +35,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 
-__all__ = ["Context"]
 
 BODY = Terms()
 

@@ -20,7 +20,6 @@ from ..types import JsonObject, JsonValue, RequestedSchema
 
 T = TypeVar("T")
 
-__all__ = ["Elicit", "Form", "FormError", "Titled", "declared", "form", "with_questions"]
 
 KEYWORDS = {
     "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},

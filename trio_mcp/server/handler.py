@@ -14,8 +14,6 @@ from .branching import CallLimits, Terms
 from .context import BODY, Context
 from .forms import Elicit
 
-__all__ = ["Function", "Handler", "function_doc", "make_handler"]
-
 Function: TypeAlias = Callable[..., object]
 
 UNLIMITED = CallLimits()

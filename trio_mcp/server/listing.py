@@ -8,8 +8,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-__all__ = ["Listing", "Place"]
-
 
 class Place(NamedTuple, Generic[T]):
     """An item and its number: later ones have greater numbers, and no number comes twice."""

@@ -16,22 +16,6 @@ from .forms import Elicit
 
 O = TypeVar("O")  # noqa: E741  of options
 
-__all__ = [
-    "check_branch",
-    "check_count",
-    "check_elicits",
-    "check_function",
-    "check_messages",
-    "check_name",
-    "check_place",
-    "check_resume",
-    "check_schema",
-    "check_scope",
-    "check_service",
-    "check_timeout",
-    "check_ttl",
-    "options_of",
-]
 
 RESUMES = ("auto", "replay", "parked")
 SCOPES = get_args(CacheScope)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from ..protocol.cursors import Cursors
 from ..protocol.jsonrpc import Encoded
+from ..protocol.sealing.cursors import Cursors
 from ..session import RequestFacts
 from ..types import (
     CacheScope,
@@ -26,15 +26,6 @@ from .tool import Tool
 
 T = TypeVar("T")
 
-__all__ = [
-    "PAGE_SIZE",
-    "ListOptions",
-    "Pages",
-    "page_of_prompts",
-    "page_of_resources",
-    "page_of_templates",
-    "page_of_tools",
-]
 
 PAGE_SIZE = 1000
 """Items of one page; most servers have one."""

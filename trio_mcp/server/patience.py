@@ -14,8 +14,6 @@ from ..session import Call, Question
 from ..types import Model
 from .options import check_timeout
 
-__all__ = ["Patience", "patience"]
-
 T = TypeVar("T", bound=Model)
 
 

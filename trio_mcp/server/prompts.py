@@ -35,8 +35,6 @@ from .results import ReturnError, said_in_json, shown
 from .signature import Arguments, parameters_of, read_arguments
 from .tool import ResumePolicy, resumed
 
-__all__ = ["Prompt", "PromptKeywords", "PromptOptions", "make_prompt"]
-
 Said: TypeAlias = str | PromptMessage | ContentBlock
 CONTAINERS = (list, tuple, set, frozenset, dict)
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)

@@ -12,8 +12,6 @@ from .prompts import Prompt
 from .resources import Resource, Template
 from .tool import Tool
 
-__all__ = ["Registry"]
-
 
 class Registry:
     """Everything by its name or URI.

@@ -11,8 +11,8 @@ from typing import TypedDict, TypeVar, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.uri_template import UriTemplate
-from ..protocol.uris import is_uri
+from ..protocol.uri.template import UriTemplate
+from ..protocol.uri.uris import is_uri
 from ..runtime import Threads
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import (
@@ -33,8 +33,6 @@ from .options import check_elicits, check_name, check_resume, check_scope, check
 from .results import said_in_json
 from .signature import Arguments, read_arguments
 from .tool import ResumePolicy, resumed
-
-__all__ = ["Resource", "ResourceKeywords", "ResourceOptions", "Template", "make_resource", "make_template"]
 
 Contents = TextResourceContents | BlobResourceContents
 M = TypeVar("M", bound=Model)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAd
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..errors import LocalProtocolError
-from ..protocol.json_schema import Schema
+from ..protocol.schema.json_schema import Schema
 from ..protocol.strict_json import dumps
 from ..types import (
     AudioContent,
@@ -28,7 +28,6 @@ from .forms import explained
 
 T = TypeVar("T")
 
-__all__ = ["Converter", "Promise", "ReturnError", "ToolResult", "error_result", "read_return", "read_schema"]
 
 ToolResult: TypeAlias = CallToolResult
 """A tool may return one of these to say everything itself: content, structured content, `is_error`, `_meta`."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from ..errors import RemoteProtocolError, ResourceNotFound
-from ..protocol.cursors import Cursors
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Encoded
-from ..protocol.request_state import KeyRing
-from ..protocol.uris import check_uri
+from ..protocol.sealing.cursors import Cursors
+from ..protocol.sealing.request_state import KeyRing
+from ..protocol.uri.uris import check_uri
 from ..session import Guard, Plan, RequestFacts, Route
 from ..types import (
     CallToolRequestParams,
@@ -24,8 +24,6 @@ from .completion import NOTHING
 from .pages import ListOptions, Pages, page_of_prompts, page_of_resources, page_of_templates, page_of_tools
 from .registry import Registry
 from .tool import Tool
-
-__all__ = ["Router"]
 
 
 class Router:

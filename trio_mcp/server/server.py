@@ -11,8 +11,8 @@ from functools import partial
 
 import trio
 
-from ..protocol.request_state import KeyRing
-from ..protocol.uris import is_uri
+from ..protocol.sealing.request_state import KeyRing
+from ..protocol.uri.uris import is_uri
 from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
@@ -21,8 +21,6 @@ from .options import check_service
 from .pages import PAGE_SIZE, ListOptions
 from .router import Router
 from .tool import Tool
-
-__all__ = ["Server"]
 
 COLLECT_AFTER = 10_000
 """New objects after which the collector looks at the youngest. A call makes some sixty, nearly all of them free at its end."""

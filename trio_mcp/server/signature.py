@@ -20,12 +20,10 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ..protocol.json_schema import Schema
+from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
 from .context import Context
 from .forms import explained
-
-__all__ = ["Arguments", "Mirrored", "Parameter", "parameters_of", "raw_arguments", "read_arguments"]
 
 
 class Mirrored:

@@ -12,8 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 from ..protocol.strict_json import dumps
 from ..types import JsonValue
 
-__all__ = ["StepResult", "step_result"]
-
 
 class StepResult:
     """How the result of one function is kept: by its return annotation, or as the plain JSON that it then has to be."""

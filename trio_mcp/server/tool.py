@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypedDict
 
 from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, RequestTimeout, ToolError
 from ..protocol.capabilities import lacks
-from ..protocol.parameter_headers import ParameterHeaders
+from ..protocol.http.parameter_headers import ParameterHeaders
 from ..runtime import CancelReason, Threads
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
@@ -24,8 +24,6 @@ from .handler import Function, Handler, function_doc, make_handler
 from .options import check_count, check_elicits, check_name, check_resume, check_schema, check_timeout
 from .results import Converter, Promise, error_result, read_return, read_schema
 from .signature import Arguments, raw_arguments, read_arguments
-
-__all__ = ["ResumePolicy", "Tool", "ToolKeywords", "ToolOptions", "make_tool", "resumed"]
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 logger = logging.getLogger("trio_mcp.tool")

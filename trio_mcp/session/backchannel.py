@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .call import Call
     from .server import ServerSession
 
-__all__ = ["Backchannel", "LiveBackchannel", "Question", "require", "still_asking"]
 
 T = TypeVar("T", bound=Model)
 

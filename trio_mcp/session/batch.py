@@ -13,8 +13,6 @@ from ..runtime import Outbox
 from .envelope import Envelope
 from .leg import Ending, Listener
 
-__all__ = ["BatchListener", "OpenBatch"]
-
 
 class OpenBatch:
     """A batch that has not been answered yet.

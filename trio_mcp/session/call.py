@@ -21,7 +21,7 @@ from ..errors import (
     ToolError,
 )
 from ..protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
-from ..protocol.request_state import digest
+from ..protocol.sealing.request_state import digest
 from ..protocol.strict_json import dumps
 from ..runtime import (
     Actor,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ..types import JsonValue, LoggingLevel
     from .service import Plan, Service
 
-__all__ = ["Call"]
 
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.call")

@@ -61,8 +61,6 @@ from .envelope import Envelope, Peer
 from .idle import IdleTimer, OnProgress
 from .pump import CLEAN_UP, write_all
 
-__all__ = ["Answerer", "ClientSession", "OnNotification", "OnProgress"]
-
 logger = logging.getLogger("trio_mcp.client")
 
 Answerer: TypeAlias = Callable[[Model], Awaitable[Model]]

@@ -10,7 +10,7 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..protocol.connection import Connection
 from ..protocol.jsonrpc import INVALID_PARAMS, Notification
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
-from ..protocol.uris import check_uri
+from ..protocol.uri.uris import check_uri
 from ..runtime import Outbox
 from ..types import (
     ClientCapabilities,
@@ -30,8 +30,6 @@ from .leg import Threshold
 from .listening import listening
 from .service import Plan, Service
 from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
-
-__all__ = ["LISTEN", "OWN_METHODS", "Conversation"]
 
 logger = logging.getLogger("trio_mcp.session")
 

@@ -16,7 +16,6 @@ import trio
 if TYPE_CHECKING:
     from .call import Call
 
-__all__ = ["Directory"]
 
 MAX_FINISHED = 10_000
 """Finished calls kept for repeated requests; the oldest goes first."""

@@ -13,7 +13,6 @@ from ..types import ProgressNotificationParams
 
 T = TypeVar("T")
 
-__all__ = ["IdleTimer", "OnProgress"]
 
 OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
 

@@ -20,9 +20,6 @@ from ..runtime import CancelReason, Outbox
 from ..types import LOGGING_LEVELS, ClientCapabilities, Implementation, JsonObject, LoggingLevel, Model
 from .envelope import Envelope
 
-__all__ = ["UNHEARD", "Ending", "Leg", "Listener", "RequestFacts", "Threshold"]
-
-
 Ending = Encoded | ErrorDetail | None
 """How a leg ended: a result, an error, or nothing because it was cancelled."""
 

@@ -30,8 +30,6 @@ from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
 if TYPE_CHECKING:
     from .call import Call
 
-__all__ = ["listening"]
-
 
 def listening(params: SubscriptionsListenRequestParams, capabilities: ServerCapabilities, limit: int) -> Plan:
     """How to serve a `subscriptions/listen`: an actor that tells until it is cancelled, or the server ends.

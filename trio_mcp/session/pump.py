@@ -14,8 +14,6 @@ from .envelope import Envelope
 from .server import ServerSession
 from .service import Service
 
-__all__ = ["CLEAN_UP", "SendsMany", "SendsNow", "serve_channel", "write_all"]
-
 logger = logging.getLogger("trio_mcp.session")
 
 CLEAN_UP = 2.0

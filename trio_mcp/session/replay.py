@@ -19,8 +19,6 @@ from ..errors import InvalidRequestState
 from ..runtime import Entry, Journal, Kind
 from ..types import JsonObject, JsonValue
 
-__all__ = ["Asked", "Recollection", "Resume"]
-
 
 class Resume(Enum):
     """What becomes of a call whose parked actor is gone."""

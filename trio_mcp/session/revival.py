@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 
 from ..errors import CallLost, RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.request_state import Claims
+from ..protocol.sealing.request_state import Claims
 from ..types import InputResponseRequestParams, JsonObject, Model
 from .call import Call
 from .leg import Leg
 from .replay import Recollection, Resume, entries_from_json
 from .service import Plan, Service
-
-__all__ = ["Revival"]
 
 
 @dataclass(frozen=True, slots=True)

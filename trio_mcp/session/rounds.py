@@ -29,7 +29,6 @@ from .replay import Asked, Recollection
 if TYPE_CHECKING:
     from .call import Call
 
-__all__ = ["Rounds"]
 
 T = TypeVar("T", bound=Model)
 

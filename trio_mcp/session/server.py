@@ -26,8 +26,8 @@ from ..protocol.connection import (
     Stray,
 )
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response, is_request_id
-from ..protocol.request_state import Claims, digest
 from ..protocol.revisions import Side
+from ..protocol.sealing.request_state import Claims, digest
 from ..runtime import CancelReason, Mailbox, Outbox
 from ..types import (
     CallToolRequestParams,
@@ -48,8 +48,6 @@ from .leg import Leg, Listener, RequestFacts, Threshold
 from .replay import Recollection
 from .revival import Revival
 from .service import Plan, Service
-
-__all__ = ["ServerSession"]
 
 logger = logging.getLogger("trio_mcp.session")
 

@@ -21,7 +21,7 @@ import trio
 
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
-from ..protocol.request_state import KeyRing, Sealer
+from ..protocol.sealing.request_state import KeyRing, Sealer
 from ..runtime import MAX_DEPTH, CancelReason, Supervisor, Threads, open_supervisor
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .call import Call
 
 logger = logging.getLogger("trio_mcp.session")
-
-__all__ = ["Guard", "Plan", "Route", "Service", "ServiceOptions", "open_service"]
 
 
 class Plan(NamedTuple):

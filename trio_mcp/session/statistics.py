@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ..runtime import SupervisorStatistics, ThreadStatistics
 
-__all__ = ["ReplyStatistics", "ServiceStatistics"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReplyStatistics:

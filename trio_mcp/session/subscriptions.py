@@ -18,10 +18,8 @@ from typing import Final, NamedTuple
 import trio
 
 from ..errors import LimitExceeded
-from ..protocol.uris import check_uri
+from ..protocol.uri.uris import check_uri
 from ..types import JsonObject, NotificationParams, ResourceUpdatedNotificationParams
-
-__all__ = ["PROMPTS", "RESOURCES", "TOOLS", "Change", "Subscriber", "Subscriptions", "updated"]
 
 
 class Change(NamedTuple):

@@ -21,8 +21,6 @@ from ..types import (
     ToolUseContent,
 )
 
-__all__ = ["TokenEstimate", "estimate_tokens", "used_tokens"]
-
 TokenEstimate: TypeAlias = Callable[[CreateMessageRequestParams, CreateMessageResult | None], int]
 """Estimates the tokens of a request for a sample and of its answer; of the request alone where there is no answer."""
 

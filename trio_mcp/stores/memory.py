@@ -12,8 +12,6 @@ import trio
 
 from ..storage import EventsGone, LogKey, NoSuchEvent
 
-__all__ = ["MemoryEventStore"]
-
 MIB: Final = 1024 * 1024
 SessionKey: TypeAlias = tuple[str | None, str]
 

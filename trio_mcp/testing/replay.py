@@ -19,8 +19,6 @@ from ..protocol.revisions import MODERN
 from ..server import Server
 from ..types import CallToolResult, JsonValue
 
-__all__ = ["ReplayReport", "replay_tool"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:

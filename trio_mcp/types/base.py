@@ -13,19 +13,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-__all__ = [
-    "Fraction",
-    "Integer",
-    "JsonObject",
-    "JsonValue",
-    "MetaModel",
-    "Model",
-    "NullableModel",
-    "Number",
-]
-
 if TYPE_CHECKING:
-    from pydantic import JsonValue
+    from pydantic import JsonValue as JsonValue  # noqa: PLC0414  re-exported
 else:
     # JSON comes out of the parser, or is found out when it is written; pydantic's own check of it is a Python call for
     # each value. So at run time it is taken as it is.

@@ -1,8 +1,34 @@
-"""The transport `http`: Streamable HTTP for both eras, served by hypercorn behind a guard."""
+"""The transport `http`: Streamable HTTP for both eras, served by hypercorn behind a guard.
 
-from .app import McpApp, asgi_app
-from .authentication import Authenticate
-from .limits import HttpLimits
-from .transport import HttpTransport, serve_http, transport
+Each name is loaded when it is first used, so that a client loads no server library and a server no client library.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .server.app import McpApp, asgi_app
+    from .server.authentication import Authenticate
+    from .server.limits import HttpLimits
+    from .transport import HttpTransport, serve_http, transport
 
 __all__ = ["Authenticate", "HttpLimits", "HttpTransport", "McpApp", "asgi_app", "serve_http", "transport"]
+
+_MODULE_OF = {
+    "Authenticate": ".server.authentication",
+    "HttpLimits": ".server.limits",
+    "HttpTransport": ".transport",
+    "McpApp": ".server.app",
+    "asgi_app": ".server.app",
+    "serve_http": ".transport",
+    "transport": ".transport",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(module, __name__), name)
+    globals()[name] = value
+    return value

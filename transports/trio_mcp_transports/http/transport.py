@@ -13,15 +13,13 @@ import trio
 from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
-from .app import asgi_app
-from .authentication import Authenticate
-from .client import connect
-from .config import guarded_config
-from .limits import HttpLimits
-from .paths import MESSAGE_PATH
-from .serve import serve_asgi
-
-__all__ = ["HttpTransport", "serve_http", "transport"]
+from ..hypercorn.config import guarded_config
+from ..hypercorn.serve import serve_asgi
+from .client.channel import connect
+from .server.app import asgi_app
+from .server.authentication import Authenticate
+from .server.limits import HttpLimits
+from .server.paths import MESSAGE_PATH
 
 logger = logging.getLogger("trio_mcp.http")
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..http.paths import SSE_PATH
-from ..http.sse_client import connect_sse
+from ..http.server.paths import SSE_PATH
 from ..http.transport import serve_http
-
-__all__ = ["SseTransport", "transport"]
+from .client import connect_sse
 
 
 class SseTransport:

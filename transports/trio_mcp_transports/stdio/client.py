@@ -18,7 +18,7 @@ from typing import IO, Final
 
 import trio
 
-from .._background import open_background
+from ..background import open_background
 from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel
 
 SHUTDOWN_GRACE: Final = 2.0

@@ -12,8 +12,6 @@ import stat
 
 import trio
 
-__all__ = ["Pipe"]
-
 MAX_READ = 65536
 
 

@@ -36,7 +36,7 @@ import trio
 
 from trio_mcp.session.transport import ChannelServer
 
-from .._background import open_background
+from ..background import open_background
 from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel
 from .pipe import Pipe
 

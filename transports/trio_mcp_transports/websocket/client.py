@@ -22,12 +22,10 @@ from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope
 
-from .._background import open_background
+from ..background import open_background
 from .endpoint import BINARY, Close
 from .opening import Refused, open_socket, reason_of
 from .wire import Address, Wire, open_wire
-
-__all__ = ["WebSocketChannel", "connect"]
 
 logger = logging.getLogger("trio_mcp.websocket")
 

@@ -20,11 +20,10 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, Peer, Service, serve_channel
 
 if TYPE_CHECKING:  # the application imports this room
-    from ..http.asgi import Message, Receive, Send
-    from ..http.hypercorn_direct import DirectWebSocket
-    from ..http.places import Places
+    from ..http.server.asgi import Message, Receive, Send
+    from ..http.server.quota import Places
+    from ..hypercorn.direct import DirectWebSocket
 
-__all__ = ["SUBPROTOCOL", "AsgiWebSocket", "Close", "WebSockets"]
 
 logger = logging.getLogger("trio_mcp.websocket")
 

@@ -15,8 +15,6 @@ from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 from .endpoint import SUBPROTOCOL
 from .wire import Address, Wire
 
-__all__ = ["Refused", "open_socket", "reason_of"]
-
 Failed: TypeAlias = Callable[[str], None]
 
 UNANSWERED = "it closed the connection before it had answered the upgrade"

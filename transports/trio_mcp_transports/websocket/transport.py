@@ -7,8 +7,6 @@ from functools import partial
 from ..http.transport import serve_http
 from .client import connect
 
-__all__ = ["WebSocketTransport", "transport"]
-
 
 class WebSocketTransport:
     """The transport `websocket`: the process that serves HTTP serves it too, under the same host, port and path."""

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 import trio
 
-__all__ = ["Address", "Wire", "open_wire"]
-
 MAX_HANDSHAKE = 256 * 1024
 """Bytes that a server may send before the connection is open, and along with the answer that opens it."""
 

@@ -23,8 +23,6 @@ from ..strict_json import dumps
 from ..validation import validated
 from .downlevel import LATE_MEMBERS, Downlevel
 
-__all__ = ["Codec", "codec_for"]
-
 
 class Codec:
     """Reads and writes the messages of one revision.

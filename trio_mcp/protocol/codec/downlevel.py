@@ -22,8 +22,6 @@ from ..revisions import MODERN, SUPPORTED
 from ..strict_json import dumps
 from .rewrites import REWRITES, Rewrite
 
-__all__ = ["CHILDREN", "LACKS", "Downlevel", "Shape", "shape"]
-
 CHILDREN: Final[Mapping[str, Mapping[str, str]]] = {
     "InitializeRequestParams": {"capabilities": "ClientCapabilities", "clientInfo": "Implementation"},
     "InitializeResult": {"capabilities": "ServerCapabilities", "serverInfo": "Implementation"},

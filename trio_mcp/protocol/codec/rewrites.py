@@ -15,8 +15,6 @@ from ...types import JsonObject, JsonValue
 from ..jsonrpc import INVALID_PARAMS
 from ..strict_json import dumps
 
-__all__ = ["REWRITES", "Rewrite"]
-
 Rewrite: TypeAlias = Callable[[JsonObject], None]
 
 

@@ -12,8 +12,6 @@ import trio
 from .stage import linked_stage
 from .subject import contract_server
 
-__all__ = ["main"]
-
 
 async def main(port: int) -> None:
     """Serve on stdio until the end of stdin, and report to the stage at that port."""

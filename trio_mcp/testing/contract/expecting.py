@@ -10,8 +10,6 @@ import trio
 from .pair import Pair
 from .peer import Call, Peer
 
-__all__ = ["failure", "nothing_more_of", "read_until"]
-
 E = TypeVar("E", bound=Exception)
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import trio
 
-__all__ = ["no_leaks", "no_tasks_left"]
-
 THREAD_GRACE = 5.0
 """Seconds that a thread which was told to end has to do so."""
 

@@ -12,8 +12,6 @@ import trio
 from ...session import Envelope
 from .stage import Stage
 
-__all__ = ["IMPOSSIBLE", "Endpoint", "Maker", "Trait"]
-
 
 class Trait(Enum):
     """What not every transport can do. A rule names what it needs."""

@@ -16,8 +16,6 @@ from .makers import Endpoint, Maker
 from .peer import EVERYTHING, Peer, opened
 from .stage import BOUND, Stage
 
-__all__ = ["Pair"]
-
 
 class Pair:
     """What a rule is held against.

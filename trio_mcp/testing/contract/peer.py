@@ -17,8 +17,6 @@ from ...session import Envelope
 from ...types import JsonObject, JsonValue
 from .stage import BOUND
 
-__all__ = ["EVERYTHING", "Call", "Peer", "Question", "accepted", "text_of"]
-
 EVERYTHING: JsonObject = {"elicitation": {"form": {}}, "sampling": {}, "roots": {"listChanged": True}}
 """All that a client can offer."""
 

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-__all__ = ["Proxy", "open_proxy"]
-
 GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 CHUNK = 16 * 1024
 

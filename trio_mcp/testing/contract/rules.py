@@ -15,19 +15,6 @@ from .makers import IMPOSSIBLE, Maker, Trait
 from .pair import Pair
 from .stage import NO_OPTIONS, Options, Stage
 
-__all__ = [
-    "ELICITS",
-    "LEGACY",
-    "MODERN",
-    "Case",
-    "Impossible",
-    "Rule",
-    "all_rules",
-    "cases_of",
-    "impossible_of",
-    "rule",
-]
-
 LIMIT = 60.0
 """Seconds that a case may take, virtual ones where time is virtual."""
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import trio
 
-__all__ = ["BOUND", "Gauges", "Options", "Stage", "linked_stage", "open_stage_port"]
-
 BOUND = 20.0
 """Seconds that any wait of the contract may take."""
 

@@ -15,8 +15,6 @@ from .stage import Gauges, Options, Stage
 from .subjects import asking, faults, lifecycle, noise, offers, rounds, structured
 from .subjects.common import Seat, reason_of
 
-__all__ = ["contract_server", "gauges_of"]
-
 
 def contract_server(stage: Stage) -> Server:
     """A server whose tools meet the test on this stage."""

@@ -9,8 +9,6 @@ from ...protocol.revisions import REVISIONS
 from .makers import Maker
 from .rules import Rule, all_rules
 
-__all__ = ["GROUPS", "rules_table"]
-
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "A": "What a server offers",

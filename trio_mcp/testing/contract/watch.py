@@ -9,8 +9,6 @@ from ...protocol.meta import SUBSCRIPTION_ID
 from ...types import JsonObject
 from .peer import Peer
 
-__all__ = ["LISTS", "Watch", "watch"]
-
 LISTS = ("tools", "prompts", "resources")
 UPDATED = "notifications/resources/updated"
 CHANGES = (UPDATED, *(f"notifications/{name}/list_changed" for name in LISTS))

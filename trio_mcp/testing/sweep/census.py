@@ -16,8 +16,6 @@ from ...protocol.connection import Connection
 from ...runtime import Mailbox, Outbox
 from ...session import ClientSession, ServerSession
 
-__all__ = ["census", "held", "living", "only_new_objects"]
-
 ROOMS: Final = (
     "trio_mcp.runtime.",
     "trio_mcp.session.",

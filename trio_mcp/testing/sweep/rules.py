@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from ...protocol.jsonrpc import ErrorResponse, Notification, Request, RequestId, Response, decoded
 from .wire import Crossed
 
-__all__ = ["broken_rules"]
-
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 

@@ -20,8 +20,6 @@ from .census import census, held
 from .rules import broken_rules
 from .wire import BUFFER, Wire, WireEnd
 
-__all__ = ["Play", "Run", "Strike", "Way"]
-
 P = TypeVar("P")
 
 PATIENCE: Final = 10_000.0

@@ -20,8 +20,6 @@ from .census import census, only_new_objects
 from .run import Play, Run, Strike, Way
 from .wire import BUFFER, WireEnd
 
-__all__ = ["Effects", "Problem", "SweepReport", "sweep", "sweep_play"]
-
 P = TypeVar("P")
 
 SHOWN: Final = 20

@@ -15,8 +15,6 @@ from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request
 from ...session import Envelope
 from ...types import JsonObject
 
-__all__ = ["Crossed", "Wire", "WireEnd"]
-
 UNBOUNDED: Final = 1 << 30
 BUFFER: Final = 64
 

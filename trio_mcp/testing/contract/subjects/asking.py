@@ -12,8 +12,6 @@ from ....types import AudioContent, ImageContent, ModelHint, ModelPreferences, S
 from ..stage import Stage
 from .offers import CLICK, PIXEL
 
-__all__ = ["add_forms", "add_sampling_tools", "add_telling_tools"]
-
 
 class Everything(BaseModel):
     """A field of each kind that every revision with forms has."""

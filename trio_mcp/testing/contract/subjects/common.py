@@ -6,8 +6,6 @@ from pydantic import BaseModel
 
 from ....server import Context
 
-__all__ = ["Seat", "reason_of"]
-
 
 class Seat(BaseModel):
     """The form that the contract's tools ask to have filled in."""

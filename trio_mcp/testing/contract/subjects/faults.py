@@ -14,20 +14,6 @@ from ....errors import ToolError
 from ....server import Context, Server
 from ..stage import BOUND, Stage
 
-__all__ = [
-    "HELD",
-    "SECRET",
-    "add_branches_that_ask",
-    "add_failing_branches",
-    "add_failing_tools",
-    "add_holding_tools",
-    "add_leaving_tools",
-    "add_passing_tools",
-    "add_promising_tools",
-    "add_questioning_tools",
-    "add_talking_tools",
-]
-
 SECRET = "hunter2"  # noqa: S105  what must never be read in an answer
 """A detail that belongs in the log only."""
 

@@ -10,8 +10,6 @@ from ....session import Question
 from ....types import LOGGING_LEVELS, EmptyResult, JsonObject, RequestParams
 from ..stage import Stage
 
-__all__ = ["REFUSED", "SEATS", "add_lifecycle_tools"]
-
 REFUSED = -32011
 """The code that `refuse` answers with."""
 

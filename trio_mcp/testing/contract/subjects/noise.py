@@ -10,8 +10,6 @@ import trio
 from ....server import Server
 from ..stage import Stage
 
-__all__ = ["add_noisy_tools"]
-
 
 def add_noisy_tools(server: Server, _stage: Stage) -> None:
     @server.tool

@@ -20,8 +20,6 @@ from ....types import (
 )
 from ..stage import Stage
 
-__all__ = ["ODD_TEXT", "PAGE", "add_changing_tools", "add_contents", "add_prompts", "add_resources"]
-
 PAGE = 100
 """Items of one page of a list."""
 

@@ -8,8 +8,6 @@ from ....server import Context, Server
 from ..stage import Stage
 from .common import reason_of
 
-__all__ = ["NOTE", "add_note", "add_rounds_tools", "add_tools_that_ask_on"]
-
 NOTE = "contract://note"
 """A resource that changes when `touch` is called."""
 

@@ -9,15 +9,6 @@ from ....server import Context, Server
 from ..stage import Stage
 from .common import reason_of
 
-__all__ = [
-    "add_asking_tools",
-    "add_holding_tools",
-    "add_racing_tools",
-    "add_splitting_tools",
-    "add_talking_tools",
-    "add_timing_tools",
-]
-
 LARGE = 16 * 1024
 """Characters of one of the chatterer's messages; a few hundred fill whatever buffers there are."""
 

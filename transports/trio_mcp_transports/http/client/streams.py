@@ -1,0 +1,235 @@
+"""Streams of events as a client reads them: over as many connections as it takes (handshake era: L-HTTP-8c, L-HTTP-14c).
+
+An event with an id is a place to go on from. When a stream breaks off, or its server ends it early so as to be polled, the client
+waits as long as the server said and asks by GET for what came after the last such event.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from typing import TypeAlias
+
+import httpx2
+import trio
+
+from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
+
+logger = logging.getLogger("trio_mcp.http")
+
+EVENT_STREAM = "text/event-stream"
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""Seconds before a stream is asked for again, when its server does not say: the first time, and at most."""
+
+SHORTEST_PAUSE = 0.05
+LONGEST_RETRY = 300.0
+"""Seconds that a server may ask to wait: less is not worth it, more is not believed."""
+
+STEADY = 10.0
+"""Seconds after which a connection that brought nothing was a good one all the same."""
+
+OnEvent: TypeAlias = Callable[[SseEvent], Awaitable[None]]
+Get: TypeAlias = Callable[[Mapping[str, str]], AbstractAsyncContextManager[httpx2.Response]]
+"""Opens a GET request with these headers beside the usual ones."""
+
+
+class NotContinued(Exception):
+    """The server does not go on with a stream.
+
+    Attributes:
+        status: the HTTP status it answered with; 0 when it did not answer at all.
+    """
+
+    def __init__(self, why: str, status: int = 0) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class EventStream:
+    """One stream of events.
+
+    Args:
+        on_event: called with each event that has data.
+        max_event: bytes that one event may have.
+
+    Attributes:
+        last_event_id: where to go on; empty: nowhere.
+        finished: nothing more is wanted.
+        opened: GET connections on which the server sent events.
+        tried: set when the server has answered the first GET, or did not.
+    """
+
+    def __init__(self, get: Get, on_event: OnEvent, max_event: int) -> None:
+        self.last_event_id = ""
+        self.finished = False
+        self.opened = 0
+        self.tried = trio.Event()
+        self._get = get
+        self._on_event = on_event
+        self._max_event = max_event
+        self._retry: float | None = None
+        self._events = 0
+        self._rest = trio.CancelScope()
+
+    async def read(self, response: httpx2.Response) -> None:
+        """Read one response to its end.
+
+        Raises:
+            httpx2.RequestError: it broke off.
+            RemoteProtocolError: what came is no stream of events.
+        """
+        decoder = SseDecoder(self._max_event)
+        with trio.CancelScope() as self._rest:
+            async with open_body(response) as chunks:
+                async for chunk in chunks:
+                    await self._take(decoder, chunk)
+        if not self.finished:
+            decoder.feed(b"")  # raises the error that waits, if there is one
+
+    async def read_first(self, response: httpx2.Response, may_go_on: bool) -> None:
+        """Read the answer to a POST; that it breaks off matters only where nothing can be asked for again."""
+        try:
+            await self.read(response)
+        except httpx2.RequestError:
+            if not (may_go_on and self.last_event_id):
+                raise
+
+    def finish(self, timeout: float) -> None:
+        """Nothing more is wanted. The response may be read to its end for `timeout` seconds: then its connection can carry
+        the next request."""
+        self.finished = True
+        self._rest.deadline = trio.current_time() + timeout
+
+    async def go_on(self, tries: float, *, at_once: bool = False) -> None:
+        """Ask for the rest of the stream until it is finished.
+
+        Args:
+            tries: how often in a row that may bring nothing.
+            at_once: do not wait before the first time.
+
+        Raises:
+            NotContinued: the server does not go on, or `tries` times in a row brought nothing.
+            RemoteProtocolError: what came is no stream of events.
+        """
+        fruitless = 0
+        while not self.finished:
+            if not at_once:
+                await trio.sleep(self._pause(fruitless))
+            at_once = False
+            events, since = self._events, trio.current_time()
+            why = await self._ask_again()
+            steady = self._events > events or trio.current_time() - since >= STEADY
+            fruitless = 0 if steady else fruitless + 1
+            if fruitless >= tries:
+                raise NotContinued(f"{why}, {fruitless} times in a row")
+
+    async def _ask_again(self) -> str:
+        """One GET, read to its end; how it ended."""
+        place = {"last-event-id": self.last_event_id} if self.last_event_id else {}
+        try:
+            async with self._get({"accept": EVENT_STREAM, **place}) as response:
+                if (flaw := refused(response)) is not None:
+                    return flaw
+                self.opened += 1
+                self.tried.set()
+                await self.read(response)
+        except httpx2.RequestError as error:
+            return reason(error)
+        finally:
+            self.tried.set()
+        return "the stream ended"
+
+    async def _take(self, decoder: SseDecoder, chunk: bytes) -> None:
+        events = decoder.feed(chunk)
+        self._note(decoder)
+        for event in events:
+            self._events += 1
+            if event.data:
+                await self._on_event(event)
+
+    def _note(self, decoder: SseDecoder) -> None:
+        self.last_event_id = decoder.last_event_id or self.last_event_id
+        if decoder.retry is not None:
+            self._retry = min(decoder.retry / 1000, LONGEST_RETRY)
+
+    def _pause(self, fruitless: int) -> float:
+        """What the server asked for, exactly; more only when asking again brought nothing."""
+        wanted = FIRST_PAUSE if self._retry is None else self._retry
+        if not fruitless:
+            return max(wanted, SHORTEST_PAUSE)
+        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(fruitless, 16))
+        return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
+
+
+async def whole(response: httpx2.Response, limit: int) -> bytes:
+    """The body of a response.
+
+    Raises:
+        httpx2.RequestError: it broke off, or has more than `limit` bytes.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async with open_body(response) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
+            chunks.append(piece)
+    return b"".join(chunks)
+
+
+@asynccontextmanager
+async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
+    rest is read in a scope that is cancelled already.
+    """
+    async with aclosing(response.aiter_bytes()) as chunks:
+        try:
+            yield chunks
+        finally:
+            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
+                at_once.cancel()
+                while True:
+                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
+
+
+def refused(response: httpx2.Response) -> str | None:
+    """What is wrong with the answer to a GET when that may pass; None when nothing is.
+
+    Raises:
+        NotContinued: it will not pass.
+    """
+    status = response.status_code
+    if status >= 500 or status == 429:
+        return f"the server answered HTTP {status}"
+    if status != 200:
+        raise NotContinued(f"the server answered HTTP {status} to a GET", status)
+    if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+        raise NotContinued("the server answered a GET with something else than a stream of events", status)
+    return None
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
+    texts = [text for text in map(str, causes(error)) if text]
+    if any("WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text for text in texts):
+        return "no TLS is spoken there; is it http:// instead of https://?"
+    if not texts:
+        return type(error).__name__
+    return texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, its cause, and the cause of that; of several at once the first."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, BaseExceptionGroup):
+            each = each.exceptions[0]
+        yield each
+        each = each.__cause__ or each.__context__  # httpx hides it from tracebacks

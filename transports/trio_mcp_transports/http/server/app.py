@@ -1,0 +1,324 @@
+"""The ASGI application: Streamable HTTP for both eras and WebSocket, on one path, and HTTP+SSE on two others if it is asked for.
+
+Modern requests are stateless: each has a conversation of its own, and the end of its connection is its cancellation
+(M-HTTP-10s). Legacy requests belong to a session that `initialize` opened; the end of a connection cancels nothing there for a
+grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or by its version header (protocol.md 3.4).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import sniffio
+import trio
+
+from trio_mcp.protocol.http.headers import SESSION_HEADER
+from trio_mcp.protocol.jsonrpc import (
+    Batch,
+    Malformed,
+    Request,
+    dump,
+    error_response,
+    parse,
+)
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.runtime import CancelReason
+from trio_mcp.server import Server
+from trio_mcp.session import Envelope, Peer, Service
+from trio_mcp.storage import EventStore
+from trio_mcp.stores import MemoryEventStore
+
+from ...hypercorn.direct import DIRECT
+from ...hypercorn.guard import install
+from ...sse.endpoint import SseEndpoint
+from ...websocket.endpoint import Check, WebSockets
+from ..sessions.verbs import LegacyEndpoint
+from .asgi import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
+from .authentication import Authenticate, check_hook, identified
+from .limits import HttpLimits
+from .modern import is_modern, serve_modern
+from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
+from .quota import Places
+from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
+
+logger = logging.getLogger("trio_mcp.http")
+
+
+@dataclass(slots=True)
+class Running:
+    """What exists between the application's startup and its shutdown."""
+
+    service: Service
+    legacy: LegacyEndpoint
+    websockets: WebSockets
+    sse: SseEndpoint
+
+
+Route: TypeAlias = Callable[[Running, Incoming], Awaitable[None]]
+
+
+def asgi_app(
+    server: Server,
+    *,
+    path: str | None = "/mcp",
+    sse_path: str | None = None,
+    message_path: str = MESSAGE_PATH,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    authenticate: Authenticate | None = None,
+    limits: HttpLimits | None = None,
+    event_store: EventStore | None = None,
+) -> McpApp:
+    """An ASGI application that serves `server` under `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
+
+    Args:
+        path: of Streamable HTTP; None leaves it out.
+        sse_path: of the streams of HTTP+SSE (2024-11-05), for clients that know nothing newer; None leaves it out.
+        message_path: where the messages that belong to those streams are posted.
+        allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
+        allowed_origins: web pages that may call it (`https://app.example.com`).
+        authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
+            user's name; None refuses the request. It has 10 seconds. See `McpApp.identify`.
+        limits: what a client may cost.
+        event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
+
+    It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
+
+    Raises:
+        ValueError: two of the paths are the same, or one is none; nothing would be served; or no request could have such a
+            host or origin.
+        TypeError: `authenticate` is no function, or an option is of the wrong type.
+    """
+    paths = Paths(path, sse_path, message_path)
+    check_paths(paths)
+    check_hook(authenticate)
+    if limits is not None and not isinstance(limits, HttpLimits):
+        raise TypeError(f"limits: HttpLimits(...), not {limits!r:.80}")
+    access = Access(allowed_hosts, allowed_origins)
+    store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
+    return McpApp(server, paths, access, limits or HttpLimits(), store, authenticate)
+
+
+class McpApp:
+    """An ASGI 3 application; made by `asgi_app`."""
+
+    def __init__(
+        self,
+        server: Server,
+        paths: Paths,
+        access: Access,
+        limits: HttpLimits,
+        event_store: EventStore,
+        authenticate: Authenticate | None = None,
+    ) -> None:
+        self._server = server
+        self._paths = paths
+        self._access = access
+        self._limits = limits
+        self._event_store = event_store
+        self._authenticate = authenticate
+        self._json_limits = JsonLimits(max_bytes=limits.body)
+        self._running: Running | None = None
+        self._nothing_here = nothing_here(paths)
+        self._routes: dict[str, Mapping[str, Route]] = {}
+        if paths.streamable is not None:
+            self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+        if paths.sse is not None:
+            self._routes[paths.sse] = {"GET": self._open_stream}
+            self._routes[paths.messages] = {"POST": self._post_to_stream}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case "websocket":
+                await self._websocket(scope, receive, send)
+
+    async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
+        """Shut down in order: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
+
+        The cancelled ones have `clean_up` seconds to unwind.
+        """
+        running = self._running
+        if running is None:
+            return
+        running.legacy.draining = running.websockets.draining = running.sse.draining = True
+        await running.service.drain(seconds, clean_up)
+        running.legacy.sessions.close_streams()
+        running.sse.close_streams()
+        with trio.move_on_after(WEBSOCKETS_END):
+            await running.websockets.close()
+
+    async def identify(self, headers: Mapping[str, str]) -> str | None:
+        """The principal who makes a request with these headers; None when nobody is asked for (no `authenticate=`).
+
+        It comes after the checks of Host and Origin and before anything is read or made. A cancel leaves nothing.
+
+        Raises:
+            HttpRefusal: 401, they are nobody's; 500 or 503, the hook failed or took more than 10 seconds.
+        """
+        if self._authenticate is None:
+            return None
+        return await identified(self._authenticate, headers)
+
+    @property
+    def service(self) -> Service:
+        """What is being served.
+
+        Raises:
+            RuntimeError: the application was not started.
+        """
+        return self._started().service
+
+    def __repr__(self) -> str:
+        state = f"serving {self._running.service!r}" if self._running else "not started"
+        return f"<McpApp {' '.join(self._paths.entrances)} {state}>"
+
+    # life
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        problem = unsuitable_loop()
+        if problem is not None:
+            logger.error(problem)
+            await send({"type": "lifespan.startup.failed", "message": problem})
+            return
+        if "hypercorn.trio.run" in sys.modules:
+            install()
+        async with AsyncExitStack() as stack:
+            try:
+                service = await stack.enter_async_context(self._server.open_service())
+            except Exception as error:  # noqa: BLE001  whatever it is, an ASGI server must not go on without
+                problem = f"{self._server.identity.name} could not be started: {error}"
+                logger.error(problem)
+                await send({"type": "lifespan.startup.failed", "message": problem})
+                return
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
+            places = Places("WebSockets", self._limits.websockets, self._limits.per_principal)
+            websockets = WebSockets(service, self._limits.body, places)
+            sse = SseEndpoint(service, self._limits, self._paths.messages)
+            self._running = Running(service, legacy, websockets, sse)
+            nursery.start_soon(legacy.sessions.reap)
+            try:
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                await self.drain(0)
+                legacy.sessions.end_all(CancelReason.SHUTDOWN)
+                sse.end_all(CancelReason.SHUTDOWN)
+                await send({"type": "lifespan.shutdown.complete"})
+            finally:
+                self._running = None
+                nursery.cancel_scope.cancel()
+
+    def _started(self) -> Running:
+        if self._running is None:
+            raise RuntimeError("the application was not started: serve it with the ASGI lifespan protocol")
+        return self._running
+
+    # requests
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            headers = read_headers(scope["headers"])
+            check_access(headers, self._access)
+            peer = Peer(await self.identify(headers), headers)
+            serve = self._route(scope["path"], scope["method"])
+            await serve(self._started(), Incoming(scope, peer, receive, send))
+        except HttpRefusal as refusal:
+            await refuse(send, refusal)
+
+    def _route(self, path: str, method: str) -> Route:
+        verbs = self._routes.get(path)
+        if verbs is None:
+            raise HttpRefusal(404, self._nothing_here)
+        serve = verbs.get(method)
+        if serve is None:
+            allowed = ", ".join(verbs)
+            raise HttpRefusal(405, f"This endpoint takes {allowed} only.", [(b"allow", allowed.encode())])
+        return serve
+
+    async def _post(self, running: Running, incoming: Incoming) -> None:
+        _, peer, receive, send = incoming
+        headers = peer.headers
+        check_post(headers)
+        limits = self._limits
+        body = await read_body(receive, limits.body, limits.body_seconds, headers.get("content-length"))
+        message = parse(body, self._json_limits)
+        if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
+            await respond(send, 400, dump(error_response(message.error)))
+            return
+        envelope = Envelope(message, peer=peer, size=len(body))
+        try:
+            if is_modern(message, headers):
+                await serve_modern(running.service, message, envelope, receive, send)
+            else:
+                await running.legacy.post(message, envelope, receive, send)
+        except HttpRefusal as refusal:
+            refusal.request_id = message.id if isinstance(message, Request) else None
+            raise
+
+    async def _get(self, running: Running, incoming: Incoming) -> None:
+        await running.legacy.get(incoming.peer, incoming.receive, incoming.send)
+
+    async def _delete(self, running: Running, incoming: Incoming) -> None:
+        await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
+
+    async def _open_stream(self, running: Running, incoming: Incoming) -> None:
+        headers, principal = incoming.peer.headers, incoming.peer.principal
+        known = None if self._authenticate is None else partial(self._still, headers, principal)
+        await running.sse.get(incoming, known)
+
+    async def _post_to_stream(self, running: Running, incoming: Incoming) -> None:
+        await running.sse.post(incoming)
+
+    # WebSocket
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An upgrade on the same path: what is refused is refused before it is accepted (reliability S-15)."""
+        try:
+            headers = read_headers(scope["headers"])
+            check_access(headers, self._access)
+            principal = await self.identify(headers)
+            if scope["path"] != self._paths.streamable:
+                raise HttpRefusal(404, no_websocket(self._paths))
+            check_upgrade(headers, scope["subprotocols"])
+            websockets = self._started().websockets
+            full = websockets.refusal(principal)
+            if full is not None:
+                raise HttpRefusal(503, full, [RETRY_LATER])
+        except HttpRefusal as refusal:
+            await refuse_upgrade(scope, receive, send, refusal)
+            return
+        check = None
+        if self._authenticate is not None:
+            check = Check(self._limits.recheck, partial(self._still, headers, principal))
+        direct = scope.get("state", {}).get(DIRECT)
+        await websockets.serve(receive, send, Peer(principal, headers), check, direct)
+
+    async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
+        """Whether these headers are still those of the principal."""
+        try:
+            return await self.identify(headers) == principal
+        except HttpRefusal:
+            return False
+
+
+WEBSOCKETS_END = 1.0
+"""Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
+
+
+def unsuitable_loop() -> str | None:
+    """What is wrong with the event loop this runs in, or None."""
+    library = sniffio.current_async_library()
+    if library == "trio":
+        return None
+    return f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`"

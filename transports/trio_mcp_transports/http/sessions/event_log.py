@@ -1,0 +1,108 @@
+"""The event log of one legacy session: numbers, ids, and a store that may fail.
+
+An event id is `{stream}-{number}`: unique in the session, and it names the stream (L-HTTP-13s). Streams are counted as they are
+opened, events from 1; number 0 is the priming event, which is never kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
+
+from ..server.refusals import RETRY_LATER, HttpRefusal
+
+logger = logging.getLogger("trio_mcp.http")
+
+STORE_SECONDS: Final = 5.0
+"""How long a store may take for one thing."""
+
+PAGE: Final = 64
+"""Events that are read at once: what a replay costs in memory."""
+
+EVENT_ID = re.compile(r"(0|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,11})", re.ASCII)
+
+
+def event_id(stream: int, number: int) -> bytes:
+    return b"%d-%d" % (stream, number)
+
+
+def read_event_id(text: str) -> tuple[int, int]:
+    """The stream and the number of the event that a client saw last.
+
+    Raises:
+        HttpRefusal: 400, that is no id of ours. It is not 404, which would tell the client that its session is over.
+    """
+    match = EVENT_ID.fullmatch(text)
+    if match is None:
+        raise HttpRefusal(400, f"The Last-Event-ID {text[:64]!r} is no event id of this server.")
+    return int(match[1]), int(match[2])
+
+
+class EventLog:
+    """What was sent on the streams of one session. Each stream is written by its one holder."""
+
+    __slots__ = ("_principal", "_session", "_store", "opened", "sealed")
+
+    def __init__(self, store: EventStore, principal: str | None, session: str) -> None:
+        self._store = store
+        self._principal = principal
+        self._session = session
+        self.opened = 0
+        """Streams that were ever opened; their numbers are 1 to this."""
+        self.sealed = False
+        """The session is over: nothing is kept any more, except for a moment what was being written then."""
+
+    async def append(self, stream: int, first: int, events: Sequence[bytes]) -> None:
+        """Keep events. A store that fails costs them their place in the log, not their way to the client."""
+        if self.sealed or not events:
+            return
+        try:
+            with trio.fail_after(STORE_SECONDS):
+                await self._store.append(self._key(stream), first, events)
+        except Exception:
+            logger.exception("the event store did not keep what was sent; nobody can ask for it again")
+        if self.sealed:  # meanwhile; the forgetting came first
+            await self.forget(stream)
+
+    async def read(self, stream: int, after: int) -> Sequence[bytes]:
+        """Some of the events after that number, in order; none at the end of what is kept.
+
+        Raises:
+            HttpRefusal: 400 when they are no longer kept, or there never were any; 503 when the store fails.
+        """
+        last = event_id(stream, after).decode()
+        try:
+            with trio.fail_after(STORE_SECONDS):
+                return await self._store.read(self._key(stream), after, PAGE)
+        except EventsGone:
+            raise HttpRefusal(
+                400, f"Some events after {last} are no longer kept: the stream cannot be resumed."
+            ) from None
+        except NoSuchEvent:
+            raise never_sent(stream, after) from None
+        except Exception:
+            logger.exception("the event store did not give back what it keeps")
+            raise HttpRefusal(503, "The event log cannot be read now.", [RETRY_LATER]) from None
+
+    async def forget(self, stream: int | None = None) -> None:
+        """Keep nothing more of one stream, or of all. It is done even when everything else is cancelled."""
+        if not self.opened:
+            return
+        try:
+            with trio.CancelScope(shield=True), trio.fail_after(STORE_SECONDS):
+                await self._store.forget(self._principal, self._session, stream)
+        except Exception:
+            logger.exception("the event store did not forget a session that is over")
+
+    def _key(self, stream: int) -> LogKey:
+        return LogKey(self._principal, self._session, stream)
+
+
+def never_sent(stream: int, number: int) -> HttpRefusal:
+    return HttpRefusal(400, f"An event {event_id(stream, number).decode()} was never sent in this session.")

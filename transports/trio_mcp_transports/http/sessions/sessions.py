@@ -1,0 +1,141 @@
+"""The sessions of the handshake era over HTTP: found by id and owner, limited in number, reaped when idle."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import trio
+
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.runtime import CancelReason
+from trio_mcp.session import ServerSession
+from trio_mcp.storage import EventStore
+
+from ..server.quota import Places
+from .event_log import EventLog
+from .streams import SessionStreams
+
+ID_BYTES = 24
+
+Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
+"""Runs something in a task that belongs to the application."""
+
+
+class TooManySessions(Exception):
+    """The cap on sessions is reached; nothing was made."""
+
+    code = SERVER_BUSY
+
+
+@dataclass(slots=True, eq=False)
+class LegacySession:
+    """One session, with what it says and to whom."""
+
+    id: str
+    session: ServerSession
+    principal: str | None
+    seen: float
+    streams: SessionStreams
+    used: int = 0
+    """Requests that named it; `notifications/initialized` is the first."""
+    ended: bool = False
+
+    @property
+    def unused(self) -> bool:
+        """Opened, and nothing more."""
+        return self.used <= 1 and self.idle
+
+    @property
+    def idle(self) -> bool:
+        """No request runs and no stream is open."""
+        return not self.session.busy and self.streams.idle
+
+
+class LegacySessions:
+    """The directory of sessions; ids carry 192 random bits (S-41) and count only together with their owner (S-42).
+
+    Args:
+        places: for sessions.
+        store: where what they say is logged.
+        spawn: for the forgetting of what was logged.
+    """
+
+    def __init__(self, places: Places, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
+        self._places = places
+        self._idle_timeout = idle_timeout
+        self._store = store
+        self._spawn = spawn
+        self._sessions: dict[str, LegacySession] = {}
+
+    def check_room(self, principal: str | None) -> None:
+        """Make room by ending the oldest session that has done nothing since it was opened, and that stands in the way.
+
+        Raises:
+            TooManySessions: all of them were used.
+        """
+        refusal = self._places.refusal(principal)
+        if refusal is None:
+            return
+        own = self._places.is_full_for(principal)
+        in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
+        unused = next((entry for entry in in_the_way if entry.unused), None)
+        if unused is None:
+            raise TooManySessions(refusal)
+        self.end(unused, CancelReason.EXPIRED)
+
+    def add(self, session: ServerSession, principal: str | None) -> LegacySession:
+        """Keep a session that has been initialized."""
+        session_id = secrets.token_urlsafe(ID_BYTES)
+        streams = SessionStreams(EventLog(self._store, principal, session_id))
+        entry = LegacySession(session_id, session, principal, trio.current_time(), streams)
+        self._sessions[entry.id] = entry
+        self._places.take(principal)
+        return entry
+
+    def find(self, session_id: str, principal: str | None) -> LegacySession | None:
+        """The session of that id; another principal's is as unknown as one that never was."""
+        entry = self._sessions.get(session_id)
+        if entry is None or entry.principal != principal:
+            return None
+        entry.seen = trio.current_time()
+        entry.used += 1
+        return entry
+
+    def end(self, entry: LegacySession, reason: CancelReason) -> None:
+        """End a session: its calls are cancelled, its streams end, what they said is forgotten, its id is unknown from now on."""
+        if entry.ended:
+            return
+        entry.ended = True
+        self._sessions.pop(entry.id, None)
+        self._places.give_back(entry.principal)
+        entry.session.close(reason)
+        entry.streams.close()
+        if entry.streams.log.opened:
+            self._spawn(entry.streams.log.forget)
+
+    def end_all(self, reason: CancelReason) -> None:
+        for entry in list(self._sessions.values()):
+            self.end(entry, reason)
+
+    def close_streams(self) -> None:
+        """End every GET stream: the server is going away."""
+        for entry in self._sessions.values():
+            entry.streams.close_standalone()
+
+    async def reap(self) -> None:
+        """End idle sessions for ever; run it as a task."""
+        while True:
+            await trio.sleep(self._idle_timeout / 4)
+            oldest = trio.current_time() - self._idle_timeout
+            for entry in list(self._sessions.values()):
+                if entry.idle and entry.seen < oldest:
+                    self.end(entry, CancelReason.EXPIRED)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __repr__(self) -> str:
+        return f"<LegacySessions {self._places!r}>"

@@ -1,0 +1,1 @@
+"""Our servers run by hypercorn: its connections guarded, its start and its end."""

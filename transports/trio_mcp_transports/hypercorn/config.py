@@ -1,0 +1,120 @@
+"""The settings our HTTP servers run with: hypercorn's, and the limits that hypercorn does not have."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypercorn.config import Config, Sockets
+
+ALPN_PROTOCOLS = ["http/1.1"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one connection may cost.
+
+    Attributes:
+        send_timeout: seconds a peer may take to accept the next 64 KiB before the connection is cut.
+        header_timeout: seconds a peer has for a complete request head, from the accept or from its first byte.
+        max_connections: connections open at once in one server; above it a new one is answered 503 and closed. A lower
+            limit of the process on open files lowers it.
+        message_timeout: seconds a WebSocket's peer has for one message, from its first byte; looked at with each ping.
+        max_pipelined: bytes a peer may send ahead of the answer to its request in progress.
+    """
+
+    send_timeout: float = 10.0
+    header_timeout: float = 10.0
+    max_connections: int = 10_000
+    message_timeout: float = 30.0
+    max_pipelined: int = 64 * 1024
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class GuardedConfig(Config):
+    """Hypercorn's settings with our defaults. `limits` is read by the guard; a plain `Config` gets `DEFAULT_LIMITS`."""
+
+    limits: Limits = DEFAULT_LIMITS
+    alpn_protocols = ALPN_PROTOCOLS
+    include_server_header = False
+    keep_alive_max_requests = sys.maxsize
+    ssl_handshake_timeout = 10.0
+    backlog = 1024
+    _listening: Sequence[socket.socket] | None = None
+
+    def listen_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Use these bound stream sockets in place of `bind`."""
+        self._listening = list(sockets)
+
+    def create_sockets(self) -> Sockets:
+        if self._listening is None:
+            created = super().create_sockets()
+        elif self.ssl_enabled:
+            created = Sockets(list(self._listening), [], [])
+        else:
+            created = Sockets([], list(self._listening), [])
+        for sock in (*created.secure_sockets, *created.insecure_sockets):
+            set_socket_options(sock, self.limits)
+        return created
+
+
+def guarded_config(
+    *,
+    bind: Sequence[str] = ("127.0.0.1:8000",),
+    limits: Limits = DEFAULT_LIMITS,
+    keep_alive_timeout: float = 75.0,
+    graceful_timeout: float = 5.0,
+    max_websocket_message: int = 4 * 1024 * 1024,
+    websocket_ping_interval: float | None = 20.0,
+    certfile: str | None = None,
+    keyfile: str | None = None,
+) -> GuardedConfig:
+    """Settings for `hypercorn.trio.serve`, quiet and bounded; `serve_asgi` makes its own unless it is given these.
+
+    Args:
+        bind: `host:port` or `unix:path` each; ignored when sockets are given.
+        limits: what one connection may cost.
+        keep_alive_timeout: seconds an idle connection is kept for its next request.
+        graceful_timeout: seconds that open exchanges have after the shutdown began.
+        max_websocket_message: bytes of one received WebSocket message; a longer one is answered with close code 1009.
+        websocket_ping_interval: seconds between pings; a WebSocket silent for two of them is cut. None: no pings.
+        certfile, keyfile: PEM files; both together switch the server to TLS.
+
+    Nothing is logged per request; errors go to the logger `trio_mcp.http`. `read_timeout` has no effect under the
+    guard: it would cut idle event streams.
+    """
+    config = GuardedConfig()
+    config.bind = list(bind)
+    config.limits = limits
+    config.keep_alive_timeout = keep_alive_timeout
+    config.graceful_timeout = graceful_timeout
+    config.websocket_max_message_size = max_websocket_message
+    config.websocket_ping_interval = websocket_ping_interval
+    config.certfile, config.keyfile = certfile, keyfile
+    config.accesslog = None
+    config.errorlog = logging.getLogger("trio_mcp.http")
+    return config
+
+
+def limits_of(config: Config) -> Limits:
+    """The limits `config` carries, or the default ones for a config of hypercorn's own."""
+    return config.limits if isinstance(config, GuardedConfig) else DEFAULT_LIMITS
+
+
+def set_socket_options(sock: socket.socket, limits: Limits) -> None:
+    """Options that accepted connections inherit: no Nagle delay, and the kernel's own end for a peer that vanished.
+
+    TCP_USER_TIMEOUT (Linux) is the belt to the guard's send timeout: it also ends a connection whose last bytes nobody
+    acknowledges while no send is pending.
+    """
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    user_timeout: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if user_timeout is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, user_timeout, int((limits.send_timeout + 5.0) * 1000))

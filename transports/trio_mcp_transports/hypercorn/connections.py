@@ -1,0 +1,100 @@
+"""The open connections of one server: counted, capped, and cut together."""
+
+# pyright: basic
+# Hypercorn's own types are partial.
+from __future__ import annotations
+
+import logging
+import weakref
+from contextlib import suppress
+from typing import Final, Protocol
+
+import trio
+from hypercorn.config import Config
+
+from .config import Limits, limits_of
+
+try:
+    import resource
+except ImportError:  # not on this platform
+    resource = None  # type: ignore[assignment]
+
+
+logger = logging.getLogger("trio_mcp.http")
+
+MAX_RECV: Final = 1 << 16
+REFUSAL: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+REFUSE_TIME: Final = 0.25  # seconds
+MAX_REFUSING: Final = 16  # refusals being written at once
+RESERVED_FILES: Final = 48  # for listeners, refusals, the app's own
+
+
+class Cuttable(Protocol):
+    def cut(self) -> None: ...
+
+
+class Connections:
+    """The open connections of one server."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: set[Cuttable] = set()
+        self._refusing = 0
+        self._full = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Cuttable) -> bool:
+        """Count `connection` in, unless the limit is reached."""
+        if len(self._open) < self._limit:
+            self._open.add(connection)
+            return True
+        if not self._full:
+            self._full = True
+            logger.warning("new connections are refused: %d are open, the limit (max_connections)", self._limit)
+        return False
+
+    def leave(self, connection: Cuttable) -> None:
+        self._open.discard(connection)
+        if self._full and len(self._open) <= self._limit * 0.9:  # one warning per flood
+            self._full = False
+
+    def cut(self) -> None:
+        """Cut every open connection; each ends within its last write's second."""
+        for connection in list(self._open):
+            connection.cut()
+
+    async def refuse(self, stream: trio.abc.Stream) -> None:
+        """Answer 503 and close; under a flood, and on TLS, just close."""
+        if isinstance(stream, trio.SocketStream) and self._refusing < MAX_REFUSING:
+            self._refusing += 1
+            try:
+                with trio.move_on_after(REFUSE_TIME), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await stream.send_all(REFUSAL)
+                    await stream.send_eof()
+                    await stream.receive_some(MAX_RECV)  # an unread request would turn the answer into a reset
+            finally:
+                self._refusing -= 1
+        await trio.aclose_forcefully(stream)
+
+
+_connections: weakref.WeakKeyDictionary[Config, Connections] = weakref.WeakKeyDictionary()
+
+
+def connections_of(config: Config) -> Connections:
+    """The connections of the server that runs with `config`."""
+    found = _connections.get(config)
+    if found is None:
+        found = _connections[config] = Connections(connection_limit(limits_of(config)))
+    return found
+
+
+def connection_limit(limits: Limits) -> int:
+    """`max_connections`, lowered so that this many open connections leave the process some files to open."""
+    if resource is None:
+        return limits.max_connections
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return limits.max_connections
+    return max(1, min(limits.max_connections, files - RESERVED_FILES))

@@ -1,0 +1,187 @@
+"""One request, or one WebSocket, of a guarded connection: the task that runs the app and what it may receive.
+
+Hypercorn runs the app in the connection's nursery and feeds it through a memory channel. Three things about that hurt:
+an error which is no `Exception` leaves the nursery and takes the server along; a full channel can make the app wait for
+itself when it answers before having read its body; and a second `receive` after the end waits for ever.
+"""
+
+# pyright: basic
+# Hypercorn's own types are partial.
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import trio
+from hypercorn.config import Config
+from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
+
+from .direct import DIRECT, DirectWebSocket
+
+logger = logging.getLogger("trio_mcp.http")
+
+Send = Callable[[ASGISendEvent | None], Awaitable[None]]
+MAX_QUEUED_BYTES = 1 << 20
+MAX_QUEUED_MESSAGES = 256  # of a WebSocket; then its client is slowed down
+LAST_SEND = 1.0  # seconds a write may still take once its connection is being cut
+DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
+
+
+class ClientDisconnected(OSError):
+    """Raised by an app's `send` once its client has left or was cut off (ASGI 2.4: a subclass of OSError)."""
+
+
+class Inbox:
+    """What one exchange has received and its app has not read yet.
+
+    Bounded in messages and in bytes: `put` waits while it is full, so the client is slowed down by TCP. The disconnect
+    is never refused, and is given again to every later `receive`.
+    """
+
+    def __init__(self, max_messages: int) -> None:
+        self._messages: deque[ASGIReceiveEvent] = deque()
+        self._bytes = 0
+        self._max_messages = max_messages
+        self._last: ASGIReceiveEvent | None = None
+        self._awaited = False
+        self._changed: trio.Event | None = None
+
+    async def put(self, message: ASGIReceiveEvent) -> None:
+        """Queue one ASGI event; waits for room, and drops what arrives after the disconnect."""
+        if message["type"] in DISCONNECTS:
+            self._last = message
+            self._notify()
+            return
+        while self._full() and self._last is None:
+            await self._wait()
+        if self._last is None and not self._merged(message):
+            self._messages.append(message)
+            self._bytes += size(message)
+            self._notify()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """The next event in order. A cancel loses nothing."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._messages:
+            if self._last is not None:
+                await trio.lowlevel.checkpoint()
+                return self._last
+            self._awaited = True
+            try:
+                await self._wait()
+            finally:
+                self._awaited = False
+        message = self._messages.popleft()
+        self._bytes -= size(message)
+        self._notify()
+        return message
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the app waits for the next event, and none is queued before it."""
+        return self._awaited and not self._messages and self._last is None
+
+    def _full(self) -> bool:
+        return len(self._messages) >= self._max_messages or self._bytes >= MAX_QUEUED_BYTES
+
+    def _merged(self, message: ASGIReceiveEvent) -> bool:
+        """Fold the empty end of a request body into its last chunk: a short request is then one event."""
+        if message["type"] != "http.request" or message["body"] or not self._messages:
+            return False
+        last = self._messages[-1]
+        if last["type"] != "http.request":
+            return False
+        last["more_body"] = message["more_body"]
+        return True
+
+    async def _wait(self) -> None:
+        if self._changed is None:
+            self._changed = trio.Event()
+        await self._changed.wait()
+
+    def _notify(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+def size(message: ASGIReceiveEvent) -> int:
+    """The payload bytes (of text: characters) of an event."""
+    content = cast("dict[str, bytes | str | None]", message)
+    return len(content.get("body") or content.get("bytes") or content.get("text") or b"")
+
+
+class ConnectionTasks:
+    """Hypercorn's task group, on a nursery that the connection owns."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    async def spawn_app(
+        self, app: AppWrapper, config: Config, scope: Scope, send: Send
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        """Start `app` for one exchange; returns what feeds it."""
+        direct = scope["state"].get(DIRECT) if scope["type"] == "websocket" else None
+        inbox = Inbox(config.max_app_queue_size if direct is None else MAX_QUEUED_MESSAGES)
+        if isinstance(direct, DirectWebSocket):
+            connect_directly(direct, inbox)
+        self._nursery.start_soon(run_app, app, scope, inbox, send)
+        return inbox.put
+
+    def spawn(self, func: Callable[..., Awaitable[object]], *args: Any) -> None:
+        self._nursery.start_soon(func, *args)
+
+
+def connect_directly(direct: DirectWebSocket, inbox: Inbox) -> None:
+    """Messages may pass the inbox by while it is empty and awaited: their order stays what it was."""
+
+    def offer(message: bytes) -> bool:
+        return direct.on_message is not None and inbox.awaited and direct.on_message(message)
+
+    direct.offer = offer
+
+
+async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> None:
+    """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes.
+
+    `send(None)` is hypercorn's word for "the app is done": it answers 500 if nothing was sent.
+    """
+    cancelled: BaseException | None = None
+    try:
+        await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+    except trio.Cancelled:
+        with trio.move_on_after(LAST_SEND, shield=True):
+            await send(None)
+        raise
+    except BaseException as error:  # noqa: BLE001 - an app may raise anything
+        cancelled, failure = split_cancelled(error)
+        if failure is not None:
+            log_failure(f"the ASGI app failed in a {scope['type']} exchange", failure)
+    if cancelled is None:
+        await send(None)
+    else:
+        with trio.move_on_after(LAST_SEND, shield=True):
+            await send(None)
+        raise cancelled
+
+
+def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """`error` in two: what Trio's cancellation raised, and the rest; either may be None."""
+    if isinstance(error, trio.Cancelled):
+        return error, None
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)
+    return None, error
+
+
+def log_failure(what: str, error: BaseException) -> None:
+    """One error record with the traceback; a client that merely left is worth a debug line only."""
+    rest: BaseException | None = error
+    if isinstance(error, BaseExceptionGroup):
+        rest = error.split(ClientDisconnected)[1]
+    if rest is None or isinstance(rest, ClientDisconnected):
+        logger.debug("%s: the client left", what)
+    else:
+        logger.error("%s", what, exc_info=rest)

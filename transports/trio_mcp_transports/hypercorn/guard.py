@@ -1,0 +1,336 @@
+"""The guard that hypercorn's Trio worker needs before it may face a network.
+
+Hypercorn 0.18 runs every connection in one nursery: an error in one connection's code ends the server. It writes
+inside a shield without a deadline: a client that stops reading pins its app and the shutdown for ever. And it starts
+and cancels a task per request to time idle connections, more than a fourth of what a small request costs.
+`GuardedTCPServer` is its connection class with these three put right; `install` puts it in hypercorn's place.
+
+How a stalled write ends in time: every write is shielded, so that half a message never stays on a connection in use,
+and has a deadline. A small task per connection does nothing but wait, unshielded: when the server is cut, that task is
+cancelled and shortens the deadlines.
+"""
+
+# pyright: basic
+# Hypercorn's own types are partial.
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import socket
+import struct
+from contextlib import suppress
+from math import inf
+from typing import Final, cast
+
+import hypercorn.trio.run
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+from hypercorn.utils import parse_socket_addr
+
+from .config import ALPN_PROTOCOLS, limits_of
+from .connections import connections_of
+from .exchange import LAST_SEND, ConnectionTasks, log_failure, split_cancelled
+from .h11 import GuardedH11Protocol
+
+logger = logging.getLogger("trio_mcp.http")
+
+SUPPORTED: Final = "0.18."
+MAX_RECV: Final = 1 << 16
+SEND_SLICE: Final = 1 << 16
+LINGER: Final = 2.0  # seconds, and bytes, a refused client may go on sending so that it can read the refusal
+MAX_LINGER_BYTES: Final = 16 << 20
+
+
+class UnsupportedHypercorn(RuntimeError):
+    """This version of hypercorn is not the one the guard was written for."""
+
+
+def install() -> None:
+    """Make hypercorn's Trio worker use `GuardedTCPServer`, in this process, for every connection accepted from now on.
+
+    Idempotent. An ASGI app may call it while it handles `lifespan.startup`: hypercorn starts to listen after that, so
+    `hypercorn -k trio module:app` is covered too. TLS connections are offered HTTP/1.1 only.
+
+    Raises:
+        UnsupportedHypercorn: hypercorn is not 0.18, or its connection class was already replaced by someone else's.
+    """
+    version = importlib.metadata.version("hypercorn")
+    if not version.startswith(SUPPORTED):
+        raise UnsupportedHypercorn(f"the guard supports hypercorn {SUPPORTED}x only, and {version} is installed")
+    current = getattr(hypercorn.trio.run, "TCPServer", None)
+    if current is GuardedTCPServer:
+        return
+    if current is not TCPServer or "TCPServer" not in hypercorn.trio.run.worker_serve.__code__.co_names:
+        raise UnsupportedHypercorn(f"hypercorn.trio.run.TCPServer is not hypercorn's own class but {current!r}")
+    hypercorn.trio.run.TCPServer = GuardedTCPServer  # type: ignore[attr-defined]
+    Config.alpn_protocols = ALPN_PROTOCOLS
+
+
+class GuardedTCPServer(TCPServer):
+    """One connection: its errors stay inside it, its writes end, its idle time is a deadline."""
+
+    protocol: GuardedH11Protocol  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        state: LifespanState,
+        stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
+    ) -> None:
+        super().__init__(app, config, context, state, cast("trio.SSLStream[trio.SocketStream]", stream))
+        self._tls = stream if isinstance(stream, trio.SSLStream) else None
+        self._plain = stream if isinstance(stream, trio.SocketStream) else None
+        self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
+        # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
+        self._readable = self._socket if self._plain is not None and os.name == "posix" else None
+        self._limits = limits_of(config)
+        self._whole = trio.CancelScope()
+        self._watching = trio.CancelScope()
+        self._reading = trio.CancelScope()
+        self._sending: set[trio.CancelScope] = set()
+        self._last_send_at = inf
+        self._idle = True
+        self._in_head = True
+        self._lingering: int | None = None
+        self._owed = b""
+
+    async def run(self) -> None:
+        """Serve the connection to its end. Only a cancel of an outer scope is raised."""
+        connections = connections_of(self.config)
+        try:
+            if connections.admit(self):
+                with self._whole:
+                    await self._serve()
+            else:
+                await connections.refuse(self.stream)
+        except trio.Cancelled:
+            raise
+        except BaseException as error:  # noqa: BLE001 - one connection must never end the server
+            cancelled, failure = split_cancelled(error)
+            if failure is not None:
+                log_failure("a connection failed and was closed", failure)
+            if cancelled is not None:
+                raise cancelled from None
+        finally:
+            connections.leave(self)
+
+    def cut(self) -> None:
+        """Cancel what the connection is doing; its last write may take another second."""
+        self._whole.cancel()
+
+    async def _serve(self) -> None:
+        if not await self._shake_hands():
+            return
+        try:
+            client = parse_socket_addr(self._socket.family, self._socket.getpeername())
+            server = parse_socket_addr(self._socket.family, self._socket.getsockname())
+        except OSError:
+            return  # gone before it was served
+        try:
+            async with trio.open_nursery() as nursery:
+                self.protocol = GuardedH11Protocol(
+                    self.app,
+                    self.config,
+                    self.context,
+                    ConnectionTasks(nursery),
+                    ConnectionState(self.state),
+                    self._tls is not None,
+                    client,
+                    server,
+                    self.protocol_send,
+                    self.write_now,
+                )
+                nursery.start_soon(self._watch)
+                await self._read_data()
+                self._watching.cancel()
+                await self._close()  # a write that is still stalled ends here
+        finally:
+            with trio.move_on_after(LAST_SEND, shield=True):
+                await self.stream.aclose()
+
+    async def _shake_hands(self) -> bool:
+        """The TLS handshake, if there is to be one; False when it failed."""
+        if self._tls is None:
+            return True
+        try:
+            with trio.fail_after(self.config.ssl_handshake_timeout):
+                await self._tls.do_handshake()
+        except (trio.BrokenResourceError, trio.TooSlowError):
+            return False
+        return True
+
+    # Ends
+
+    async def _watch(self) -> None:
+        """Wait for the end of the server: gracefully, then by force. Cancelled with the connection."""
+        with self._watching:
+            try:
+                await self.context.terminated.wait()
+                if self._idle:
+                    self._reading.deadline = trio.current_time()
+                await trio.sleep_forever()
+            finally:
+                if not self._watching.cancel_called:
+                    self._hurry()
+
+    def _hurry(self) -> None:
+        """The connection is being cut from outside: no write may take long any more."""
+        self._last_send_at = trio.current_time() + LAST_SEND
+        for scope in self._sending:
+            scope.deadline = min(scope.deadline, self._last_send_at)
+
+    async def _end(self) -> None:
+        """Close because the protocol says so. A client that is still sending is heard out for a moment first.
+
+        Closing with unread bytes makes TCP send a reset, which can destroy the answer before it is read (RFC 9112,
+        9.6).
+        """
+        if self.protocol.peer_still_sending and self._lingering is None:
+            self._lingering = 0
+            self._reading.deadline = trio.current_time() + LINGER
+            if self._plain is not None and not self.send_lock.locked():
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._plain.send_eof()
+        elif self._lingering is None:
+            await self._close()
+        await self.protocol.handle(Closed())
+
+    async def _close(self) -> None:
+        with trio.move_on_after(LAST_SEND, shield=True):
+            await self.stream.aclose()
+
+    async def _abort(self) -> None:
+        """Close at once and let the kernel forget what could not be sent."""
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await trio.aclose_forcefully(self.stream)
+
+    # Reading
+
+    async def _read_data(self) -> None:
+        self._reading.deadline = trio.current_time() + self._limits.header_timeout
+        with self._reading:
+            while data := await self._receive():
+                if not await self._feed(data):
+                    break
+        await self.protocol.handle(Closed())
+
+    async def _receive(self) -> bytes:
+        try:
+            if self._readable is None:
+                return bytes(await self.stream.receive_some(MAX_RECV))
+            if self._readable.fileno() < 0:
+                return b""
+            await trio.lowlevel.wait_readable(self._readable)
+            return os.read(self._readable.fileno(), MAX_RECV)
+        except BlockingIOError:  # somebody was told of bytes that had gone
+            return bytes(await self.stream.receive_some(MAX_RECV))
+        except (OSError, trio.ClosedResourceError, trio.BrokenResourceError):
+            return b""
+
+    async def _feed(self, data: bytes) -> bool:
+        """Hand received bytes on; False when the connection is over."""
+        if self._lingering is not None:
+            self._lingering += len(data)
+            return self._lingering <= MAX_LINGER_BYTES
+        if self._idle and not self._in_head:
+            self._start_head()
+        left = self.protocol.take(data)
+        if left:
+            await self.protocol.handle(RawData(left))
+        while self.protocol.paused:
+            ahead = await self.protocol.read_ahead(self._receive)
+            if ahead is not None and not (ahead and self._store(ahead)):
+                return False
+            if not self.protocol.paused:
+                await self.protocol.resume()
+        return True
+
+    def _store(self, data: bytes) -> bool:
+        self.protocol.store(data)
+        if self.protocol.buffered <= self._limits.max_pipelined:
+            return True
+        logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)
+        return False
+
+    def _set_idle(self, idle: bool) -> None:
+        self._idle, self._in_head = idle, False
+        if not idle:
+            self._reading.deadline = inf
+        elif self.protocol.buffered:
+            self._start_head()
+        else:
+            self._reading.deadline = trio.current_time() + self.config.keep_alive_timeout
+
+    def _start_head(self) -> None:
+        self._in_head = True
+        self._reading.deadline = trio.current_time() + self._limits.header_timeout
+
+    # Writing
+
+    async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            if event.data:
+                await self._write(event.data)
+        elif isinstance(event, Updated):
+            self._set_idle(event.idle)
+        elif isinstance(event, Closed):
+            await self._end()
+
+    def write_now(self, data: bytes) -> bool:
+        """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
+        if self._readable is None or self._owed or self._lingering is not None or self.send_lock.locked():
+            return False
+        try:
+            count = os.write(self._readable.fileno(), data)
+        except OSError:
+            return False  # what is wrong shows in the next write
+        if count < len(data):
+            self._owed = data[count:]
+            self.protocol.task_group.spawn(self._write, b"")
+        return True
+
+    async def _write(self, data: bytes) -> None:
+        """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
+        if self._lingering is not None:
+            return  # the end was already announced
+        scope = trio.CancelScope(shield=True, deadline=self._send_deadline())
+        self._sending.add(scope)
+        try:
+            with scope:
+                await self._write_in_turn(data, scope)
+                return
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            self._sending.discard(scope)
+        await self._abort()
+        await self.protocol.handle(Closed())
+
+    async def _write_in_turn(self, data: bytes, scope: trio.CancelScope) -> None:
+        try:
+            self.send_lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self.send_lock.acquire()
+        try:
+            if self._owed:
+                data, self._owed = self._owed + data, b""
+            if len(data) <= SEND_SLICE:
+                await self.stream.send_all(data)
+                return
+            view = memoryview(data)
+            for start in range(0, len(data), SEND_SLICE):
+                scope.deadline = self._send_deadline()
+                await self.stream.send_all(view[start : start + SEND_SLICE])
+        finally:
+            self.send_lock.release()
+
+    def _send_deadline(self) -> float:
+        return min(trio.current_time() + self._limits.send_timeout, self._last_send_at)

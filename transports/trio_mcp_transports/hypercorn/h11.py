@@ -1,0 +1,271 @@
+"""HTTP/1.1, and nothing else, on a guarded connection.
+
+Hypercorn's own protocol class also switches to HTTP/2, by prior knowledge and by an h2c upgrade, on plain ports. Here
+the first is answered 505 and the second ignored (RFC 9110, 7.8 allows it). A response head waits for the first body
+bytes and goes out in one write with them, as ASGI asks of a server anyway; an app that fails before then has its 500.
+While a request is in progress the connection is read on, so that a pipelined request cannot hide that the client left.
+"""
+
+# pyright: basic
+# Hypercorn's own types are partial.
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import chain
+from typing import Final, cast
+
+import h11
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, RawData, Updated
+from hypercorn.events import Event as TransportEvent
+from hypercorn.protocol.events import Body, Data, EndBody, Request, Response, StreamClosed
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
+from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup, WorkerContext
+
+from .direct import DirectWebSocket
+from .exchange import ConnectionTasks
+from .streams import GuardedHTTPStream, GuardedWSStream
+
+FAILED: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})  # lists of tokens (RFC 9110, 5.6.2)
+
+
+class GuardedH11Protocol(H11Protocol):
+    """One connection's HTTP/1.1 state.
+
+    Attributes:
+        paused: a request is in progress and nothing more may be parsed before it has been answered.
+    """
+
+    stream: GuardedHTTPStream | GuardedWSStream | None
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        tasks: ConnectionTasks,
+        state: ConnectionState,
+        ssl: bool,
+        client: tuple[str, int] | None,
+        server: tuple[str, int] | None,
+        send: Callable[[TransportEvent], Awaitable[None]],
+        write_now: Callable[[bytes], bool],
+    ) -> None:
+        super().__init__(app, config, context, cast(TaskGroup, tasks), state, ssl, client, server, send)
+        self.paused = False
+        self._write_now = write_now
+        self._head: h11.Response | None = None
+        self._out: list[bytes] = []
+        self._ahead = trio.CancelScope()
+
+    @property
+    def peer_still_sending(self) -> bool:
+        """Whether a close now could meet bytes of the client that are still under way."""
+        if isinstance(self.connection, H11WSConnection):
+            return self.stream is None or not isinstance(self.stream, GuardedWSStream) or self.stream.peer_still_sending
+        return self.connection.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    @property
+    def buffered(self) -> int:
+        """The bytes received and not parsed yet."""
+        return len(self.connection.trailing_data[0])
+
+    async def read_ahead(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | None:
+        """Receive while paused. None: the request in progress was answered first, and `resume` is due."""
+        with trio.CancelScope() as self._ahead:
+            return await receive()
+        return None
+
+    def store(self, data: bytes) -> None:
+        """Keep bytes that came ahead of their turn."""
+        self.connection.receive_data(data)
+
+    async def resume(self) -> None:
+        """Go on with what was stored."""
+        await self._handle_events()
+
+    # From the client
+
+    def take(self, data: bytes) -> bytes:
+        """Hand on what of received bytes can go the short way; what is left is to be handled."""
+        return self.stream.take(data) if isinstance(self.stream, GuardedWSStream) else data
+
+    async def _handle_events(self) -> None:
+        while await self._handle_next():
+            pass
+
+    async def _handle_next(self) -> bool:
+        """Handle one event of what was received; False when no other can follow yet."""
+        if self.connection.they_are_waiting_for_100_continue:
+            await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
+        try:
+            event = self.connection.next_event()
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint)
+            return False
+        if isinstance(event, h11.Request):
+            await self._begin(event)
+        elif event is h11.PAUSED:
+            self.paused = True
+            return False
+        elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed) or self.stream is None:
+            return False
+        elif isinstance(event, h11.Data):
+            await self.stream.handle(Body(stream_id=STREAM_ID, data=event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            await self.stream.handle(EndBody(stream_id=STREAM_ID))
+        elif isinstance(event, Data):
+            await self.stream.handle(event)
+        return True
+
+    async def _begin(self, request: h11.Request) -> None:
+        """Start the exchange for a complete request head, or refuse it."""
+        await self.send(Updated(idle=False))
+        refusal, websocket = examine(request, self.config.h11_max_incomplete_size)
+        if refusal is not None:
+            await self._refuse(refusal)
+            return
+        self.stream = self._new_stream(websocket)
+        headers = request.headers.raw_items() if self.config.h11_pass_raw_headers else list(request.headers)
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=headers,
+                http_version=request.http_version.decode(),
+                method=request.method.decode("ascii").upper(),
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+        self.keep_alive_requests += 1
+        await self.context.mark_request()
+
+    def _new_stream(self, websocket: bool) -> GuardedHTTPStream | GuardedWSStream:
+        if websocket:
+            self.connection = H11WSConnection(cast(h11.Connection, self.connection))
+        stream = (GuardedWSStream if websocket else GuardedHTTPStream)(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        if isinstance(stream, GuardedWSStream):
+            stream.direct = DirectWebSocket(self._write_now, stream.send_frames)
+        return stream
+
+    async def _refuse(self, status: int) -> None:
+        """Answer with `status` if an answer is still possible, and close."""
+        unanswered = self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+        await self._close_stream()  # first, so that a running app cannot answer as well
+        if unanswered:
+            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self.config.response_headers("h11")]
+            self._head = h11.Response(status_code=status, headers=headers)
+            self._serialise(h11.EndOfMessage())
+            await self._flush()
+        await self.send(Closed())
+
+    # From the app
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        if isinstance(event, Response) and event.status_code >= 200:
+            self._head = h11.Response(status_code=event.status_code, headers=self._response_headers(event))
+        elif isinstance(event, Body):
+            self._serialise(h11.Data(data=event.data))
+            if self.stream is None or not self.stream.ending:
+                await self._flush()
+        elif isinstance(event, EndBody):
+            self._serialise(h11.EndOfMessage())
+            await self._flush()
+        elif isinstance(event, StreamClosed):
+            await self._end_exchange()
+        else:
+            await super().stream_send(event)
+
+    def _response_headers(self, event: Response) -> list[tuple[bytes, bytes]]:
+        headers = list(chain(event.headers, self.config.response_headers("h11")))
+        if self.keep_alive_requests >= self.config.keep_alive_max_requests or self.context.terminated.is_set():
+            headers.append((b"connection", b"close"))
+        return headers
+
+    def _serialise(self, event: H11SendableEvent) -> None:
+        """Append `event` to what the next flush writes, after the head if that is still held."""
+        connection = self.connection
+        if isinstance(connection, H11WSConnection):
+            connection = connection.h11_connection
+        if self._head is not None:
+            self._out += connection.send_with_data_passthrough(self._head) or []
+            self._head = None
+        try:
+            self._out += connection.send_with_data_passthrough(event) or []
+        except h11.LocalProtocolError:
+            if connection.their_state is not h11.ERROR:
+                raise
+
+    async def _flush(self) -> None:
+        data = b"".join(self._out)
+        self._out.clear()
+        await self.send(RawData(data=data))
+
+    async def _end_exchange(self) -> None:
+        if self._head is None and not self._out:
+            await self._maybe_recycle()
+            return
+        # The app started a response and failed before a byte of it was written.
+        self._head = None
+        self._out = [FAILED]
+        await self._flush()
+        await self._close_stream()
+        await self.send(Closed())
+
+    async def _maybe_recycle(self) -> None:
+        await self._close_stream()
+        connection = self.connection
+        if (
+            isinstance(connection, h11.Connection)
+            and connection.our_state is h11.DONE
+            and connection.their_state is h11.DONE
+            and not self.context.terminated.is_set()
+        ):
+            connection.start_next_cycle()
+            await self.send(Updated(idle=True))
+            self.paused = False
+            self._ahead.cancel()
+        else:
+            await self.send(Closed())
+
+
+def examine(request: h11.Request, max_head: int) -> tuple[int | None, bool]:
+    """The status to refuse `request` with, or None; and whether it asks for a WebSocket."""
+    length = len(request.target)
+    upgrade = connection = b""
+    framings = 0
+    for name, value in request.headers:
+        length += len(name) + len(value)
+        if name in ASCII_ONLY and not value.isascii():
+            return 400, False
+        if name == b"upgrade":
+            upgrade = value
+        elif name == b"connection":
+            connection += b"," + value
+        elif name == b"content-length" or name == b"transfer-encoding":
+            framings += 1
+    if not request.http_version.startswith(b"1."):
+        return 505, False
+    if length > max_head:  # h11 applies its limit to an incomplete head only
+        return 431, False
+    if framings > 1:  # two ways to frame one body: RFC 9112, 6.1 lets a server refuse what smuggling needs
+        return 400, False
+    websocket = (
+        request.method == b"GET"
+        and upgrade.strip().lower() == b"websocket"
+        and any(token.strip() == b"upgrade" for token in connection.lower().split(b","))
+    )
+    return None, websocket

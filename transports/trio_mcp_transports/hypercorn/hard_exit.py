@@ -1,0 +1,59 @@
+"""The hard end: a thread that ends the process when a shutdown takes longer than it may.
+
+Trio cannot end a task that shields itself, nor one that blocks the event loop. A thread can, and needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Final, Self
+
+HARD_EXIT_CODE: Final = 70  # EX_SOFTWARE
+
+
+class HardEnd:
+    """A context in which `arm(seconds)` gives the process that long to leave the context.
+
+    When it does not, a daemon thread ends the process with `HARD_EXIT_CODE`, through `os._exit`: no clean-up runs.
+    `arm` may be called from a signal handler, and only its first call counts. Leaving the context disarms it.
+    """
+
+    def __init__(self) -> None:
+        # SimpleQueue.put is the one primitive documented as safe in a signal handler that interrupts itself.
+        self._orders: SimpleQueue[float | None] = SimpleQueue()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._run, name="trio_mcp hard end", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._orders.put(None)
+
+    def arm(self, seconds: float) -> None:
+        """The process ends in `seconds` from now unless the context is left before."""
+        self._orders.put(seconds)
+
+    def _run(self) -> None:
+        seconds = self._orders.get()
+        if seconds is None or self._left_within(seconds):
+            return
+        with suppress(OSError, AttributeError):
+            os.set_blocking(2, False)  # nobody may be reading it
+            os.write(2, b"trio_mcp: the shutdown did not end in time; the process is ended by force\n")
+        os._exit(HARD_EXIT_CODE)
+
+    def _left_within(self, seconds: float) -> bool:
+        """Whether the context is left in time; a repeated `arm` changes nothing."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                if self._orders.get(timeout=left) is None:
+                    return True
+            except Empty:
+                break
+        return False

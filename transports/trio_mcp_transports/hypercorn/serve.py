@@ -1,0 +1,268 @@
+"""Serving an ASGI application from one process, from its first connection to an end that comes in bounded time.
+
+The shutdown has four steps, and each has an end of its own: no connection is accepted any more and idle ones are
+closed; the app is told (`on_drain`) and open exchanges go on, for at most `drain` seconds; what is left is cut, and may
+write for one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can hold
+each of them up: that is what the watchdog thread is for.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+from types import FrameType
+from typing import Final, TypeAlias, cast
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.trio.run import worker_serve
+from hypercorn.typing import ASGIFramework
+
+from ..http.server.asgi import Message, Receive, Scope, Send
+from .config import GuardedConfig, guarded_config
+from .connections import Connections, connections_of
+from .exchange import log_failure, split_cancelled
+from .guard import install
+from .hard_exit import HardEnd
+
+logger = logging.getLogger("trio_mcp.http")
+
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Address: TypeAlias = tuple[str | int | bytes, ...]
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+AFTER_DRAIN: Final = 1.0
+LIFESPAN_END: Final = 3.0
+HARD_END_AFTER: Final = 5.0
+NOT_OURS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+async def serve_asgi(
+    app: AsgiApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    sockets: Sequence[socket.socket] | None = None,
+    drain: float = 10.0,
+    on_drain: Callable[[], Awaitable[None]] | None = None,
+    signals: bool = True,
+    config: GuardedConfig | None = None,
+    hard_end: HardEnd | None = None,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `app` over HTTP/1.1 and WebSocket until SIGTERM or SIGINT, in this process.
+
+    The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open exchanges may end by
+    themselves. What is still open `drain` seconds later, or one second after `on_drain` returned, is cut. A second
+    signal cuts at once. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns.
+    If the process is still in here `drain + 5` seconds after the first signal, it is ended by
+    `os._exit(HARD_EXIT_CODE)`, which is 70.
+
+    Signals are only handled in the main thread. A cancel cuts everything at once; the app's lifespan is cancelled with
+    it. Use several processes with shared sockets for more cores.
+
+    Args:
+        app: an ASGI 3 application.
+        host: an address or a name; every address of a name is listened on.
+        port: 0 lets the system choose one.
+        sockets: bound stream sockets to listen on in place of `host` and `port`; they are closed at the end.
+        drain: seconds open exchanges have after the first signal.
+        on_drain: tells the app that it should come to an end, and returns when it has; cancelled after `drain` seconds.
+        signals: False leaves all signals alone, for a server that is a part of a bigger program.
+        config: made by `guarded_config`, for TLS and limits; its `bind` and `graceful_timeout` are not used.
+        hard_end: the caller's own, when code after this call is to be covered too: leaving its context disarms it.
+        task_status: started with the addresses listened on, as URLs, once connections are accepted.
+
+    Raises:
+        OSError: the address is taken or not ours; the message names it.
+    """
+    install()
+    config = guarded_config() if config is None else config
+    bound = await bind_sockets(host, port) if sockets is None else list(sockets)
+    config.listen_on(bound)
+    config.graceful_timeout = drain
+    config.shutdown_timeout = drain + LIFESPAN_END
+    shutdown = Shutdown(drain, on_drain, connections_of(config))
+
+    class Started(trio.TaskStatus[list[str]]):
+        def started(self, value: list[str] | None = None) -> None:
+            shutdown.serving = True
+            task_status.started(value or [])
+
+    in_charge = signals and threading.current_thread() is threading.main_thread()
+    try:
+        with watched_signals(hard_end, drain + HARD_END_AFTER) if in_charge else nullcontext() as received:
+            async with trio.open_nursery() as nursery:
+                if received is not None:
+                    nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
+                nursery.start_soon(shutdown.run)
+                await worker_serve(
+                    ASGIWrapper(cast(ASGIFramework, shutdown.guard_lifespan(app))),
+                    config,
+                    shutdown_trigger=shutdown.begun.wait,
+                    task_status=Started(),
+                )
+                await shutdown.finished()
+                nursery.cancel_scope.cancel()
+    finally:
+        for sock in bound:  # hypercorn closes them once it listens, and not before
+            sock.close()
+
+
+class Shutdown:
+    """The steps between the first signal and the end.
+
+    Attributes:
+        begun: set by the first signal.
+        serving: the app has started, and connections are accepted.
+    """
+
+    def __init__(
+        self,
+        drain: float,
+        on_drain: Callable[[], Awaitable[None]] | None,
+        connections: Connections,
+    ) -> None:
+        self.begun = trio.Event()
+        self.serving = False
+        self._drain = drain
+        self._on_drain = on_drain
+        self._connections = connections
+        self._app_drained = trio.Event()
+
+    async def follow_signals(self, received: AsyncIterator[int], everything: trio.CancelScope) -> None:
+        """First signal: begin, or give up if the app is still starting. Every later one: cut."""
+        async for number in received:
+            name = signal.Signals(number).name
+            if not self.serving:
+                logger.warning("%s while the application was starting", name)
+                everything.cancel()
+            elif not self.begun.is_set():
+                logger.info("%s: draining for at most %g s", name, self._drain)
+                self.begun.set()
+            else:
+                logger.warning("%s again: open connections are cut", name)
+                self._app_drained.set()
+                self._connections.cut()
+
+    async def run(self) -> None:
+        """Drain, then cut."""
+        await self.begun.wait()
+        with trio.move_on_after(self._drain):
+            if self._on_drain is None:
+                self._app_drained.set()
+                await trio.sleep(self._drain)
+            else:
+                await self._call_on_drain(self._on_drain)
+                self._app_drained.set()
+                await trio.sleep(AFTER_DRAIN)
+        self._app_drained.set()
+        self._connections.cut()
+
+    async def _call_on_drain(self, on_drain: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await on_drain()
+        except trio.Cancelled:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a shutdown goes on whatever the app raises
+            cancelled, failure = split_cancelled(error)
+            if failure is not None:
+                log_failure("on_drain failed", failure)
+            if cancelled is not None:
+                raise cancelled from None
+
+    async def finished(self) -> None:
+        """Once begun, `on_drain` is heard out even if every connection has ended."""
+        if self.begun.is_set():
+            await self._app_drained.wait()
+
+    def guard_lifespan(self, app: AsgiApp) -> AsgiApp:
+        """`app`, which hears of `lifespan.shutdown` only after `on_drain` has ended."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            await app(scope, partial(self._receive_lifespan, receive) if scope["type"] == "lifespan" else receive, send)
+
+        return guarded
+
+    async def _receive_lifespan(self, receive: Receive) -> Message:
+        event = await receive()
+        if event["type"] == "lifespan.shutdown":
+            await self.finished()
+        return event
+
+
+@contextmanager
+def watched_signals(hard_end: HardEnd | None, seconds: float) -> Generator[AsyncIterator[int]]:
+    """Receive the signals, and arm the watchdog from their very handlers: it must work when the event loop hangs."""
+    owned = HardEnd() if hard_end is None else nullcontext(hard_end)
+    with owned as watchdog, trio.open_signal_receiver(*SIGNALS) as received:
+        receivers = {number: signal.getsignal(number) for number in SIGNALS}
+
+        def arm_and_receive(number: int, frame: FrameType | None) -> None:
+            watchdog.arm(seconds)
+            receiver = receivers[signal.Signals(number)]
+            if callable(receiver):
+                receiver(number, frame)
+
+        for number in SIGNALS:
+            signal.signal(number, arm_and_receive)
+        try:
+            yield received
+        finally:
+            for number, receiver in receivers.items():
+                signal.signal(number, receiver)
+
+
+async def bind_sockets(host: str, port: int) -> list[socket.socket]:
+    """Stream sockets bound to every usable address of `host`, all with the same port; not listening yet.
+
+    Raises:
+        OSError: the port is taken, or no address of `host` is ours; the message says which. No socket is left open.
+    """
+    try:
+        found = await trio.socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return bind_all([(family, address) for family, _, _, _, address in found], port)
+    except OSError as error:
+        reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
+        raise OSError(error.errno, f"cannot listen on {host}, port {port}: {reason}") from None
+
+
+def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket.socket]:
+    bound: list[socket.socket] = []
+    unusable: OSError | None = None
+    with ExitStack() as undo:
+        for family, address in addresses:
+            chosen = bound[0].getsockname()[1] if bound else port
+            try:
+                bound.append(bind(family, (address[0], chosen, *address[2:])))
+            except OSError as error:
+                if error.errno not in NOT_OURS:
+                    raise
+                unusable = error
+            else:
+                undo.callback(bound[-1].close)
+        if unusable is not None and not bound:
+            raise unusable
+        undo.pop_all()
+    return bound
+
+
+def bind(family: int, address: Address) -> socket.socket:
+    with ExitStack() as undo:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        undo.callback(sock.close)
+        if sys.platform != "win32":  # there it would let two servers share the port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+        undo.pop_all()
+    return sock

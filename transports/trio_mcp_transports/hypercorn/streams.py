@@ -1,0 +1,231 @@
+"""Hypercorn's HTTP and WebSocket exchanges, with the ends that it leaves open closed.
+
+A send to a client that has left raises (stock: it returns at once, so that a loop which only sends spins for ever); a
+refused handshake ends the connection (stock: it stays open without any deadline); a WebSocket never negotiates an
+extension (permessage-deflate lets 60 KB on the wire become 180 MB), counts bytes, and is cut when it falls silent.
+"""
+
+# pyright: basic
+# Hypercorn's own types are partial.
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from hypercorn.protocol.events import Body, Data, Event, Request, StreamClosed
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
+from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError, WebsocketBuffer, WSStream
+from hypercorn.typing import ASGISendEvent, WebsocketAcceptEvent
+from hypercorn.typing import ConnectionState as HypercornState
+from wsproto.connection import ConnectionState
+from wsproto.events import CloseConnection, Message, Ping, TextMessage
+from wsproto.frame_protocol import CloseReason
+
+from .config import limits_of
+from .direct import DIRECT, DirectWebSocket, between_messages, whole_text_frame
+from .exchange import ClientDisconnected
+
+GONE = "the client has left"
+
+
+class GuardedHTTPStream(HTTPStream):
+    """One HTTP exchange.
+
+    Attributes:
+        ending: the body being sent now is the last one, so its bytes and the end can share one write.
+    """
+
+    ending = False
+    _lost = False
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, StreamClosed) and not self.closed:
+            self._lost = self.state is not ASGIHTTPState.CLOSED
+        await super().handle(event)
+        if isinstance(event, Request) and self.closed:  # refused before the app was started
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+    async def app_send(self, message: ASGISendEvent | None) -> None:
+        if message is None:
+            await super().app_send(None)
+            return
+        await raise_if_lost(self._lost)
+        is_body = message["type"] == "http.response.body"
+        more = is_body and bool(message.get("more_body", False))
+        self.ending = is_body and not more
+        await super().app_send(message)
+        if more and not message.get("body"):
+            # An empty chunk is how an app asks for the response head at once (ASGI holds it until the first body).
+            await self.send(Body(stream_id=self.stream_id, data=b""))
+        if self._lost:
+            raise ClientDisconnected(GONE)
+
+
+class GuardedWSStream(WSStream):
+    """One WebSocket. No extensions, messages counted in bytes, cut after two unanswered ping intervals."""
+
+    ending = False
+    _lost = False
+    _heard = 0.0
+    _delivering = False
+    _pinging: trio.CancelScope
+    _message_timeout: float
+    _whole = True  # nothing of a message has come that is not whole
+    _begun: float | None = None  # since when
+
+    direct: DirectWebSocket
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, Request):
+            self.buffer = ByteBuffer(self.config.websocket_max_message_size)
+            self._message_timeout = limits_of(self.config).message_timeout
+            self._pinging = trio.CancelScope()
+            event = without_extensions(event, {DIRECT: self.direct})
+        elif isinstance(event, StreamClosed):
+            self._lost = self._lost or not self.closed
+            self._pinging.cancel()
+        elif not self.handshake.accepted:
+            await self._refuse_early()
+            return
+        self._heard, self._delivering = trio.current_time(), True
+        await super().handle(event)
+        self._heard, self._delivering = trio.current_time(), False
+        self._whole = self.handshake.accepted and between_messages(self.connection)
+        if self._whole:
+            self._begun = None
+        elif self._begun is None:
+            self._begun = self._heard
+        if isinstance(event, Request) and self.closed:  # refused before the app was started
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+    def take(self, data: bytes) -> bytes:
+        """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
+        if not self._whole or self.closed or self.direct.on_message is None:
+            return data
+        self._heard = trio.current_time()
+        start = 0
+        while found := whole_text_frame(data, start):
+            payload, end = found
+            if len(payload) > self.config.websocket_max_message_size or not self.direct.offer(payload):
+                break
+            start = end
+        return data[start:] if start else data
+
+    async def send_frames(self, frames: bytes) -> None:
+        """Write whole frames for the application; none are written once a close frame was."""
+        await raise_if_lost(self._lost)
+        if self.state is ASGIWebsocketState.CONNECTED and self.connection.state is ConnectionState.OPEN:
+            await self.send(Data(stream_id=self.stream_id, data=frames))
+        if self._lost:
+            raise ClientDisconnected(GONE)
+
+    async def app_send(self, message: ASGISendEvent | None) -> None:
+        if message is not None:
+            if self._lost and message["type"] == "websocket.close":
+                return  # closing twice is no fault of the app
+            await raise_if_lost(self._lost)
+        await super().app_send(message)
+        if message is not None and self._lost and self.state is ASGIWebsocketState.CONNECTED:
+            raise ClientDisconnected(GONE)
+
+    @property
+    def peer_still_sending(self) -> bool:
+        """Whether bytes of the client may still be under way: its close frame has not been seen."""
+        return not self.handshake.accepted or self.connection.state is not ConnectionState.CLOSED
+
+    async def _refuse_early(self) -> None:
+        """The client did not wait for its handshake to be accepted (RFC 6455, 4.1)."""
+        if self.closed or self.state is not ASGIWebsocketState.HANDSHAKE:
+            return  # the app is refusing it already
+        self.closed = self._lost = True
+        if self.app_put is not None:
+            await self.app_put({"type": "websocket.disconnect", "code": CloseReason.ABNORMAL_CLOSURE.value})
+        await self._send_error_response(400)
+        await self.send(StreamClosed(stream_id=self.stream_id))
+
+    async def _accept(self, message: WebsocketAcceptEvent) -> None:
+        try:
+            await super()._accept(message)
+            self.direct.connection = self.connection
+        finally:
+            if not self.handshake.accepted:  # the app chose a wrong subprotocol or header: it can still be refused
+                self.state = ASGIWebsocketState.HANDSHAKE
+
+    async def _handle_events(self) -> None:
+        for event in self.connection.events():
+            if isinstance(event, Message):
+                await self._handle_message(event)
+            elif isinstance(event, Ping):
+                await self._send_wsproto_event(event.response())
+            elif isinstance(event, CloseConnection):
+                # In REMOTE_CLOSING this answers the peer's close; in OPEN the peer broke the framing and is told how
+                # (RFC 6455, 7.1.7).
+                if self.connection.state is not ConnectionState.CLOSED:
+                    await self._send_wsproto_event(event)
+                await self.send(StreamClosed(stream_id=self.stream_id))
+            if self.closed:
+                return
+
+    async def _handle_message(self, event: Message[Any]) -> None:
+        try:
+            self.buffer.extend(event)
+        except FrameTooLargeError:
+            self.buffer.clear()
+            await self._break_off(CloseReason.MESSAGE_TOO_BIG, f"a message may have {self.buffer.max_length} bytes")
+            return
+        if event.message_finished and self.app_put is not None:
+            self._begun = (
+                None  # what follows is the next one; that the app takes its time for this one is no delay of it
+            )
+            message = self.buffer.to_message()
+            self.buffer.clear()
+            await self.app_put(message)
+
+    async def _break_off(self, code: CloseReason, reason: str) -> None:
+        await self._send_wsproto_event(CloseConnection(code=code, reason=reason))
+        await self.send(StreamClosed(stream_id=self.stream_id))
+
+    async def _send_pings(self) -> None:
+        interval = self.config.websocket_ping_interval
+        assert interval is not None
+        with self._pinging:
+            while not self.closed:
+                await trio.sleep(interval)
+                silent = 0.0 if self._delivering else trio.current_time() - self._heard
+                if silent > 2 * interval:
+                    await self.send(StreamClosed(stream_id=self.stream_id))
+                elif self._begun is not None and trio.current_time() - self._begun > self._message_timeout:
+                    reason = f"a message may take {self._message_timeout:g} seconds"
+                    await self._break_off(CloseReason.POLICY_VIOLATION, reason)
+                else:
+                    await self._send_wsproto_event(Ping())
+
+
+class ByteBuffer(WebsocketBuffer):
+    """Counts the bytes of a text message; hypercorn's counts its characters."""
+
+    def extend(self, event: Message[Any]) -> None:
+        if isinstance(event, TextMessage) and not event.data.isascii():
+            self.length += len(event.data.encode()) - len(event.data)
+        super().extend(event)
+
+
+def without_extensions(event: Request, state: dict[str, object]) -> Request:
+    """The handshake as if the client had offered no extension, and with more in the state that the application sees."""
+    headers = [(name, value) for name, value in event.headers if name.lower() != b"sec-websocket-extensions"]
+    return Request(
+        stream_id=event.stream_id,
+        headers=headers,
+        http_version=event.http_version,
+        method=event.method,
+        raw_path=event.raw_path,
+        state=HypercornState({**event.state, **state}),
+    )
+
+
+async def raise_if_lost(lost: bool) -> None:
+    """A cancel point before anything is written; a full checkpoint before an error, so that no retry loop can spin."""
+    if lost:
+        await trio.lowlevel.checkpoint()
+        raise ClientDisconnected(GONE)
+    await trio.lowlevel.checkpoint_if_cancelled()

@@ -1,0 +1,314 @@
+"""The client's end of HTTP+SSE (2024-11-05): a stream that brings everything, and a URI that everything is posted to.
+
+The server says the URI in the stream's first event. Messages are posted one after the other, since the server takes them in the
+order in which they come. The stream is the connection: when it ends, so does the conversation.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import httpx2
+import trio
+
+from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
+from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
+from trio_mcp.protocol.jsonrpc import Answers, Malformed, Message, Request, Unanswered, dump, parse
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.session import Envelope
+
+from ..background import open_background
+from ..http.client.answers import excerpt, refusal
+from ..http.client.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
+from ..http.client.streams import EVENT_STREAM, open_body, reason, whole
+
+logger = logging.getLogger("trio_mcp.http")
+
+POST_TIMEOUT: Final = 15.0
+"""Seconds that a server may take to accept a message: ours waits ten for its reader."""
+
+POSTABLE = re.compile(r"[!-~]{1,4096}")
+"""What may be a reference to the URI that is posted to: visible ASCII."""
+
+PORTS: Final = {"http": 80, "https": 443}
+
+
+class SseConversation:
+    """One stream, and what is posted beside it.
+
+    Args:
+        arrived: where the server's messages go; closed when the stream has ended.
+
+    Attributes:
+        broken: why the stream ended, when that was not the server's wish; None otherwise.
+    """
+
+    def __init__(
+        self, http: httpx2.AsyncClient, url: str, arrived: trio.MemorySendChannel[Envelope], limits: ClientLimits
+    ) -> None:
+        self.broken: str | None = None
+        self._http = http
+        self._url = url
+        self._arrived = arrived
+        self._limits = limits
+        self._json_limits = JsonLimits(max_bytes=limits.message)
+        self._uri = ""
+        self._reading = trio.CancelScope()
+        self._ended = False
+        self._turn = trio.StrictFIFOLock()
+
+    async def open(self, nursery: trio.Nursery) -> None:
+        """Open the stream; a task of the nursery reads it from then on.
+
+        Raises:
+            Disconnected: the server cannot be reached, or the stream ended at once.
+            RequestTimeout: its first event did not come in time.
+            RemoteProtocolError: it answers with something else, or names no URI of its own.
+
+        A cancel closes it again.
+        """
+        with trio.move_on_after(self._limits.connect):
+            await nursery.start(self._read)
+            return
+        raise RequestTimeout(f"{self._url}: no event `endpoint` came within {self._limits.connect:g} seconds")
+
+    async def post(self, nursery: trio.Nursery, message: Message | Answers) -> None:
+        """Post one message, after those before it. What does not arrive ends nothing but itself: a request is told so.
+
+        Raises:
+            trio.BrokenResourceError: the stream has ended.
+
+        A cancel may or may not have sent it.
+        """
+        async with self._turn:
+            if self._ended:
+                raise trio.BrokenResourceError(self.broken or "the server ended the stream")
+            status, body = await self._posted(message)
+        if 200 <= status < 300:
+            return
+        why = f"the server answered HTTP {status}{excerpt(body)}" if status else body.decode()
+        if not isinstance(message, Request):
+            logger.warning("a %s did not reach %s: %s", type(message).__name__, self._url, why)
+            return
+        told = refusal(message, {}, status, body) if status else Unanswered(message.id, f"{self._url}: {why}")
+        nursery.start_soon(self._pass_on, Envelope(told))  # in a task: whoever makes room for it may wait for this one
+
+    def check(self) -> None:
+        """Raise `BrokenResourceError` if the stream broke off."""
+        if self.broken is not None:
+            raise trio.BrokenResourceError(self.broken) from None
+
+    def close(self) -> None:
+        """End the stream."""
+        self._reading.cancel()
+
+    # one step each
+
+    async def _read(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Read the stream to its end; what is wrong before the first event is raised to whoever opens it."""
+        try:
+            with self._reading:
+                await self._read_stream(task_status)
+        except httpx2.HTTPError as error:
+            self.broken = reason(error)
+        except RemoteProtocolError as error:
+            if not self._uri:
+                raise
+            self.broken = str(error)
+        finally:
+            self._ended = True
+            self._arrived.close()
+        if not self._uri:
+            raise Disconnected(f"{self._url}: {self.broken or 'the server ended the stream before its first event'}")
+
+    async def _read_stream(self, task_status: trio.TaskStatus[None]) -> None:
+        headers = {"accept": EVENT_STREAM, "cache-control": "no-store"}
+        async with self._http.stream("GET", self._url, headers=headers) as response:
+            await check_stream(response)
+            decoder = SseDecoder(self._limits.message)
+            async with open_body(response) as chunks:
+                async for chunk in chunks:
+                    for event in decoder.feed(chunk):
+                        if self._uri:
+                            await self._take(event)
+                        else:
+                            self._uri = announced(self._url, event)
+                            task_status.started()
+        decoder.feed(b"")  # raises the error that waits, if there is one
+
+    async def _take(self, event: SseEvent) -> None:
+        if event.event == "message":
+            data = event.data.encode()
+            await self._pass_on(Envelope(parse(data, self._json_limits), size=len(data)))
+
+    async def _pass_on(self, envelope: Envelope) -> None:
+        try:
+            await self._arrived.send(envelope)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return  # it came after the channel was closed
+
+    async def _posted(self, message: Message | Answers) -> tuple[int, bytes]:
+        """The status and the body of the answer to a POST; 0 for no answer, and why there is none."""
+        headers = {"content-type": "application/json"}
+        try:
+            with trio.move_on_after(POST_TIMEOUT):
+                async with self._http.stream("POST", self._uri, content=dump(message), headers=headers) as response:
+                    if response.is_success:
+                        await heard_out(response)
+                        return response.status_code, b""
+                    return response.status_code, await whole(response, self._limits.message)
+        except httpx2.HTTPError as error:
+            return 0, reason(error).encode()
+        return 0, b"it did not say within %d seconds whether it took it" % POST_TIMEOUT
+
+
+class SseChannel(trio.abc.Channel[Envelope]):
+    """One conversation over HTTP+SSE; made by `connect_sse`."""
+
+    def __init__(
+        self, conversation: SseConversation, inbox: trio.MemoryReceiveChannel[Envelope], nursery: trio.Nursery
+    ) -> None:
+        self._conversation = conversation
+        self._inbox = inbox
+        self._nursery = nursery
+        self._closed = False
+
+    async def send(self, value: Envelope) -> None:
+        """Post one message, after those before it, and wait until the server has taken it.
+
+        What does not arrive ends nothing but itself: a request is told so, anything else is logged.
+
+        Raises:
+            trio.ClosedResourceError: the channel was closed.
+            trio.BrokenResourceError: the server's stream has ended.
+
+        A cancel may or may not have sent it.
+        """
+        if self._closed:
+            raise trio.ClosedResourceError
+        if isinstance(value.message, Malformed | Unanswered):
+            raise TypeError("what was received in pieces cannot be sent")
+        await self._conversation.post(self._nursery, value.message)
+
+    async def receive(self) -> Envelope:
+        """The next message of the server. A cancel loses nothing.
+
+        Raises:
+            trio.EndOfChannel: the server ended the stream; everything it had said was received.
+            trio.BrokenResourceError: the stream broke off; the text says why.
+            trio.ClosedResourceError: the channel was closed.
+        """
+        try:
+            return await self._inbox.receive()
+        except trio.EndOfChannel:
+            self._conversation.check()
+            raise
+
+    async def aclose(self) -> None:
+        """End the stream, which ends the session at the server."""
+        self._closed = True
+        self._conversation.close()
+        self._inbox.close()
+        await trio.lowlevel.checkpoint()
+
+    def __repr__(self) -> str:
+        return f"<SseChannel {'closed' if self._closed else 'open'}>"
+
+
+@asynccontextmanager
+async def connect_sse(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    max_message: int = MAX_MESSAGE,
+) -> AsyncIterator[SseChannel]:
+    """A channel over the HTTP+SSE stream at `url`, such as `http://localhost:8000/sse`.
+
+    Args:
+        headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
+        connect_timeout: seconds to reach the server, and until the stream's first event.
+        max_message: bytes that one message of the server may have.
+
+    Raises:
+        Disconnected, RequestTimeout, RemoteProtocolError: see `SseConversation.open`.
+    """
+    limits = ClientLimits(connect_timeout, message=max_message)
+    async with open_http(limits, headers) as http, open_background() as nursery:
+        arrived, inbox = trio.open_memory_channel[Envelope](INBOX)
+        conversation = SseConversation(http, url, arrived, limits)
+        await conversation.open(nursery)
+        channel = SseChannel(conversation, inbox, nursery)
+        try:
+            yield channel
+        finally:
+            await channel.aclose()
+
+
+def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2.AsyncClient:
+    """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
+    timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
+    connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
+
+
+async def heard_out(response: httpx2.Response) -> None:
+    """Read what nobody needs, so that its connection can be used again; it need not end, nor be well formed."""
+    with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
+        await whole(response, EXCERPT)
+
+
+async def check_stream(response: httpx2.Response) -> None:
+    """Refuse an answer that is no stream.
+
+    Raises:
+        RemoteProtocolError: it is something else; the text says what.
+    """
+    status = response.status_code
+    if status != 200:
+        body = await whole(response, EXCERPT)
+        raise RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}")
+    if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+        raise RemoteProtocolError("the server answered a GET with something else than a stream of events")
+
+
+EXCERPT: Final = 64 * 1024
+
+LEFTOVER_SECONDS: Final = 1.0
+"""Seconds that the body of a 202 may take."""
+
+
+def announced(url: str, event: SseEvent) -> str:
+    """The URI that the first event of a stream names.
+
+    Raises:
+        RemoteProtocolError: it names none, or one of another origin: what is posted may hold secrets.
+    """
+    if event.event != "endpoint":
+        raise RemoteProtocolError(f"the first event of the stream is {event.event!r:.80}, not 'endpoint'")
+    if not POSTABLE.fullmatch(event.data):
+        raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}")
+    try:
+        uri = urljoin(url, event.data)
+    except ValueError:
+        raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}") from None
+    if origin(uri) is None or origin(uri) != origin(url):
+        raise RemoteProtocolError(f"the event `endpoint` names a URI of another origin than {url}: {uri:.200}")
+    return uri
+
+
+def origin(uri: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port; None for what has none of its own, or a user's name in it."""
+    try:
+        parts: SplitResult = urlsplit(uri)
+        port = parts.port or PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    if port is None or not parts.hostname or parts.username is not None:
+        return None
+    return parts.scheme, parts.hostname, port

@@ -1,0 +1,1 @@
+"""What the protocol says of HTTP: headers and event streams."""

@@ -1,0 +1,94 @@
+"""The HTTP headers that repeat what a modern request says in its body (2026-07-28, Streamable HTTP: M-HTTP-3c to M-HTTP-5b).
+
+Intermediaries route and log by them, so a server must refuse a request whose headers say something else than its body.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+from ...errors import RemoteProtocolError
+from ...types import JsonObject
+from ..jsonrpc import HEADER_MISMATCH
+from ..meta import PROTOCOL_VERSION
+
+VERSION_HEADER = "mcp-protocol-version"
+METHOD_HEADER = "mcp-method"
+NAME_HEADER = "mcp-name"
+SESSION_HEADER = "mcp-session-id"
+
+NAMED_BY: Mapping[str, str] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The member of the params that `Mcp-Name` repeats, by method."""
+
+MARK, END = "=?base64?", "?="
+
+
+def mirrored(method: str, params: JsonObject) -> dict[str, str]:
+    """The headers that a modern client sends with a request."""
+    headers = {METHOD_HEADER: method}
+    meta = params.get("_meta")
+    if isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
+        headers[VERSION_HEADER] = version
+    member = NAMED_BY.get(method)
+    if member is not None and isinstance(name := params.get(member), str):
+        headers[NAME_HEADER] = encode_value(name)
+    return headers
+
+
+def check_headers(headers: Mapping[str, str], method: str, params: JsonObject) -> None:
+    """Compare the headers of a modern request with its body.
+
+    Raises:
+        RemoteProtocolError: -32020; the message names the header that is missing, malformed or different.
+    """
+    for name, wanted in expected(method, params):
+        sent = headers.get(name)
+        if sent is None:
+            raise mismatch(f"the header {name} is missing; the body says {wanted!r}")
+        if decode_value(name, sent) != wanted:
+            raise mismatch(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
+
+
+def expected(method: str, params: JsonObject) -> list[tuple[str, str]]:
+    pairs = [(METHOD_HEADER, method)]
+    meta = params.get("_meta")
+    version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+    if isinstance(version, str):
+        pairs.append((VERSION_HEADER, version))
+    member = NAMED_BY.get(method)
+    name = None if member is None else params.get(member)
+    if isinstance(name, str):
+        pairs.append((NAME_HEADER, name))
+    return pairs
+
+
+def encode_value(value: str) -> str:
+    """A header value as it is, or in base64 between marks when a header cannot carry it (M-HTTP-5b)."""
+    plain = value.isascii() and value.isprintable() and value == value.strip()
+    if plain and not (value.startswith(MARK) and value.endswith(END)):
+        return value
+    return f"{MARK}{base64.b64encode(value.encode()).decode()}{END}"
+
+
+def decode_value(name: str, value: str) -> str:
+    """What a header value stands for. Half of the marks is nothing special.
+
+    Raises:
+        RemoteProtocolError: -32020, the value between the marks is not base64 of UTF-8; or there are no marks, and it holds
+            what only base64 can carry: an intermediary might read these bytes as another text than we do.
+    """
+    value = value.strip(" \t")
+    if not (value.isascii() and value.isprintable()):
+        raise mismatch(f"the header {name} holds more than printable ASCII: put base64 between {MARK} and {END}")
+    if not (value.startswith(MARK) and value.endswith(END) and len(value) >= len(MARK) + len(END)):
+        return value
+    try:
+        return base64.b64decode(value[len(MARK) : -len(END)], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise mismatch(f"the header {name} is not base64 of UTF-8 between {MARK} and {END}") from None
+
+
+def mismatch(message: str) -> RemoteProtocolError:
+    return RemoteProtocolError(message, code=HEADER_MISMATCH)

@@ -1,0 +1,252 @@
+"""The `Mcp-Param-*` headers, which repeat arguments of a tool call for intermediaries (2026-07-28: M-HTTP-5b, M-HTTP-6).
+
+A property of an input schema names its header with `x-mcp-header`. Both sides read the schema alike: the client sends
+the headers, the server compares them with the arguments. One illegal annotation makes the whole tool unusable, because
+the two sides might then disagree about what intermediaries see (S-57).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from ...types.base import JsonObject, JsonValue
+from .headers import decode_value, encode_value, mismatch
+
+ANNOTATION: Final = "x-mcp-header"
+PREFIX: Final = "mcp-param-"
+MAX_MIRRORED: Final = 64
+"""The most properties of one tool that may be mirrored."""
+
+_MAX_NAME: Final = 128  # characters
+_MAX_SAFE_INTEGER: Final = 2**53 - 1  # RFC 8259, section 6: beyond it, readers disagree about integers
+_TYPES: Final = frozenset({"string", "integer", "boolean"})
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
+_NUMBER: Final = re.compile(r"-?[0-9]{1,32}(?:\.[0-9]{1,32})?(?:[eE][+-]?[0-9]{1,3})?")
+
+# Where a schema holds schemas, apart from `properties`: one, several, or several by name. What is under any other keyword
+# (`default`, `enum`, an unknown one) is data and may hold anything.
+_ONE: Final = frozenset(
+    {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"}
+    | {"propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
+)
+_SEVERAL: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+_NAMED: Final = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"})
+
+
+class _Place(NamedTuple):
+    """A schema and where it is: below `parent` under a keyword, and a name or position if there may be several.
+
+    It is put into words only where it is annotated: in a schema that is deep and wide the words are many times its size.
+    """
+
+    parent: _Place | None
+    keyword: str
+    name: str | int | None
+    schema: JsonValue
+
+    @property
+    def shown(self) -> str:
+        """How an error calls the place."""
+        return ".".join(reversed([place.step() for place in self._upwards()]))
+
+    @property
+    def path(self) -> tuple[str, ...] | None:
+        """The property that it is of; None when `properties` alone do not lead there."""
+        below = [*self._upwards()][:-1]
+        if any(place.keyword != "properties" for place in below):
+            return None
+        return tuple([str(place.name) for place in reversed(below)])
+
+    def step(self) -> str:
+        match self.name:
+            case None:
+                return self.keyword
+            case int(position):
+                return f"{self.keyword}[{position}]"
+            case name:
+                return f"{self.keyword}.{name[:64]}"
+
+    def _upwards(self) -> Iterator[_Place]:
+        place: _Place | None = self
+        while place is not None:
+            yield place
+            place = place.parent
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredParameter:
+    """An argument that a header repeats.
+
+    Attributes:
+        path: the names of the properties that lead to it.
+        header: the name of the header, in lower case.
+    """
+
+    path: tuple[str, ...]
+    header: str
+
+    def value_in(self, arguments: JsonObject) -> JsonValue:
+        """The argument, or None when it is absent or null."""
+        value: JsonValue = arguments
+        for name in self.path:
+            if not isinstance(value, dict):
+                return None
+            value = value.get(name)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterHeaders:
+    """The mirrored parameters of one tool; falsy when there are none."""
+
+    parameters: tuple[MirroredParameter, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters)
+
+    @classmethod
+    def of(cls, schema: JsonObject) -> ParameterHeaders:
+        """Those that an input schema annotates.
+
+        Raises:
+            ValueError: an annotation is illegal, or there are more than `MAX_MIRRORED`; the text names the property.
+        """
+        found: dict[str, MirroredParameter] = {}
+        for place, path, annotated in _annotated(schema):
+            parameter = _parameter(place, path, annotated)
+            if parameter.header in found:
+                raise _illegal(place, f"names the header {annotated[ANNOTATION]!r} a second time (case does not count)")
+            found[parameter.header] = parameter
+            if len(found) > MAX_MIRRORED:
+                raise _illegal(place, f"is one more than {MAX_MIRRORED} mirrored parameters (MAX_MIRRORED)")
+        return cls(tuple(found.values()))
+
+    def headers(self, arguments: JsonObject) -> dict[str, str]:
+        """The headers to send with these arguments, by lower-case name. Null and absent arguments have none.
+
+        An argument that no header can hold (a fraction, an array, an object) has none either: the tool refuses it.
+
+        Raises:
+            ValueError: an integer is not within ±(2**53 - 1), or a string holds half a surrogate pair.
+        """
+        texts = ((parameter.header, _text(parameter, arguments)) for parameter in self.parameters)
+        return {header: encode_value(text) for header, text in texts if text is not None}
+
+    def check(self, headers: Mapping[str, str], arguments: JsonObject) -> None:
+        """Compare the headers of a request, by lower-case name, with its arguments (M-HTTP-4s).
+
+        Raises:
+            RemoteProtocolError: -32020; a header is missing, malformed, different, or there though the argument is not.
+        """
+        for parameter in self.parameters:
+            _check(parameter, headers.get(parameter.header), arguments)
+
+
+def _check(parameter: MirroredParameter, sent: str | None, arguments: JsonObject) -> None:
+    header, name = parameter.header, ".".join(parameter.path)
+    try:
+        wanted = _text(parameter, arguments)
+    except ValueError as error:
+        raise mismatch(str(error)) from None
+    if sent is None and wanted is None:
+        return
+    if sent is None:
+        raise mismatch(f"the header {header} is missing; the argument {name} is {_shown(wanted)}")
+    if wanted is None:
+        raise mismatch(f"the header {header} says {_shown(sent)}, but there is no such argument {name}")
+    if not _same(decode_value(header, sent), wanted, parameter.value_in(arguments)):
+        raise mismatch(f"the header {header} says {_shown(sent)}, the argument {name} {_shown(wanted)}")
+
+
+def _same(sent: str, wanted: str, value: JsonValue) -> bool:
+    if isinstance(value, str | bool):
+        return sent == wanted
+    return _NUMBER.fullmatch(sent) is not None and Decimal(sent) == Decimal(wanted)
+
+
+def _shown(text: str | None) -> str:
+    return repr((text or "")[:128])
+
+
+def _text(parameter: MirroredParameter, arguments: JsonObject) -> str | None:
+    """What the header stands for, before it is encoded; None when it must not be there."""
+    value = parameter.value_in(arguments)
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case float() if value.is_integer():  # JSON Schema 2020-12, 6.1.1: 10.0 is an integer
+            return _integer(parameter, int(value))
+        case int():
+            return _integer(parameter, value)
+        case _:
+            return None
+
+
+def _integer(parameter: MirroredParameter, value: int) -> str:
+    if abs(value) > _MAX_SAFE_INTEGER:
+        raise ValueError(
+            f"the argument {'.'.join(parameter.path)} is not within ±(2**53 - 1), so the header {parameter.header} "
+            "cannot repeat it"
+        )
+    return str(value)
+
+
+# Reading a schema
+
+
+def _parameter(place: str, path: tuple[str, ...] | None, schema: JsonObject) -> MirroredParameter:
+    name = schema[ANNOTATION]
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise _illegal(place, f"is {name!r:.80}, which is no name of a header (an RFC 9110 token)")
+    if len(name) > _MAX_NAME:
+        raise _illegal(place, f"has {len(name)} characters; the limit is {_MAX_NAME}")
+    if not path:
+        raise _illegal(place, "is at a place that `properties` alone do not lead to")
+    if not _is_primitive(schema.get("type")):
+        raise _illegal(
+            place, f"is on the type {schema.get('type')!r:.80}; only string, integer and boolean have headers"
+        )
+    return MirroredParameter(path, PREFIX + name.lower())
+
+
+def _illegal(place: str, reason: str) -> ValueError:
+    return ValueError(f"{place}.{ANNOTATION} {reason}")
+
+
+def _is_primitive(kind: JsonValue) -> bool:
+    """One of the three types, which may be nullable: a null argument has no header."""
+    if isinstance(kind, list):
+        others = [name for name in kind if name != "null"]
+        kind = others[0] if len(others) == 1 else None
+    return isinstance(kind, str) and kind in _TYPES
+
+
+def _annotated(schema: JsonObject) -> Iterator[tuple[str, tuple[str, ...] | None, JsonObject]]:
+    """Every annotated schema within `schema`, in its order. Without recursion: the schema may come from a peer."""
+    waiting = [_Place(None, "inputSchema", None, schema)]
+    while waiting:
+        place = waiting.pop()
+        inner = place.schema
+        if not isinstance(inner, dict):
+            continue
+        if ANNOTATION in inner:
+            yield place.shown, place.path, inner
+        waiting += reversed([*_within(place, inner)])
+
+
+def _within(place: _Place, schema: JsonObject) -> Iterator[_Place]:
+    for keyword, value in schema.items():
+        if (keyword == "properties" and isinstance(value, dict)) or (keyword in _NAMED and isinstance(value, dict)):
+            for name, inner in value.items():
+                yield _Place(place, keyword, name, inner)
+        elif keyword in _SEVERAL and isinstance(value, list):
+            for position, inner in enumerate(value):
+                yield _Place(place, keyword, position, inner)
+        elif keyword in _ONE:
+            yield _Place(place, keyword, None, value)

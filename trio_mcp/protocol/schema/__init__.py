@@ -1,0 +1,1 @@
+"""JSON Schema, for what a peer wrote as well as for what an author did."""

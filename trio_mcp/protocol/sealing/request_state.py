@@ -1,0 +1,286 @@
+"""Sealing of `requestState` (MCP 2026-07-28), which a server hands to a client and has to trust when it returns.
+
+The client is an attacker here. It may change the text, cut it, keep it for years, or send it with another tool, other
+arguments, in another user's name, or to another server that shares the key. So the state is encrypted and authenticated
+(AES-256-GCM), and the claims inside bind it to one request of one principal at one server for a short time. Every
+refusal reads the same, so that none of them teaches anything; the reason is for the log.
+
+What sealing cannot do: a state can be presented again until it expires. What must happen once needs its own record.
+
+Layout: base64url without padding of `version (1 byte) | key id (4) | nonce (12) | ciphertext and tag`; version and key
+id are the associated data. Nothing is compressed, so nothing can inflate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded, RemoteProtocolError
+from ...types.base import JsonObject, JsonValue
+from ..strict_json import JsonLimits, dumps, loads
+from . import base64url
+
+KEY_BYTES = 32
+MAX_STATE = 64 * 1024
+
+_PURPOSE: Final = "trio_mcp requestState v1"
+_VERSION: Final = b"\x01"
+_KEY_ID_BYTES: Final = 4
+_NONCE_BYTES: Final = 12  # NIST SP 800-38D, 5.2.1.1; random, so one key serves 2**32 states (8.3)
+_TAG_BYTES: Final = 16
+_HEADER_BYTES: Final = len(_VERSION) + _KEY_ID_BYTES
+_LIMITS: Final = JsonLimits(max_depth=255, max_number_chars=640)
+_MAX_SKEW: Final = 60.0  # seconds between the clocks of servers that share a key
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a sealed state says.
+
+    Attributes:
+        principal: who made the request, or None when nobody is known by name.
+        method: its method.
+        digest: of its name or URI and its arguments, see `digest`.
+        audience: the server that sealed it.
+        call_id: the call that goes on when the state returns.
+        leg: the number of the round.
+        issued_at: when it was sealed, in Unix seconds.
+        expires_at: from when on it is refused, in Unix seconds.
+        journal: what the server itself wants to know again.
+    """
+
+    principal: str | None
+    method: str
+    digest: str
+    audience: str
+    call_id: str
+    leg: int
+    issued_at: float
+    expires_at: float
+    journal: JsonValue = field(default=None, repr=False)
+
+
+def digest(name_or_uri: str, arguments: JsonObject) -> str:
+    """SHA-256 in hexadecimal over what a request asks for; the order of members does not count.
+
+    Raises:
+        ValueError: an argument is NaN or infinite.
+    """
+    canonical = json.dumps([name_or_uri, arguments], sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+class KeyRing:
+    """The secret keys of a server, 32 random bytes each. The first seals, all of them open.
+
+    Servers that must open each other's states share the ring. To rotate: add the new key at the end everywhere, then
+    move it to the front everywhere, and drop the old one when the states under it have expired.
+
+    Raises:
+        ValueError: no key, a key of another length, or a key that occurs twice.
+    """
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = tuple(keys)
+        if not self._keys:
+            raise ValueError("A key ring needs at least one key.")
+        for number, key in enumerate(self._keys, 1):
+            if len(key) != KEY_BYTES:
+                raise ValueError(f"Key {number} has {len(key)} bytes; a key has {KEY_BYTES}.")
+        if len(set(self._keys)) < len(self._keys):
+            raise ValueError("A key occurs twice in the ring.")
+
+    def __repr__(self) -> str:
+        return f"<KeyRing: {len(self._keys)} {'key' if len(self._keys) == 1 else 'keys'}>"
+
+    @classmethod
+    def random(cls) -> KeyRing:
+        """A ring of one new key. What it seals cannot be opened after a restart, nor by another process."""
+        return cls([secrets.token_bytes(KEY_BYTES)])
+
+    @classmethod
+    def from_environment(cls, variable: str = "TRIO_MCP_KEYS") -> KeyRing | None:
+        """The ring that an environment variable holds, or names a file of; None when it is not set.
+
+        Raises:
+            ConfigurationError: it is set to something else; see `parse`. No error shows a key.
+        """
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            return None
+        path = Path(value)
+        try:
+            return cls.parse(path.read_text() if path.is_file() else value)
+        except (ValueError, OSError) as error:
+            raise ConfigurationError(f"{variable} is neither a file nor a list of keys: {error}") from None
+
+    @classmethod
+    def parse(cls, text: str) -> KeyRing:
+        """The ring of keys written in base64url (43 characters each), separated by commas or line breaks.
+
+        Raises:
+            ValueError: as the class does, or a key is not base64url. No error shows a key.
+        """
+        items = [item.strip() for line in text.splitlines() for item in line.split(",")]
+        keys = [base64url.decode(item.removesuffix("=")) for item in items if item]
+        if None in keys:
+            raise ValueError(f"Key {keys.index(None) + 1} is not base64url.")
+        return cls([key for key in keys if key is not None])
+
+    def derive(self, purpose: str, size: int) -> list[bytes]:
+        """One secret of `size` bytes per key, in the order of the ring; each purpose has its own (HKDF, RFC 5869)."""
+        from . import aead  # noqa: PLC0415  see Sealer
+
+        return [aead.derive(key, purpose, size) for key in self._keys]
+
+
+class Sealer:
+    """Seals and opens the `requestState` of one server.
+
+    Args:
+        ring: the keys.
+        audience: the identity of the server; states of another audience are refused, also under the same keys.
+        ttl: how long a state may be used, in seconds.
+        clock: the time in Unix seconds.
+        max_state: the longest state, in characters.
+    """
+
+    __slots__ = ("_audience", "_clock", "_keys", "_max_state", "_sealing_id", "_ttl")
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        audience: str,
+        ttl: float = 600,
+        clock: Callable[[], float] = time.time,
+        max_state: int = MAX_STATE,
+    ) -> None:
+        # The only module that loads `cryptography`, some ten milliseconds that a server pays when it first asks a modern client.
+        from . import aead  # noqa: PLC0415
+
+        secrets_of_keys = ring.derive(_PURPOSE, _KEY_ID_BYTES + KEY_BYTES)
+        self._keys = {secret[:_KEY_ID_BYTES]: aead.Cipher(secret[_KEY_ID_BYTES:]) for secret in secrets_of_keys}
+        if len(self._keys) < len(secrets_of_keys):
+            raise ValueError("Two keys of the ring have the same id: replace one.")
+        self._sealing_id = next(iter(self._keys))
+        self._audience = audience
+        self._ttl = ttl
+        self._clock = clock
+        self._max_state = max_state
+
+    def __repr__(self) -> str:
+        return f"<Sealer: audience={self._audience!r}, {len(self._keys)} keys, ttl={self._ttl} s>"
+
+    def seal(
+        self,
+        principal: str | None,
+        method: str,
+        digest: str,
+        call_id: str,
+        leg: int,
+        journal: JsonValue = None,
+    ) -> str:
+        """The state to send: good for `ttl` seconds, for this principal, method and digest, at this audience.
+
+        Raises:
+            LimitExceeded: it would be longer than `max_state`; keep the journal elsewhere and seal a reference.
+            ValueError: the journal is not JSON; the text holds the path, see `strict_json.dumps`.
+        """
+        now = self._clock()
+        claims: JsonObject = {
+            "principal": principal,
+            "method": method,
+            "digest": digest,
+            "audience": self._audience,
+            "call_id": call_id,
+            "leg": leg,
+            "issued_at": now,
+            "expires_at": now + self._ttl,
+            "journal": journal,
+        }
+        state = self._encrypt(dumps(claims))
+        if len(state) > self._max_state:
+            raise LimitExceeded(
+                f"The requestState would have {len(state)} characters; the limit is {self._max_state} (max_state)."
+            )
+        return state
+
+    def open(self, state: object, principal: str | None, method: str, digest: str) -> Claims:
+        """What the state says, once it is certain that this server sealed it for this very request.
+
+        Raises:
+            InvalidRequestState: for every other state, always with the same text.
+        """
+        claims = _read_claims(self._decrypt(state))
+        now = self._clock()
+        # All are evaluated, so that time does not tell which one failed.
+        checks = (
+            (claims.audience == self._audience, "sealed by another server"),
+            (claims.principal == principal, "sealed for another principal"),
+            (claims.method == method, "sealed for another method"),
+            (claims.digest == digest, "sealed for another name or other arguments"),
+            (claims.issued_at <= now + _MAX_SKEW, "issued in the future"),
+            (now < claims.expires_at, "expired"),
+        )
+        for holds, reason in checks:
+            if not holds:
+                raise InvalidRequestState(reason)
+        return claims
+
+    def _encrypt(self, plain: bytes) -> str:
+        header = _VERSION + self._sealing_id
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return base64url.encode(header + nonce + self._keys[self._sealing_id].seal(nonce, plain, header))
+
+    def _decrypt(self, state: object) -> bytes:
+        if not isinstance(state, str):
+            raise InvalidRequestState("not a string")
+        if len(state) > self._max_state:
+            raise InvalidRequestState("longer than max_state")
+        sealed = base64url.decode(state)
+        if sealed is None:
+            raise InvalidRequestState("not base64url")
+        if len(sealed) < _HEADER_BYTES + _NONCE_BYTES + _TAG_BYTES:
+            raise InvalidRequestState("too short")
+        header, nonce = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES : _HEADER_BYTES + _NONCE_BYTES]
+        if not header.startswith(_VERSION):
+            raise InvalidRequestState("unknown version")
+        key = self._keys.get(header.removeprefix(_VERSION))
+        if key is None:
+            raise InvalidRequestState("unknown key")
+        plain = key.open(nonce, sealed[_HEADER_BYTES + _NONCE_BYTES :], header)
+        if plain is None:
+            raise InvalidRequestState("the tag does not fit")
+        return plain
+
+
+def _read_claims(plain: bytes) -> Claims:
+    try:
+        members = loads(plain, _LIMITS)
+    except RemoteProtocolError:
+        raise InvalidRequestState("no JSON inside") from None
+    match members:
+        case {
+            "principal": None | str() as principal,
+            "method": str() as method,
+            "digest": str() as digest,
+            "audience": str() as audience,
+            "call_id": str() as call_id,
+            "leg": int() as leg,
+            "issued_at": int() | float() as issued_at,
+            "expires_at": int() | float() as expires_at,
+            "journal": journal,
+        }:
+            return Claims(principal, method, digest, audience, call_id, leg, issued_at, expires_at, journal)
+        case _:
+            raise InvalidRequestState("no claims inside")

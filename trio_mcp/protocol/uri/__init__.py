@@ -1,0 +1,1 @@
+"""URIs and the templates of RFC 6570."""

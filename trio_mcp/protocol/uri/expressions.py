@@ -1,0 +1,193 @@
+"""RFC 6570, the grammar and the expansion: a template is literal text and expressions, and values fill the expressions.
+
+All four levels. Section 3.2.1 of the RFC has the table of operators, section 3.2.2 to 3.2.9 say what each does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from urllib.parse import quote
+
+MAX_TEMPLATE: Final = 8 * 1024
+"""The longest template, in characters."""
+MAX_VARIABLES: Final = 64
+"""The most variables in one template; each place counts."""
+
+Value: TypeAlias = str | Sequence[str] | Mapping[str, str]
+"""A string, a list, or an associative array; an empty list or array is undefined (RFC 6570, 2.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One row of the table: what an expression begins with, what parts its values, and how they are written."""
+
+    symbol: str
+    first: str
+    separator: str = ","
+    named: bool = False
+    if_empty: str = ""
+    reserved: bool = False
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    operator.symbol: operator
+    for operator in (
+        Operator("", ""),
+        Operator("+", "", reserved=True),
+        Operator("#", "#", reserved=True),
+        Operator(".", ".", "."),
+        Operator("/", "/", "/"),
+        Operator(";", ";", ";", named=True),
+        Operator("?", "?", "&", named=True, if_empty="="),
+        Operator("&", "&", "&", named=True, if_empty="="),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable at one place: its name, and `:n` (the first n characters) or `*` (each value for itself)."""
+
+    name: str
+    prefix: int | None = None
+    explode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """What stands between braces."""
+
+    operator: Operator
+    variables: tuple[Variable, ...]
+
+
+Part: TypeAlias = str | Expression
+"""Literal text, as it stands in a URI, or an expression."""
+
+
+# Parsing
+
+_NAME = r"(?:\w|%[0-9A-Fa-f]{2})++(?:\.(?:\w|%[0-9A-Fa-f]{2})++)*+"
+_VARIABLE: Final = re.compile(rf"({_NAME})(?::([1-9][0-9]{{0,3}})|(\*))?", re.ASCII)
+_NO_LITERAL: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f-\x9f]|%(?![0-9A-Fa-f]{2})")
+
+
+def parsed(text: str) -> tuple[Part, ...]:
+    """The parts of a template.
+
+    Raises:
+        ValueError: it is none, or is over a limit; the text says where and why.
+    """
+    if len(text) > MAX_TEMPLATE:
+        raise ValueError(f"The URI template has {len(text)} characters; the limit is {MAX_TEMPLATE}.")
+    parts = tuple(_parts(text))
+    count = sum(len(part.variables) for part in parts if isinstance(part, Expression))
+    if count > MAX_VARIABLES:
+        raise ValueError(f"The URI template has {count} variables; the limit is {MAX_VARIABLES}.")
+    return parts
+
+
+def _parts(text: str) -> Iterator[Part]:
+    at = 0
+    while at < len(text):
+        opened = text.find("{", at)
+        literal = text[at:] if opened < 0 else text[at:opened]
+        if literal:
+            yield _literal(text, at, literal)
+        if opened < 0:
+            return
+        closed = text.find("}", opened)
+        if closed < 0:
+            raise _flaw(text, opened, "the brace is never closed")
+        yield _expression(text, opened, text[opened + 1 : closed])
+        at = closed + 1
+
+
+def _literal(text: str, at: int, literal: str) -> str:
+    if "}" in literal:
+        raise _flaw(text, at + literal.index("}"), "the brace was never opened")
+    if found := _NO_LITERAL.search(literal):
+        raise _flaw(text, at + found.start(), f"{found[0]!r} cannot stand in a URI")
+    return _encoded(literal, reserved=True)
+
+
+def _expression(text: str, at: int, inside: str) -> Expression:
+    operator = OPERATORS.get(inside[:1]) or OPERATORS[""]
+    if inside[:1] in {"=", ",", "!", "@", "|"}:
+        raise _flaw(text, at, f"the operator {inside[0]!r} is reserved (RFC 6570, 2.2)")
+    specs = inside.removeprefix(operator.symbol).split(",")
+    return Expression(operator, tuple(_variable(text, at, spec) for spec in specs))
+
+
+def _variable(text: str, at: int, spec: str) -> Variable:
+    found = _VARIABLE.fullmatch(spec)
+    if found is None:
+        raise _flaw(text, at, f"{spec[:64]!r} is no variable")
+    name, prefix, explode = found.groups()
+    return Variable(name, None if prefix is None else int(prefix), explode is not None)
+
+
+def _flaw(text: str, at: int, reason: str) -> ValueError:
+    return ValueError(f"The URI template {text[:128]!r} is malformed at character {at}: {reason}.")
+
+
+# Expansion
+
+_RESERVED: Final = ":/?#[]@!$&'()*+,;="
+_TRIPLET: Final = re.compile(r"(%[0-9A-Fa-f]{2})")
+
+
+def expanded(parts: Sequence[Part], values: Mapping[str, Value]) -> str:
+    """The URI; variables without a value leave nothing behind.
+
+    Raises:
+        ValueError: a value that is no string has a variable with `:n`, or a string holds half a surrogate pair.
+    """
+    return "".join(part if isinstance(part, str) else _fill(part, values) for part in parts)
+
+
+def _fill(expression: Expression, values: Mapping[str, Value]) -> str:
+    operator = expression.operator
+    texts = [
+        _written(operator, variable, value)
+        for variable in expression.variables
+        if (value := values.get(variable.name)) is not None and (isinstance(value, str) or len(value))
+    ]
+    return operator.first + operator.separator.join(texts) if texts else ""
+
+
+def _written(operator: Operator, variable: Variable, value: Value) -> str:
+    if isinstance(value, str):
+        return _assigned(operator, variable.name, _encoded(value[: variable.prefix], operator.reserved))
+    if variable.prefix is not None:
+        raise ValueError(f"The variable {variable.name} takes the first characters of a string, and its value is none.")
+    if not variable.explode:
+        items = value if not isinstance(value, Mapping) else [item for pair in value.items() for item in pair]
+        return _assigned(operator, variable.name, ",".join(_encoded(item, operator.reserved) for item in items))
+    return operator.separator.join(_exploded(operator, variable.name, value))
+
+
+def _exploded(operator: Operator, name: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        for item in value:
+            yield _assigned(operator, name, _encoded(item, operator.reserved))
+        return
+    for key, item in value.items():
+        text, encoded = _encoded(item, operator.reserved), _encoded(key, operator.reserved)
+        yield _assigned(operator, encoded, text) if operator.named else f"{encoded}={text}"
+
+
+def _assigned(operator: Operator, name: str, text: str) -> str:
+    if not operator.named:
+        return text
+    return f"{name}={text}" if text else name + operator.if_empty
+
+
+def _encoded(text: str, reserved: bool) -> str:
+    """Percent-encoded, all but the unreserved; with `reserved`, what has a meaning in a URI stays too (3.2.1)."""
+    if not reserved:
+        return quote(text, safe="")
+    return "".join(piece if at % 2 else quote(piece, safe=_RESERVED) for at, piece in enumerate(_TRIPLET.split(text)))

@@ -1,0 +1,44 @@
+"""What may be the URI of a resource (RFC 3986, as far as a server has to know before it looks for one)."""
+
+from __future__ import annotations
+
+import string
+
+from ...errors import RemoteProtocolError
+from ..jsonrpc import INVALID_PARAMS
+
+MAX_URI = 64 * 1024
+"""Characters of a URI."""
+
+SCHEME = frozenset(string.ascii_letters + string.digits + "+-.")
+
+
+def is_uri(text: str) -> bool:
+    """Whether the text begins with a scheme and holds neither blanks nor control characters."""
+    scheme, colon, rest = text.partition(":")
+    return (
+        len(text) <= MAX_URI
+        and bool(colon)
+        and bool(rest)
+        and scheme[:1].isascii()
+        and scheme[:1].isalpha()
+        and SCHEME.issuperset(scheme)
+        and text.isprintable()
+        and " " not in text
+    )
+
+
+def check_uri(uri: str) -> None:
+    """Refuse what is no URI.
+
+    Raises:
+        RemoteProtocolError: -32602; the message names it.
+    """
+    if len(uri) > MAX_URI:
+        raise RemoteProtocolError(
+            f"the URI {uri[:64]!r}... has {len(uri)} characters; the limit is {MAX_URI}", code=INVALID_PARAMS
+        )
+    if not is_uri(uri):
+        raise RemoteProtocolError(
+            f"{uri[:128]!r} is no URI: it needs a scheme, such as file: or https:", code=INVALID_PARAMS
+        )
