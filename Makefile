@@ -29,6 +29,7 @@ test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real process
 
 long: $(STAMPS)/dev  ## run the tests that take hours: fuzzing, crowds, full sweeps
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m long
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/sweep --every-step
 
 conformance: $(STAMPS)/dev  ## run the official conformance suite (npm has to be there)
 	$(BIN)/python tests/conformance/run.py

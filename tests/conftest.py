@@ -20,6 +20,10 @@ settings.register_profile("house", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("house")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-step", action="store_true", help="let every sweep interrupt at every step")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         lane = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -81,17 +81,27 @@ class MemoryMaker:
 class StdioMaker:
     name = "stdio"
     revisions = ALL
+    command: Sequence[str] = (sys.executable, "-m", "trio_mcp.testing.contract.child")
     traits = frozenset({Trait.SHARED, Trait.CHILD, Trait.TEXT, Trait.BYTES})
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[StdioEndpoint]:
         async with open_stage_port(stage) as port:
-            yield StdioEndpoint(port)
+            yield StdioEndpoint([*self.command, str(port)])
+
+
+class ForkedStdioMaker(StdioMaker):
+    """The same with a server that is forked off, behind a launcher; see `forks.py`."""
+
+    traits = StdioMaker.traits - {Trait.CHILD}
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
 
 
 class StdioEndpoint:
-    def __init__(self, port: int) -> None:
-        self._command = [sys.executable, "-m", "trio_mcp.testing.contract.child", str(port)]
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
         self._channels: list[stdio.ProcessChannel] = []
 
     @asynccontextmanager

@@ -47,6 +47,11 @@ def lent_server(stage: Stage) -> Iterator[Server]:
         _spare.append((server, door))
 
 
+def build_spare() -> None:
+    """Build the server that the next case is lent."""
+    _spare.append(built())
+
+
 def built() -> tuple[Server, StageDoor]:
     door = StageDoor()
     return contract_server(door), door
