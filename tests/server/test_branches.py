@@ -848,7 +848,7 @@ async def test_a_race_needs_somebody_to_run() -> None:
         ({"messages": ["hi"]}, TypeError, ["messages", "SamplingMessage", "'hi'"]),
     ],
 )
-async def test_what_cannot_be_said_of_a_branch_is_refused_and_nothing_runs(
+async def test_a_wrong_option_of_a_branch_is_rejected_and_nothing_runs(
     options: dict[str, Any], kind: type[Exception], names: list[str]
 ) -> None:
     async def never(_child: Context) -> None:
