@@ -20,7 +20,6 @@ from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteP
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
-from trio_mcp.server import Context, Server
 from trio_mcp.session import Envelope
 from trio_mcp.types import CreateMessageResult, Implementation, Root, TextContent
 
@@ -78,20 +77,6 @@ async def test_calls_run_side_by_side_and_answers_find_their_own(opening: Any) -
         for request in reversed(requests):
             await wire.respond(request, said(request["params"]["name"]))
         assert [str(number) for number in range(20)] == [(await call.result()).text for call in calls]
-
-
-async def test_tools_are_listed_through_all_pages(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
-        listing = start(client.list_tools)
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("a", "b")]
-        more = {"ttlMs": 0, "cacheScope": "private"}
-        request = await wire.request("tools/list")
-        assert "cursor" not in request.get("params", {})
-        await wire.respond(request, {**more, "tools": tools[:1], "nextCursor": "page 2"})
-        request = await wire.request("tools/list")
-        assert request["params"]["cursor"] == "page 2"
-        await wire.respond(request, {**more, "tools": tools[1:]})
-        assert [tool.name for tool in await listing.result()] == ["a", "b"]
 
 
 async def test_a_ping_asks_for_a_sign_of_life_in_each_era() -> None:
@@ -216,15 +201,6 @@ async def test_a_ping_over_its_time_raises(opening: Any, autojump_clock: MockClo
     async with conversation(opening) as (client, _wire, _start):
         with pytest.raises(RequestTimeout, match=naming("2 seconds")):
             await client.ping(timeout=2)
-
-
-async def test_a_cancelled_call_is_cancelled_at_the_server(opening: Any, autojump_clock: MockClock) -> None:
-    async with conversation(opening) as (client, wire, _start):
-        with trio.move_on_after(3) as scope:
-            await client.call_tool("book")
-        assert scope.cancelled_caught
-        request = await wire.request("tools/call")
-        assert request["id"] == (await wire.notification("notifications/cancelled"))["requestId"]
 
 
 async def test_an_answer_that_comes_too_late_is_dropped_and_the_next_call_is_clean(
@@ -584,38 +560,3 @@ async def test_a_close_is_bounded_though_the_server_reads_nothing(autojump_clock
 
 
 # a whole conversation in one process
-
-
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_client_and_a_server_in_one_process_speak_both_eras(mode: str) -> None:
-    server = Server("travel")
-
-    @server.tool
-    async def book(to: str, ctx: Context) -> str:
-        answer = await ctx.elicit("Window?", bool)
-        sampled = await ctx.sample("One line")
-        return f"{to} {answer.action} {sampled.text}"
-
-    async with Client.connect(
-        server, on_elicit=lambda _params: accept(value=True), on_sample=lambda _params: "short", mode=mode
-    ) as client:
-        with trio.fail_after(5):
-            assert (await client.call_tool("book", {"to": "Lisbon"})).text == "Lisbon accept short"
-            assert [tool.name for tool in await client.list_tools()] == ["book"]
-            await client.ping()
-
-
-async def test_a_tool_may_call_its_own_server_through_a_client() -> None:
-    server = Server("recursive")
-
-    @server.tool
-    async def factorial(n: int) -> str:
-        if n == 0:
-            return "1"
-        async with Client.connect(server) as client:
-            inner = await client.call_tool("factorial", {"n": n - 1})
-        return str(n * int(inner.text))
-
-    async with Client.connect(server) as client:
-        with trio.fail_after(10):
-            assert (await client.call_tool("factorial", {"n": 5})).text == "120"

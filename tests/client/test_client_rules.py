@@ -39,12 +39,6 @@ async def test_nothing_but_initialize_is_sent_before_its_answer(autojump_clock: 
 # what a server may ask
 
 
-async def test_a_ping_of_the_server_is_answered() -> None:
-    async with conversation(as_legacy) as (_client, wire, _start):
-        await wire.ask("p", "ping", {})
-        assert (await wire.answer("p"))["result"] == {}
-
-
 async def test_a_server_may_ping_before_it_answers_initialize() -> None:
     async with unopened(mode="legacy") as (client, wire, start):
         opened = start(client.open)

@@ -450,31 +450,6 @@ async def test_a_client_finds_it_out_by_itself_and_is_asked(options: dict[str, A
             assert len((await client.call_tool("large", {"size": 1_000_000})).text) == 1_000_000
 
 
-async def test_a_client_that_leaves_takes_its_calls_along() -> None:
-    stage = Stage()
-    async with served(stage) as url, trio.open_nursery() as nursery:
-        async with Client.connect(url) as client:
-
-            async def call() -> None:
-                with pytest.raises(Disconnected):
-                    await client.call_tool("wait")
-
-            nursery.start_soon(call)
-            await stage.began.wait()
-        await stage.ended.wait()
-
-
-async def test_a_call_whose_scope_is_cancelled_is_cancelled_at_the_server() -> None:
-    stage = Stage()
-    async with served(stage) as url, Client.connect(url) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "wait")
-            await stage.began.wait()
-            nursery.cancel_scope.cancel()
-        await stage.ended.wait()
-        assert (await client.call_tool("large", {"size": 3})).text == "xxx"
-
-
 async def test_headers_go_with_every_request() -> None:
     stage = Stage()
 

@@ -35,7 +35,6 @@ from trio_mcp.types import (
     TextContent,
 )
 
-SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "An ode."}, "model": "m"}
 META = {PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {"sampling": {}}}
 
 
@@ -75,20 +74,6 @@ async def conversation(routes: Mapping[str, Route] | None = None) -> AsyncIterat
         yield Conversation(ServerSession(service))
 
 
-def text_of(answer: dict[str, object]) -> str:
-    return answer["result"]["messages"][0]["content"]["text"]
-
-
-async def test_a_prompt_may_ask_in_rounds() -> None:
-    async with conversation() as talk:
-        params: dict[str, object] = {"name": "ode", "_meta": META}
-        asked = (await talk.say(id=1, method="prompts/get", params=params))["result"]
-        assert [question["method"] for question in asked["inputRequests"].values()] == ["sampling/createMessage"]
-        params["requestState"] = asked["requestState"]
-        params["inputResponses"] = dict.fromkeys(asked["inputRequests"], SAMPLE)
-        assert text_of(await talk.say(id=2, method="prompts/get", params=params)) == "An ode."
-
-
 async def test_questions_are_in_the_order_asked_whatever_their_names_hold() -> None:
     """Keys hold a name or numbers, and neither says where a question stands."""
     order: list[str | None] = []
@@ -110,16 +95,3 @@ async def test_questions_are_in_the_order_asked_whatever_their_names_hold() -> N
         asked = (await talk.say(id=1, method="prompts/get", params={"name": "x", "_meta": META}))["result"]
         wanted = [name or f"sample-{order.index(name) + 1}" for name in order]
         assert list(asked["inputRequests"]) == wanted
-
-
-async def test_a_prompt_may_ask_live() -> None:
-    async with conversation() as talk:
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"sampling": {}},
-            "clientInfo": {"name": "t", "version": "1"},
-        }
-        await talk.say(id=1, method="initialize", params=hello)
-        question = await talk.say(id=2, method="prompts/get", params={"name": "ode"})
-        assert question["method"] == "sampling/createMessage"
-        assert text_of(await talk.say(id=question["id"], result=SAMPLE)) == "An ode."

@@ -13,11 +13,11 @@ from naming import unnamed
 from pydantic import BaseModel
 from samples import CLIENT, FORM, PARAMS, RESULTS, SERVER, WHO
 from spec_schemas import closed_validator, request_definitions, validator
-from talk import Json, Talk, accept, talk_to, text_of
+from talk import Json, Talk, accept, talk_to
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.protocol.revisions import REVISIONS, Era, Side
 from trio_mcp.session import RequestFacts, open_service
 from trio_mcp.types import (
@@ -205,25 +205,6 @@ async def test_tools_are_listed_as_the_revision_describes_them(spec_dir: Path, v
     assert all((name in place) == (version >= "2025-06-18") for name in ("title", "outputSchema", "_meta"))
 
 
-@pytest.mark.parametrize("version", LEGACY)
-async def test_a_structured_result_is_text_where_the_revision_knows_no_structure(spec_dir: Path, version: str) -> None:
-    async with speaking(version) as talk:
-        result = await talk.result(talk.call("place"))
-    check(spec_dir, version, "CallToolResult", result)
-    assert json.loads(text_of(result)) == {"name": "Lisbon"}
-    assert result.get("structuredContent") == ({"name": "Lisbon"} if version >= "2025-06-18" else None)
-
-
-@pytest.mark.parametrize("version", LEGACY)
-async def test_content_that_the_revision_does_not_know_is_told_in_words(spec_dir: Path, version: str) -> None:
-    async with speaking(version) as talk:
-        result = await talk.result(talk.call("many"))
-    check(spec_dir, version, "CallToolResult", result)
-    audio = "audio" if version >= "2025-03-26" else "text"
-    link = "resource_link" if version >= "2025-06-18" else "text"
-    assert [block["type"] for block in result["content"]] == ["text", "image", audio, link]
-
-
 # what tools ask and tell
 
 
@@ -310,19 +291,6 @@ async def test_changes_are_told_in_every_revision(spec_dir: Path, version: str) 
             "notifications/tools/list_changed",
             "notifications/resources/list_changed",
         }
-
-
-@pytest.mark.parametrize("version", LEGACY)
-async def test_a_missing_resource_has_the_code_of_the_handshake_era(spec_dir: Path, version: str) -> None:
-    server = Server("empty", version="1")
-
-    @server.resource("file:///a", name="a")
-    async def a() -> str:
-        return "a"
-
-    async with talk_to(server) as talk:
-        await talk.initialize(version, DECLARED)
-        assert (await talk.error(talk.request("resources/read", {"uri": "file:///b"})))["code"] == RESOURCE_NOT_FOUND
 
 
 def test_the_samples_ask_for_what_the_oldest_forms_lack() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import trio
-from talk import Json, Talk, modern_meta, talk_to
+from talk import Json, Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server, ToolError
@@ -187,49 +187,7 @@ async def test_nothing_of_a_batch_is_executed_in_another_revision(stage: Stage, 
         assert stage.runs == []
 
 
-async def test_nothing_of_a_batch_is_executed_before_initialize(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        talk.send_batch(call(1, "echo", text="a"), call(2, "echo", text="b", meta=modern_meta()))
-        assert (await talk.receive())["error"]["code"] == INVALID_REQUEST
-        await talk.silence()
-        assert stage.runs == []
-
-
-async def test_a_modern_request_in_a_batch_is_refused_and_the_others_are_served(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "echo", modern_meta(), text="modern"), call(2, "echo", text="legacy"))
-        answers = await talk.answers()
-        assert answers[1]["error"]["code"] == INVALID_REQUEST
-        assert text(answers[2]) == "legacy"
-        assert stage.runs == ["legacy"]
-
-
-async def test_a_batch_cannot_change_the_revision_of_its_session(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        talk.send_batch({"id": 1, "method": "initialize", "params": params}, PING)
-        answers = await talk.answers()
-        assert answers[1]["error"]["code"] == INVALID_REQUEST
-        assert talk.session.connection.codec.revision.name == BATCHING
-
-
 # ids
-
-
-async def test_the_id_of_an_open_request_is_refused_in_a_batch_and_free_again_after_it(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.call("wait", {"name": "a"}, id=7)
-        talk.send_batch(call(7, "echo", text="b"), call(8, "echo", text="c"))
-        answers = await talk.answers()
-        assert "in use" in answers[7]["error"]["message"]
-        assert text(answers[8]) == "c"
-        stage.gate("a").set()
-        assert await talk.text(7) == "a"
-        talk.send_batch(call(7, "echo", text="d"), call(8, "echo", text="e"))
-        assert {text(answer) for answer in (await talk.answers()).values()} == {"d", "e"}
 
 
 async def test_an_id_is_in_use_until_its_own_call_has_ended_not_the_whole_batch(stage: Stage) -> None:

@@ -270,43 +270,6 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
 # cancels at every moment
 
 
-@pytest.mark.parametrize("turns", range(14))
-async def test_a_cancel_at_any_moment_leaves_at_most_one_outcome_and_nothing_behind(
-    era: type[Legacy], turns: int
-) -> None:
-    """Before its first step, in the middle, at its end, and after."""
-    server = made()
-
-    @server.tool
-    async def works(ctx: Context) -> str:
-        await ctx.log("info", "begins")
-        for _ in range(3):
-            await trio.lowlevel.checkpoint()
-        await ctx.branch_all(pauses, pauses)
-        return "done"
-
-    async def pauses(_ctx: Context) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async with play(server, era) as player:
-        await player.call("fine")
-        assert await player.text() == "fine"
-        call = await player.call("works")
-        for _ in range(turns):
-            await trio.lowlevel.checkpoint()
-        before = player.talk.waiting()
-        player.talk.cancel(call)
-        await wait_all_tasks_blocked()
-        after = player.talk.waiting()
-        answers = [message for message in before if message.get("id") == call]
-        assert len(answers) <= 1
-        assert after == []  # whatever had not been said by then is not said
-        assert quiet(player.talk.service.statistics())
-        if era is Legacy:
-            player.talk.call("fine", id=call)  # the id is free again
-            assert await player.talk.text(call) == "fine"
-
-
 # which deadline
 
 
