@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naming import naming
 
@@ -90,7 +90,6 @@ def test_a_state_opens_to_the_claims_it_was_sealed_with() -> None:
 
 
 @given(st.none() | st.text(), st.text(), st.text(), st.integers(0, 1000), values)
-@settings(max_examples=100)
 def test_whatever_is_sealed_is_opened(
     principal: str | None, method: str, call_id: str, leg: int, journal: JsonValue
 ) -> None:
@@ -200,13 +199,11 @@ def test_every_truncation_and_extension_is_refused() -> None:
 
 
 @given(st.binary(max_size=120) | st.binary(min_size=28, max_size=120).map(lambda data: b"\x01" + data))
-@settings(max_examples=200)
 def test_any_bytes_are_refused(data: bytes) -> None:
     refusal(base64url(data))
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=100)
 def test_any_text_is_refused(text: str) -> None:
     refusal(text)
 

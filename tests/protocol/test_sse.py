@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naming import naming
 
@@ -93,13 +93,11 @@ def single_bytes(stream: bytes) -> list[bytes]:
 
 
 @given(streams)
-@settings(max_examples=300)
 def test_events_are_those_of_the_standard(stream: bytes) -> None:
     assert expected(stream) == read(stream)
 
 
 @given(streams, st.integers(1, 30) | st.just(MIB), st.lists(st.integers(0, 10**6), max_size=12))
-@settings(max_examples=300)
 def test_events_and_errors_are_the_same_however_the_stream_is_cut(stream: bytes, limit: int, cuts: list[int]) -> None:
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     pieces = [stream[start:end] for start, end in pairwise(edges)]
@@ -107,7 +105,6 @@ def test_events_and_errors_are_the_same_however_the_stream_is_cut(stream: bytes,
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200)
 def test_any_bytes_are_read_or_refused(stream: bytes) -> None:
     outcome([stream], 40)
 
@@ -265,7 +262,6 @@ def test_a_decoder_shows_its_state() -> None:
 
 
 @given(st.text(), one_line.filter(bool), st.none() | one_line, st.none() | st.integers(0, 10**15 - 1))
-@settings(max_examples=200)
 def test_what_is_encoded_is_read_back(data: str, event: str, id: str | None, retry: int | None) -> None:
     raw = encode(SseEvent(data, event, id, retry))
     assert [SseEvent(LINE_BREAK.sub("\n", data), event, id, retry)] == read(raw)

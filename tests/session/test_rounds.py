@@ -756,11 +756,12 @@ async def test_a_drained_server_cancels_parked_calls_and_cleans_up(autojump_cloc
     assert travel.effects == ["searched", "gave up: shutdown"]
 
 
-async def test_a_thousand_calls_may_wait_at_once_and_each_gets_its_own_answer() -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.long)])
+async def test_many_calls_may_wait_at_once_and_each_gets_its_own_answer(count: int) -> None:
     async with talk_to(Travel().server) as talk:
-        asked = [await talk.round(talk.leg("book", {"to": str(number)})) for number in range(1000)]
-        assert talk.service.supervisor.statistics().parked == 1000
-        for number in reversed(range(1000)):
+        asked = [await talk.round(talk.leg("book", {"to": str(number)})) for number in range(count)]
+        assert talk.service.supervisor.statistics().parked == count
+        for number in reversed(range(count)):
             each = asked[number]
             last = talk.leg("book", {"to": str(number)}, state=each.state, answers={each.key: accept(value=1)})
             assert f"Booked TP2 to {number}" == await talk.text(last)
