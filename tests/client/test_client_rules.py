@@ -6,11 +6,10 @@ import logging
 from typing import Any
 
 import pytest
-import trio
 from scripted import as_legacy, as_modern, conversation, handshake, initialized, said, unopened
 from trio.testing import MockClock
 
-from trio_mcp.errors import PeerError, RequestTimeout
+from trio_mcp.errors import PeerError
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.types import Root
 
@@ -71,20 +70,6 @@ async def test_a_root_that_is_no_file_is_refused_before_it_is_sent(uri: str, cap
 
 
 # waiting
-
-
-async def test_progress_does_not_move_the_end_of_a_call(opening: Any, autojump_clock: MockClock) -> None:
-    async with conversation(opening) as (client, wire, start):
-        began = trio.current_time()
-        call = start(client.call_tool, "book", timeout=3, on_progress=lambda _params: None)
-        token = (await wire.request("tools/call"))["params"]["_meta"]["progressToken"]
-        for number in range(1, 6):
-            await wire.notify("notifications/progress", {"progressToken": token, "progress": number})
-            with trio.move_on_after(0.5):
-                await wire.notification("notifications/cancelled")
-        with pytest.raises(RequestTimeout):
-            await call.result()
-        assert trio.current_time() - began == 3
 
 
 # what a server answers

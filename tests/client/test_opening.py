@@ -207,11 +207,6 @@ async def test_a_modern_mode_does_not_fall_back() -> None:
         await wire.end()
 
 
-def test_an_unknown_mode_is_rejected_with_those_that_are_known() -> None:
-    with pytest.raises(ValueError, match=r'"modern", "legacy".*"2025-06-18".*1999-01-01'):
-        ClientOptions(info=Implementation(name="tester", version="1"), mode="1999-01-01")
-
-
 # failing
 
 
@@ -305,12 +300,6 @@ async def test_the_repr_shows_the_state_and_the_revision() -> None:
         assert f"<Client open {MODERN}>" == repr(client)
         await client.aclose()
         assert f"<Client closed {MODERN}>" == repr(client)
-
-
-def test_a_target_that_is_none_is_refused_with_what_would_be() -> None:
-    for target in ("python server.py", 7, None):
-        with pytest.raises(TypeError, match=r"URL|list of arguments"):
-            Client.connect(target)
 
 
 async def test_a_server_that_never_answers_the_handshake_fails_the_opening(autojump_clock: MockClock) -> None:

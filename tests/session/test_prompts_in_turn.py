@@ -80,15 +80,6 @@ async def test_questions_go_out_side_by_side_where_the_server_says_so(autojump_c
         assert messages(talk) == ["a?", "b?", "c?"]
 
 
-async def test_questions_of_a_modern_call_share_a_round_as_ever(autojump_clock: MockClock) -> None:
-    async def body(ctx: Context) -> str:
-        return " ".join(await ctx.branch_all(*[lambda child: ask(child, "a")] * 3))
-
-    async with calling(body) as talk:
-        asked = await talk.round(talk.leg("tool"))
-        assert len(asked.keys) == 3
-
-
 async def test_what_is_not_for_the_user_does_not_wait(autojump_clock: MockClock) -> None:
     async def body(ctx: Context) -> str:
         await ctx.branch_all(

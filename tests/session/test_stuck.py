@@ -69,22 +69,6 @@ def quiet(statistics: ServiceStatistics) -> bool:
 # who is told
 
 
-async def test_whoever_cancelled_a_stuck_call_is_told_nothing_and_nobody_waits_for_it(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    async with play(made(), era) as player:
-        call = await player.call("deaf")
-        await wait_all_tasks_blocked()
-        player.talk.cancel(call)
-        assert player.talk.session.busy
-        await trio.sleep(GRACE + 0.1)
-        await player.talk.silence()
-        assert not player.talk.session.busy
-        assert player.talk.service.statistics().actors.stuck == 1
-        await player.call("fine")
-        assert await player.text() == "fine"
-
-
 async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy], autojump_clock: MockClock) -> None:
     async with play(made(), era) as player:
         await player.call("deaf")
