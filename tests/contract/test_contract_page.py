@@ -1,4 +1,4 @@
-"""docs/contract.md says what the contract is, and its example passes it."""
+"""docs/internals/contract.md says what the contract is, and its example passes it."""
 
 from __future__ import annotations
 
