@@ -1,4 +1,4 @@
-"""The tables of docs/internals/contract.md; `python tests/contract/page.py` updates them after a rule or a transport has changed."""
+"""The tables of docs/internals/contract.md. `python tests/contract/page.py` updates them after a rule or a transport changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group `calls`: what a call, its tool and its cancellation may do (reliability, rows 63 to 85; see docs/internals/reliability.md)."""
+"""Group `calls`: what a call, its tool and its cancellation may do (docs/internals/reliability.md, rows 63 to 85)."""
 
 from __future__ import annotations
 

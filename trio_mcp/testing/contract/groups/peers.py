@@ -1,4 +1,4 @@
-"""Group `peers`: what the other end of a connection may do wrong (reliability, rows 32 to 62; see docs/internals/reliability.md)."""
+"""Group `peers`: what the other end of a connection may do wrong (docs/internals/reliability.md, rows 32 to 62)."""
 
 from __future__ import annotations
 

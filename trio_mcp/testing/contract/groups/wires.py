@@ -1,6 +1,6 @@
 """Group F: what only some transports have. Streams that can be lost and read on, raw bytes, and servers that are processes.
 
-What takes raw HTTP to see, such as statuses and headers, is tested at the transport itself; docs/internals/contract.md says where.
+Statuses, headers and other things that only raw HTTP shows are tested at the transport; see docs/internals/contract.md.
 """
 
 from __future__ import annotations
