@@ -71,7 +71,7 @@ async def test_what_was_received_as_malformed_cannot_be_sent() -> None:
     a, b = memory_pair()
     await a.send(Envelope(Notification("note", Encoded(b"{"))))
     envelope = await b.receive()
-    with pytest.raises(TypeError):
+    with pytest.raises(AssertionError):  # a type checker says so too
         await b.send(envelope)
 
 

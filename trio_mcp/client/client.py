@@ -9,10 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-import trio
-
 from ..errors import CapabilityError
-from ..session import ChannelServer, Envelope
+from ..session import AnyChannel, ChannelServer
 from ..session.idle import OnProgress
 from ..types import (
     CallToolResult,
@@ -69,7 +67,7 @@ class Client:
 
     def __init__(
         self,
-        channel: AbstractAsyncContextManager[trio.abc.Channel[Envelope]],
+        channel: AbstractAsyncContextManager[AnyChannel],
         handlers: Handlers,
         *,
         on_log: OnLog | None,

@@ -20,7 +20,7 @@ from sniffio import current_async_library
 
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..protocol.meta import LOG_LEVEL
-from ..session import ClientSession, Envelope
+from ..session import AnyChannel, ClientSession
 from ..session.client import NO_HEADERS, OnNotification
 from ..session.idle import OnProgress
 from ..types import Implementation, LoggingLevel, Model, RequestParams, SetLevelRequestParams
@@ -83,7 +83,7 @@ class Link:
 
     def __init__(
         self,
-        channel: AbstractAsyncContextManager[trio.abc.Channel[Envelope]],
+        channel: AbstractAsyncContextManager[AnyChannel],
         handlers: Handlers,
         opening: Opening,
         log_level: LoggingLevel | None,

@@ -12,9 +12,7 @@ from hashlib import sha256
 from typing import cast
 from urllib.parse import urlsplit
 
-import trio
-
-from ..session import Envelope, check_options, find_transport
+from ..session import AnyChannel, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import CacheView, ResponseCache
 from .checks import seconds, size, texts
@@ -31,7 +29,7 @@ MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
 
 
-def reached(target: object, options: Mapping[str, object]) -> AbstractAsyncContextManager[trio.abc.Channel[Envelope]]:
+def reached(target: object, options: Mapping[str, object]) -> AbstractAsyncContextManager[AnyChannel]:
     """A connection to a target, which is not opened yet.
 
     Raises:

@@ -13,7 +13,7 @@ import trio
 
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import is_uri
-from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
+from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
 from .authoring import Authoring
@@ -130,7 +130,7 @@ class Server(Authoring):
         check_options(transport, "serve", options)
         await find_transport(transport).serve(self, **options)
 
-    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+    async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls are cleaned up."""
         async with self.open_service() as service:
             await serve_channel(service, channel)

@@ -3,8 +3,9 @@
 from .backchannel import Backchannel, Question
 from .batch import OpenBatch
 from .call import Call
+from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
 from .client import Answerer, ClientSession
-from .envelope import ANONYMOUS, Envelope, Peer
+from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .leg import Leg, Listener, RequestFacts
 from .pump import serve_channel
 from .replay import Resume
@@ -17,6 +18,7 @@ from .transport import ChannelServer, Transport, check_options, find_transport
 __all__ = [
     "ANONYMOUS",
     "Answerer",
+    "AnyChannel",
     "Backchannel",
     "Call",
     "ChannelServer",
@@ -25,20 +27,25 @@ __all__ = [
     "Guard",
     "Leg",
     "Listener",
+    "MessageChannel",
     "OpenBatch",
     "Peer",
+    "PlainChannel",
     "Plan",
     "Question",
+    "Received",
     "ReplyStatistics",
     "RequestFacts",
     "Resume",
     "Route",
+    "Sent",
     "ServerSession",
     "Service",
     "ServiceOptions",
     "ServiceStatistics",
     "TokenEstimate",
     "Transport",
+    "as_message_channel",
     "check_options",
     "estimate_tokens",
     "find_transport",

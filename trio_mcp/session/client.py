@@ -57,7 +57,8 @@ from ..types import (
     SubscriptionsListenResult,
 )
 from .batch import OpenBatch
-from .envelope import Envelope, Peer
+from .channel import AnyChannel, as_message_channel
+from .envelope import Envelope, Peer, Received
 from .idle import IdleTimer, OnProgress
 from .pump import CLEAN_UP, write_all
 
@@ -85,7 +86,7 @@ class ClientSession:
 
     def __init__(
         self,
-        channel: trio.abc.Channel[Envelope],
+        channel: AnyChannel,
         answerers: Mapping[str, Answerer],
         on_notification: OnNotification,
         on_session_lost: Callable[[], None] = lambda: None,
@@ -97,7 +98,7 @@ class ClientSession:
         """Members that every request carries in `_meta`: none in the handshake era."""
         self.strays: Counter[StrayKind] = Counter()
         """Replies of the server that nobody waited for."""
-        self._channel = channel
+        self._channel = as_message_channel(channel)
         self._answerers = answerers
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
@@ -197,7 +198,8 @@ class ClientSession:
             why = "the client was closed"
             raise
         finally:
-            self._end(why + outcome(self._channel))
+            reason = self._channel.close_reason
+            self._end(why if reason is None else f"{why} ({reason})")
 
     async def flush(self) -> None:
         """Write what is queued, within a bound, and send nothing more."""
@@ -235,7 +237,7 @@ class ClientSession:
             self._mailbox.close(self._over)
             self._outbox.close()
 
-    def _receive(self, envelope: Envelope, nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
+    def _receive(self, envelope: Envelope[Received], nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
         message = envelope.message
         if isinstance(message, Unanswered) and message.session_lost and message.id is None:
             self._on_session_lost()
@@ -356,11 +358,3 @@ class ClientSession:
 def unheard(method: str, _params: Model) -> None:
     """A notification of a stream that has ended on this side."""
     logger.debug("%s came for a subscription that has ended", method)
-
-
-def outcome(channel: object) -> str:
-    """What became of the server's process, or how it took leave, where the channel knows."""
-    said, reason = getattr(channel, "outcome", None), getattr(channel, "close_reason", None)
-    if isinstance(said, str):
-        return f" (its process {said})"
-    return f" ({reason})" if isinstance(reason, str) else ""

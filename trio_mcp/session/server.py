@@ -43,7 +43,7 @@ from .backchannel import LiveBackchannel
 from .batch import OpenBatch
 from .call import Call, error_detail
 from .conversation import LISTEN, OWN_METHODS, Conversation
-from .envelope import Envelope
+from .envelope import Envelope, Received
 from .leg import Leg, Listener, RequestFacts, Threshold
 from .replay import Recollection
 from .revival import Revival
@@ -74,7 +74,7 @@ class ServerSession:
         self._idle: trio.Event | None = None
 
     def receive(
-        self, envelope: Envelope, outbox: Outbox[Envelope], *, exclusive: bool = False
+        self, envelope: Envelope[Received], outbox: Outbox[Envelope], *, exclusive: bool = False
     ) -> Listener | OpenBatch | Refused | None:
         """Act on one message; what there is to say about it goes to `outbox`.
 
@@ -99,7 +99,7 @@ class ServerSession:
             case _:
                 return self._take(event)
 
-    def _receive_batch(self, event: BatchIn, envelope: Envelope, batch: OpenBatch) -> OpenBatch | None:
+    def _receive_batch(self, event: BatchIn, envelope: Envelope[Received], batch: OpenBatch) -> OpenBatch | None:
         for message in event.messages:
             match self.connection.receive(message):
                 case RequestIn() as request:
@@ -188,14 +188,14 @@ class ServerSession:
 
     # one step each
 
-    def _serve(self, request: RequestIn, listener: Listener, envelope: Envelope) -> None:
+    def _serve(self, request: RequestIn, listener: Listener, envelope: Envelope[Received]) -> None:
         facts = self._facts(request, envelope)
         try:
             self._serve_by_route(request, facts, listener)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             listener.finish(error_detail(facts, error))
 
-    def _facts(self, request: RequestIn, envelope: Envelope) -> RequestFacts:
+    def _facts(self, request: RequestIn, envelope: Envelope[Received]) -> RequestFacts:
         params, meta = request.params, request.meta
         return RequestFacts(
             id=request.id,

@@ -18,9 +18,9 @@ import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
-from trio_mcp.protocol.jsonrpc import Answers, Malformed, Message, Request, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import Request, Unanswered, dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ..background import open_background
 from ..http.client.answers import excerpt, refusal
@@ -49,7 +49,11 @@ class SseConversation:
     """
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, arrived: trio.MemorySendChannel[Envelope], limits: ClientLimits
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        arrived: trio.MemorySendChannel[Envelope[Received]],
+        limits: ClientLimits,
     ) -> None:
         self.broken: str | None = None
         self._http = http
@@ -77,7 +81,7 @@ class SseConversation:
             return
         raise RequestTimeout(f"{self._url}: no event `endpoint` came within {self._limits.connect:g} seconds")
 
-    async def post(self, nursery: trio.Nursery, message: Message | Answers) -> None:
+    async def post(self, nursery: trio.Nursery, message: Sent) -> None:
         """Post one message, after those before it. What does not arrive ends nothing but itself: a request is told so.
 
         Raises:
@@ -146,13 +150,13 @@ class SseConversation:
             data = event.data.encode()
             await self._pass_on(Envelope(parse(data, self._json_limits), size=len(data)))
 
-    async def _pass_on(self, envelope: Envelope) -> None:
+    async def _pass_on(self, envelope: Envelope[Received]) -> None:
         try:
             await self._arrived.send(envelope)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # it came after the channel was closed
 
-    async def _posted(self, message: Message | Answers) -> tuple[int, bytes]:
+    async def _posted(self, message: Sent) -> tuple[int, bytes]:
         """The status and the body of the answer to a POST; 0 for no answer, and why there is none."""
         headers = {"content-type": "application/json"}
         try:
@@ -167,11 +171,11 @@ class SseConversation:
         return 0, b"it did not say within %d seconds whether it took it" % POST_TIMEOUT
 
 
-class SseChannel(trio.abc.Channel[Envelope]):
+class SseChannel(MessageChannel):
     """One conversation over HTTP+SSE; made by `connect_sse`."""
 
     def __init__(
-        self, conversation: SseConversation, inbox: trio.MemoryReceiveChannel[Envelope], nursery: trio.Nursery
+        self, conversation: SseConversation, inbox: trio.MemoryReceiveChannel[Envelope[Received]], nursery: trio.Nursery
     ) -> None:
         self._conversation = conversation
         self._inbox = inbox
@@ -191,11 +195,9 @@ class SseChannel(trio.abc.Channel[Envelope]):
         """
         if self._closed:
             raise trio.ClosedResourceError
-        if isinstance(value.message, Malformed | Unanswered):
-            raise TypeError("what was received in pieces cannot be sent")
         await self._conversation.post(self._nursery, value.message)
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """The next message of the server. A cancel loses nothing.
 
         Raises:
@@ -240,7 +242,7 @@ async def connect_sse(
     """
     limits = ClientLimits(connect_timeout, message=max_message)
     async with open_http(limits, headers) as http, open_background() as nursery:
-        arrived, inbox = trio.open_memory_channel[Envelope](INBOX)
+        arrived, inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
         conversation = SseConversation(http, url, arrived, limits)
         await conversation.open(nursery)
         channel = SseChannel(conversation, inbox, nursery)

@@ -18,9 +18,9 @@ import trio
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
 from trio_mcp.errors import Disconnected
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ..background import open_background
 from .endpoint import BINARY, Close
@@ -96,7 +96,7 @@ class Writing(NamedTuple):
     done: trio.Event
 
 
-class WebSocketChannel(trio.abc.Channel[Envelope]):
+class WebSocketChannel(MessageChannel):
     """One connection to a server; made by `connect`."""
 
     def __init__(self, nursery: trio.Nursery, max_message: int, write_deadline: float) -> None:
@@ -106,7 +106,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
         self._unread = f"the server did not read for {write_deadline:g} s"
         self._socket: WebSocketConnection | None = None
         self._wire: Wire | None = None
-        self._inbox: deque[tuple[Envelope, int]] = deque()
+        self._inbox: deque[tuple[Envelope[Received], int]] = deque()
         self._held = 0
         self._changed = trio.Event()
         self._to_write, self._written = trio.open_memory_channel[Writing](0)
@@ -176,7 +176,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
 
     # messages
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """The next message; `Envelope(Malformed(...))` for text that is none. A cancel loses nothing.
 
         Raises:
@@ -315,6 +315,4 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
 
 
 def text_of(envelope: Envelope) -> str:
-    if isinstance(envelope.message, Malformed | Unanswered):
-        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
     return dump(envelope.message).decode()

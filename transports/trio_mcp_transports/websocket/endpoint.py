@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope, Peer, Service, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 
 if TYPE_CHECKING:  # the application imports this room
     from ..http.server.asgi import Message, Receive, Send
@@ -137,7 +137,7 @@ async def _keep_checking(channel: AsgiWebSocket, check: Check) -> None:
             return
 
 
-class AsgiWebSocket(trio.abc.Channel[Envelope]):
+class AsgiWebSocket(MessageChannel):
     """One accepted WebSocket.
 
     Args:
@@ -168,7 +168,7 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
             return True
         return False
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """The next message; `Envelope(Malformed(...))` for text that is none. A cancel loses nothing.
 
         A binary frame, and a message over the limit, close the connection.
@@ -216,7 +216,7 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
         """Send one message at once, where the server offers that; False when it was not sent."""
         return self._direct is not None and not self._closed and self._direct.send_nowait(encoded(value))
 
-    def deliver_to(self, take: Callable[[Envelope], bool]) -> None:
+    def deliver_to(self, take: Callable[[Envelope[Received]], bool]) -> None:
         """Offer each message to `take` as soon as it has come, while somebody waits in `receive`; False refuses it."""
         if self._direct is not None:
             self._direct.on_message = partial(self._deliver, take)
@@ -246,12 +246,12 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
         state = "closed" if self._closed else "open" if self._ending is None else f"ending with {self._ending.code}"
         return f"<AsgiWebSocket {state}>"
 
-    def _deliver(self, take: Callable[[Envelope], bool], data: bytes) -> bool:
+    def _deliver(self, take: Callable[[Envelope[Received]], bool], data: bytes) -> bool:
         if self._closed or self._ending is not None or len(data) > self._limits.max_bytes:
             return False
         return take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
 
-    async def _read(self, message: Message) -> Envelope:
+    async def _read(self, message: Message) -> Envelope[Received]:
         text = message.get("text")
         if text is None:
             await self.close(BINARY)
@@ -264,6 +264,4 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
 
 
 def encoded(envelope: Envelope) -> bytes:
-    if isinstance(envelope.message, Malformed | Unanswered):
-        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
     return dump(envelope.message)

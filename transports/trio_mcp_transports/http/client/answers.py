@@ -10,7 +10,6 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
-    Answers,
     ErrorResponse,
     Malformed,
     Message,
@@ -22,6 +21,7 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.protocol.revisions import REVISIONS
+from trio_mcp.session import Sent
 
 LOST = "the server no longer knows the session"
 
@@ -29,7 +29,7 @@ MAX_SESSION_ID = 4096
 SESSION_ID = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
 
 
-def is_notice(message: Message | Answers, method: str) -> TypeGuard[Notification]:
+def is_notice(message: Sent, method: str) -> TypeGuard[Notification]:
     return isinstance(message, Notification) and message.method == method
 
 

@@ -37,7 +37,7 @@ from trio_mcp.protocol.jsonrpc import (
 )
 from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ...background import open_background
 from ...sse.client import SseConversation, open_http
@@ -96,7 +96,7 @@ async def connect(
             await channel.aclose()
 
 
-class HttpChannel(trio.abc.Channel[Envelope]):
+class HttpChannel(MessageChannel):
     """One conversation over Streamable HTTP; made by `connect`."""
 
     def __init__(self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, limits: ClientLimits) -> None:
@@ -105,7 +105,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         self._nursery = nursery
         self._limits = limits
         self._json_limits = JsonLimits(max_bytes=limits.message)
-        self._arrived, self._inbox = trio.open_memory_channel[Envelope](INBOX)
+        self._arrived, self._inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
         self._open: dict[RequestId, trio.CancelScope] = {}
         self._session: dict[str, str] = {}
         self._asked_by: dict[RequestId, RequestId] = {}
@@ -133,8 +133,6 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         if self._closed:
             raise trio.ClosedResourceError
         message = value.message
-        if isinstance(message, Malformed | Unanswered):
-            raise TypeError("what was received in pieces cannot be sent")
         if self._older is not None:
             await self._older.post(self._nursery, message)
         elif isinstance(message, Request):
@@ -154,7 +152,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             await self._answering.acquire()
             self._nursery.start_soon(self._answer, message)
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """The next message of the server, whichever response brought it.
 
         Raises:
@@ -331,7 +329,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
         except RemoteProtocolError:
             return ()  # the session says so
 
-    async def _tell(self, message: Message | Answers) -> bool:
+    async def _tell(self, message: Sent) -> bool:
         """Post what has no answer; a server may take `tell_timeout` seconds to accept it. Whether it did."""
         what = type(message).__name__
         try:
@@ -346,13 +344,13 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             return False
         return True
 
-    async def _answer(self, message: Message | Answers) -> None:
+    async def _answer(self, message: Sent) -> None:
         try:
             await self._tell(message)
         finally:
             self._answering.release()
 
-    async def _told(self, message: Message | Answers) -> int:
+    async def _told(self, message: Sent) -> int:
         """Post what has no answer; the status. Of the body nothing is kept, and it need not end."""
         sent = self._headers(message)
         status = 0
@@ -375,7 +373,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
                 Unanswered(asked_by, f"the server refused the answer to its question with HTTP {status}")
             )
 
-    async def _pass_on(self, message: Message | Malformed | Unanswered) -> None:
+    async def _pass_on(self, message: Received) -> None:
         try:
             await self._arrived.send(Envelope(message))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -384,7 +382,7 @@ class HttpChannel(trio.abc.Channel[Envelope]):
             if isinstance(part, Response | ErrorResponse) and part.id in self._open:  # on whatever stream it came
                 self._open[part.id].deadline = trio.current_time() + END_TIMEOUT
 
-    def _headers(self, message: Message | Answers) -> dict[str, str]:
+    def _headers(self, message: Sent) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": ACCEPT}
         if isinstance(message, Request):
             said = mirrored(message.method, decoded(message.params))

@@ -21,9 +21,6 @@ from trio_mcp.protocol.jsonrpc import (
     UNSUPPORTED_VERSION,
     Answers,
     ErrorResponse,
-    Malformed,
-    Message,
-    Unanswered,
     dump,
 )
 from trio_mcp.runtime import Outbox
@@ -151,7 +148,7 @@ class Exchange:
         if not envelopes:
             await respond(self._send, 202)
             return
-        message = spoken(envelopes[0])
+        message = envelopes[0].message
         status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
         headers: Headers = [*self._headers, RETRY_LATER] if status == 503 else self._headers
         await respond(self._send, status, dump(message), headers)
@@ -165,7 +162,7 @@ class Exchange:
 
     async def _events(self) -> bytes:
         """What there is to send."""
-        return b"".join(event(dump(spoken(envelope))) for envelope in self.outbox.take_nowait())
+        return b"".join(event(dump(envelope.message)) for envelope in self.outbox.take_nowait())
 
     async def _open(self) -> None:
         if not self._opened:
@@ -199,10 +196,3 @@ def event(message: bytes, event_id: bytes | None = None) -> bytes:
     if event_id is None:
         return b"event: message\ndata: %b\n\n" % message
     return b"event: message\nid: %b\ndata: %b\n\n" % (event_id, message)
-
-
-def spoken(envelope: Envelope) -> Message | Answers:
-    """What an outbox holds is what somebody said: only a reader meets anything else."""
-    message = envelope.message
-    assert not isinstance(message, Malformed | Unanswered)
-    return message

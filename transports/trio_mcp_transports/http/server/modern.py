@@ -11,7 +11,7 @@ from trio_mcp.protocol.jsonrpc import Batch, Message, Notification, Request, dec
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Listener, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, Received, ServerSession, Service
 
 from .asgi import Receive, Send
 from .exchange import MODERN_STATUS, Exchange, refused
@@ -19,7 +19,7 @@ from .refusals import HttpRefusal
 
 
 async def serve_modern(
-    service: Service, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
+    service: Service, message: Message | Batch, envelope: Envelope[Received], receive: Receive, send: Send
 ) -> None:
     """One message of a modern client."""
     headers = envelope.peer.headers

@@ -20,7 +20,7 @@ from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Listener, OpenBatch
 
 from ..server.asgi import Receive, Send
-from ..server.exchange import LEGACY_STATUS, Exchange, event, spoken
+from ..server.exchange import LEGACY_STATUS, Exchange, event
 from ..server.refusals import HttpRefusal
 from .event_log import EventLog, event_id, never_sent
 
@@ -158,7 +158,7 @@ class EventStream:
         self._writing = True
         try:
             self._unlogged += self.outbox.take_nowait()
-            events = [dump(spoken(envelope)) for envelope in self._unlogged]
+            events = [dump(envelope.message) for envelope in self._unlogged]
             first = self.last + 1
             await self._streams.log.append(self.number, first, events)
             self.last += len(events)

@@ -16,7 +16,7 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, Received, ServerSession, Service
 from trio_mcp.storage import EventStore
 
 from ..server.asgi import Receive, Send, respond
@@ -46,7 +46,7 @@ class LegacyEndpoint:
         self._grace = limits.disconnect_grace
         self._nursery = nursery
 
-    async def post(self, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send) -> None:
+    async def post(self, message: Message | Batch, envelope: Envelope[Received], receive: Receive, send: Send) -> None:
         """One message of a client, or several."""
         headers = envelope.peer.headers
         check_version(headers)
@@ -94,7 +94,7 @@ class LegacyEndpoint:
 
     # sessions
 
-    async def _open_session(self, request_id: RequestId, envelope: Envelope, exchange: Exchange) -> None:
+    async def _open_session(self, request_id: RequestId, envelope: Envelope[Received], exchange: Exchange) -> None:
         try:
             self.sessions.check_room(envelope.peer.principal)
         except TooManySessions as error:
