@@ -16,7 +16,7 @@ from trio_mcp.client import Client, Handlers
 from trio_mcp.types import Implementation
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http.client.channel import HttpChannel
-from trio_mcp_transports.http.client.limits import TELL_TIMEOUT, ClientLimits
+from trio_mcp_transports.httpx.limits import TELL_TIMEOUT, ClientLimits
 
 Json = dict[str, Any]
 

@@ -19,8 +19,8 @@ from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.hypercorn.config import DEFAULT_LIMITS, guarded_config
 from trio_mcp_transports.hypercorn.exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
+from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
-from trio_mcp_transports.websocket.wire import MAX_HANDSHAKE
 
 PAGE = (ROOT / "docs" / "websocket.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -19,10 +19,10 @@ from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, Request
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Notification, Request, Response, Unanswered
 from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background
+from trio_mcp_transports.entry_points import sse as transport
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.http.client.limits import INBOX, ClientLimits
-from trio_mcp_transports.sse import connect_sse, transport
-from trio_mcp_transports.sse.client import SseChannel, SseConversation
+from trio_mcp_transports.httpx.limits import INBOX, ClientLimits
+from trio_mcp_transports.sse.client import SseChannel, SseConversation, connect_sse
 
 URL = "http://scripted.test/sse"
 ENDPOINT = b"event: endpoint\ndata: /message?session_id=1\n\n"

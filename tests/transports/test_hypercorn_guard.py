@@ -946,7 +946,7 @@ def test_a_hypercorn_that_someone_else_patched_is_refused(uninstalled: None, mon
 
 
 APP = """
-    from trio_mcp_transports.http.hypercorn_guard import install
+    from trio_mcp_transports.hypercorn.guard import install
 
     async def app(scope, receive, send):
         if scope["type"] == "lifespan":

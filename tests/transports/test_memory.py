@@ -10,7 +10,8 @@ from trio.testing import MockClock
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
 from trio_mcp.session.envelope import Envelope
 from trio_mcp.session.transport import Transport
-from trio_mcp_transports.memory import memory_pair, transport
+from trio_mcp_transports.entry_points import memory as transport
+from trio_mcp_transports.memory import memory_pair
 
 
 class Echo:

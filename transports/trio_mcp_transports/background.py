@@ -26,3 +26,12 @@ async def open_background() -> AsyncGenerator[trio.Nursery]:
         single = group.exceptions[0]
     if single is not None:  # raised here, outside the handler, so that its own context is kept
         raise single
+
+
+def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """`error` in two: what Trio's cancellation raised, and the rest; either may be None."""
+    if isinstance(error, trio.Cancelled):
+        return error, None
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)
+    return None, error

@@ -67,31 +67,29 @@ class MemoryChannel(MessageChannel):
         return f"<MemoryChannel: {statistics.current_buffer_used} waiting>"
 
 
-class MemoryTransport:
-    """The transport `memory`: a client and a server in one process."""
+async def serve(server: ChannelServer, *, channel: AnyChannel) -> None:
+    """Serve one end of a `memory_pair` until the other is closed."""
+    await server.serve_channel(channel)
 
-    async def serve(self, server: ChannelServer, *, channel: AnyChannel) -> None:
-        """Serve one end of a `memory_pair` until the other is closed."""
-        await server.serve_channel(channel)
 
-    @asynccontextmanager
-    async def connect(
-        self, target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
-    ) -> AsyncGenerator[MemoryChannel]:
-        """Serve `target` in a task of its own and yield the client's end.
+@asynccontextmanager
+async def connect(
+    target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
+) -> AsyncGenerator[MemoryChannel]:
+    """Serve `target` in a task of its own and yield the client's end.
 
-        On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.
-        """
-        ours, theirs = memory_pair(buffer)
-        async with open_background() as nursery:
-            stopped = trio.Event()
-            nursery.start_soon(_serve, target, theirs, stopped)
-            try:
-                yield ours
-            finally:
-                ours.close()
-                with trio.move_on_after(shutdown_grace, shield=True):
-                    await stopped.wait()
+    On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.
+    """
+    ours, theirs = memory_pair(buffer)
+    async with open_background() as nursery:
+        stopped = trio.Event()
+        nursery.start_soon(_serve, target, theirs, stopped)
+        try:
+            yield ours
+        finally:
+            ours.close()
+            with trio.move_on_after(shutdown_grace, shield=True):
+                await stopped.wait()
 
 
 async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Event) -> None:
@@ -100,6 +98,3 @@ async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Ev
     finally:
         stopped.set()
         channel.close()
-
-
-transport = MemoryTransport()

@@ -15,9 +15,6 @@ from typing import Any, Final
 
 from wsproto.connection import Connection, ConnectionState
 
-DIRECT: Final = "trio_mcp.direct"
-"""The name under which an application finds it in the `state` of its scope."""
-
 FIN_TEXT: Final = 0x81
 MASKED: Final = 0x80
 SMALL: Final = 126

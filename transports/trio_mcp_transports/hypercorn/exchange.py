@@ -18,7 +18,9 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
-from .direct import DIRECT, DirectWebSocket
+from ..asgi.fast_path import DIRECT
+from ..background import split_cancelled
+from .direct import DirectWebSocket
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -165,15 +167,6 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
         with trio.move_on_after(LAST_SEND, shield=True):
             await send(None)
         raise cancelled
-
-
-def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """`error` in two: what Trio's cancellation raised, and the rest; either may be None."""
-    if isinstance(error, trio.Cancelled):
-        return error, None
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)
-    return None, error
 
 
 def log_failure(what: str, error: BaseException) -> None:

@@ -32,9 +32,10 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from ..background import split_cancelled
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
-from .exchange import LAST_SEND, ConnectionTasks, log_failure, split_cancelled
+from .exchange import LAST_SEND, ConnectionTasks, log_failure
 from .h11 import GuardedH11Protocol
 
 logger = logging.getLogger("trio_mcp.http")

@@ -25,10 +25,11 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
-from ..http.server.asgi import Message, Receive, Scope, Send
+from ..asgi.messages import Message, Receive, Scope, Send
+from ..background import split_cancelled
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
-from .exchange import log_failure, split_cancelled
+from .exchange import log_failure
 from .guard import install
 from .hard_exit import HardEnd
 

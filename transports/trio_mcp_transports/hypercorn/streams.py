@@ -21,8 +21,9 @@ from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from ..asgi.fast_path import DIRECT
 from .config import limits_of
-from .direct import DIRECT, DirectWebSocket, between_messages, whole_text_frame
+from .direct import DirectWebSocket, between_messages, whole_text_frame
 from .exchange import ClientDisconnected
 
 GONE = "the client has left"

@@ -23,9 +23,9 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ..background import open_background
-from ..http.client.answers import excerpt, refusal
-from ..http.client.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
-from ..http.client.streams import EVENT_STREAM, open_body, reason, whole
+from ..httpx.answers import excerpt, refusal
+from ..httpx.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
+from ..httpx.requests import EVENT_STREAM, open_body, open_http, reason, whole
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -250,13 +250,6 @@ async def connect_sse(
             yield channel
         finally:
             await channel.aclose()
-
-
-def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2.AsyncClient:
-    """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
-    timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
-    connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
 
 
 async def heard_out(response: httpx2.Response) -> None:

@@ -23,11 +23,11 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, ServerSession, Service
 
-from ..http.server.asgi import Incoming, Receive, Send, read_body, respond
-from ..http.server.exchange import LEGACY_STATUS, Exchange
-from ..http.server.limits import HttpLimits
-from ..http.server.quota import Places
-from ..http.server.refusals import RETRY_LATER, HttpRefusal, accepts, check_content
+from ..asgi.access import RETRY_LATER, HttpRefusal, accepts, check_content
+from ..asgi.exchange import LEGACY_STATUS, Exchange
+from ..asgi.limits import HttpLimits
+from ..asgi.messages import Incoming, Receive, Send, read_body, respond
+from ..asgi.quota import Places
 
 logger = logging.getLogger("trio_mcp.http")
 

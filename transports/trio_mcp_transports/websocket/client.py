@@ -23,9 +23,9 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ..background import open_background
-from .endpoint import BINARY, Close
-from .opening import Refused, open_socket, reason_of
-from .wire import Address, Wire, open_wire
+from .byte_stream import Address, Wire, open_wire
+from .close_codes import BINARY, Close
+from .handshake import Refused, open_socket, reason_of
 
 logger = logging.getLogger("trio_mcp.websocket")
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -19,31 +19,15 @@ from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 
-if TYPE_CHECKING:  # the application imports this room
-    from ..http.server.asgi import Message, Receive, Send
-    from ..http.server.quota import Places
-    from ..hypercorn.direct import DirectWebSocket
-
+from ..asgi.fast_path import DirectWebSocket
+from ..asgi.messages import Message, Receive, Send
+from ..asgi.quota import Places
+from .close_codes import BINARY, EXPIRED, GOING_AWAY, SUBPROTOCOL, Close
 
 logger = logging.getLogger("trio_mcp.websocket")
 
-SUBPROTOCOL: Final = "mcp"
-"""What a client has to offer, and is answered."""
-
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds that sending a close frame may take."""
-
-
-class Close(NamedTuple):
-    """A close frame: its code (RFC 6455, 7.4.1) and its reason, of at most 123 bytes."""
-
-    code: int
-    reason: str
-
-
-GOING_AWAY = Close(1001, "this server is shutting down")
-BINARY = Close(1003, "a message is JSON in a text frame")
-EXPIRED = Close(1008, "these credentials are no longer accepted")
 
 
 class WebSockets:

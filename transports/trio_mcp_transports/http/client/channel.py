@@ -40,10 +40,12 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ...background import open_background
-from ...sse.client import SseConversation, open_http
-from .answers import LOST, answers, is_notice, refusal, session_opened, unanswering
-from .limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, TELL_TIMEOUT, ClientLimits
-from .streams import EVENT_STREAM, EventStream, NotContinued, reason, whole
+from ...httpx.answers import LOST, refusal
+from ...httpx.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, TELL_TIMEOUT, ClientLimits
+from ...httpx.requests import EVENT_STREAM, open_http, reason, whole
+from ...sse.client import SseConversation
+from .answers import answers, is_notice, session_opened, unanswering
+from .streams import EventStream, NotContinued
 
 logger = logging.getLogger("trio_mcp.http")
 

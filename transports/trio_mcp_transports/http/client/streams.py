@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
 import httpx2
@@ -17,9 +17,9 @@ import trio
 
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
-logger = logging.getLogger("trio_mcp.http")
+from ...httpx.requests import EVENT_STREAM, open_body, reason
 
-EVENT_STREAM = "text/event-stream"
+logger = logging.getLogger("trio_mcp.http")
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
@@ -165,40 +165,6 @@ class EventStream:
         return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
 
 
-async def whole(response: httpx2.Response, limit: int) -> bytes:
-    """The body of a response.
-
-    Raises:
-        httpx2.RequestError: it broke off, or has more than `limit` bytes.
-    """
-    chunks: list[bytes] = []
-    size = 0
-    async with open_body(response) as pieces:
-        async for piece in pieces:
-            size += len(piece)
-            if size > limit:
-                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
-            chunks.append(piece)
-    return b"".join(chunks)
-
-
-@asynccontextmanager
-async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
-
-    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
-    rest is read in a scope that is cancelled already.
-    """
-    async with aclosing(response.aiter_bytes()) as chunks:
-        try:
-            yield chunks
-        finally:
-            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
-                at_once.cancel()
-                while True:
-                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
-
-
 def refused(response: httpx2.Response) -> str | None:
     """What is wrong with the answer to a GET when that may pass; None when nothing is.
 
@@ -213,23 +179,3 @@ def refused(response: httpx2.Response) -> str | None:
     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
         raise NotContinued("the server answered a GET with something else than a stream of events", status)
     return None
-
-
-def reason(error: Exception) -> str:
-    """What went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
-    texts = [text for text in map(str, causes(error)) if text]
-    if any("WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text for text in texts):
-        return "no TLS is spoken there; is it http:// instead of https://?"
-    if not texts:
-        return type(error).__name__
-    return texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, its cause, and the cause of that; of several at once the first."""
-    each: BaseException | None = error
-    while each is not None:
-        if isinstance(each, BaseExceptionGroup):
-            each = each.exceptions[0]
-        yield each
-        each = each.__cause__ or each.__context__  # httpx hides it from tracebacks

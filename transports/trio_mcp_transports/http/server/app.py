@@ -34,18 +34,18 @@ from trio_mcp.session import Envelope, Peer, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
-from ...hypercorn.direct import DIRECT
+from ...asgi.access import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
+from ...asgi.authentication import Authenticate, check_hook, identified
+from ...asgi.fast_path import DIRECT
+from ...asgi.limits import HttpLimits
+from ...asgi.messages import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
+from ...asgi.quota import Places
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import Check, WebSockets
-from ..sessions.verbs import LegacyEndpoint
-from .asgi import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
-from .authentication import Authenticate, check_hook, identified
-from .limits import HttpLimits
+from ..sessions.endpoint import LegacyEndpoint
 from .modern import is_modern, serve_modern
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
-from .quota import Places
-from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
 
 logger = logging.getLogger("trio_mcp.http")
 

@@ -13,9 +13,9 @@ from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Listener, Received, ServerSession, Service
 
-from .asgi import Receive, Send
-from .exchange import MODERN_STATUS, Exchange, refused
-from .refusals import HttpRefusal
+from ...asgi.access import HttpRefusal
+from ...asgi.exchange import MODERN_STATUS, Exchange, refused
+from ...asgi.messages import Receive, Send
 
 
 async def serve_modern(

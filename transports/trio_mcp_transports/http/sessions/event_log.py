@@ -15,7 +15,7 @@ import trio
 
 from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
-from ..server.refusals import RETRY_LATER, HttpRefusal
+from ...asgi.access import RETRY_LATER, HttpRefusal
 
 logger = logging.getLogger("trio_mcp.http")
 

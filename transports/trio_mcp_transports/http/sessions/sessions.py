@@ -14,7 +14,7 @@ from trio_mcp.runtime import CancelReason
 from trio_mcp.session import ServerSession
 from trio_mcp.storage import EventStore
 
-from ..server.quota import Places
+from ...asgi.quota import Places
 from .event_log import EventLog
 from .streams import SessionStreams
 

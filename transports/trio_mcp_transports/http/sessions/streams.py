@@ -19,9 +19,9 @@ from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Listener, OpenBatch
 
-from ..server.asgi import Receive, Send
-from ..server.exchange import LEGACY_STATUS, Exchange, event
-from ..server.refusals import HttpRefusal
+from ...asgi.access import HttpRefusal
+from ...asgi.exchange import LEGACY_STATUS, Exchange, event
+from ...asgi.messages import Receive, Send
 from .event_log import EventLog, event_id, never_sent
 
 UNREAD: Final = 256

@@ -26,8 +26,8 @@ from trio_mcp.protocol.jsonrpc import (
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope
 
-from .asgi import Headers, Receive, Send, respond
-from .refusals import RETRY_LATER
+from .access import RETRY_LATER
+from .messages import Headers, Receive, Send, respond
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,

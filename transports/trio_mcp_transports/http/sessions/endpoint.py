@@ -19,11 +19,11 @@ from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, Received, ServerSession, Service
 from trio_mcp.storage import EventStore
 
-from ..server.asgi import Receive, Send, respond
-from ..server.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, refused
-from ..server.limits import HttpLimits
-from ..server.quota import Places
-from ..server.refusals import ALLOW, RETRY_LATER, HttpRefusal, accepts
+from ...asgi.access import ALLOW, RETRY_LATER, HttpRefusal, accepts
+from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, refused
+from ...asgi.limits import HttpLimits
+from ...asgi.messages import Receive, Send, respond
+from ...asgi.quota import Places
 from .event_log import read_event_id
 from .sessions import LegacySession, LegacySessions, TooManySessions
 from .streams import EventStream, Replay, StreamReader, Unattended

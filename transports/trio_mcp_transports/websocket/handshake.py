@@ -12,8 +12,8 @@ from wsproto.utilities import RemoteProtocolError
 
 from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 
-from .endpoint import SUBPROTOCOL
-from .wire import Address, Wire
+from .byte_stream import Address, Wire
+from .close_codes import SUBPROTOCOL
 
 Failed: TypeAlias = Callable[[str], None]
 

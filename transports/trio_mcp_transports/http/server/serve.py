@@ -1,4 +1,4 @@
-"""The transport `http`, as the core finds it."""
+"""Serving the HTTP application in this process: the server's end of the transports `http`, `sse` and `websocket`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import trio
@@ -13,13 +14,12 @@ import trio
 from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
-from ..hypercorn.config import guarded_config
-from ..hypercorn.serve import serve_asgi
-from .client.channel import connect
-from .server.app import asgi_app
-from .server.authentication import Authenticate
-from .server.limits import HttpLimits
-from .server.paths import MESSAGE_PATH
+from ...asgi.authentication import Authenticate
+from ...asgi.limits import HttpLimits
+from ...hypercorn.config import guarded_config
+from ...hypercorn.serve import serve_asgi
+from .app import asgi_app
+from .paths import MESSAGE_PATH, SSE_PATH
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -140,11 +140,8 @@ FOR_CLEAN_UP = 0.2
 """The parts of the drain time in which calls may end by themselves, and then unwind and be answered. The rest is for writing."""
 
 
-class HttpTransport:
-    """The transport `http`: Streamable HTTP, both eras."""
+serve_sse = partial(serve_http, path=None, sse_path=SSE_PATH)
+"""As `serve_http`, without Streamable HTTP unless a `path` is given."""
 
-    serve = staticmethod(serve_http)
-    connect = staticmethod(connect)
-
-
-transport = HttpTransport()
+serve_websocket = partial(serve_http, scheme="ws")
+"""As `serve_http`: the same host, port and path serve both."""

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ...hypercorn.exchange import split_cancelled
-from .refusals import RETRY_LATER, HttpRefusal
+from ..background import split_cancelled
+from .access import RETRY_LATER, HttpRefusal
 
 logger = logging.getLogger("trio_mcp.http")
 

@@ -10,7 +10,7 @@ import trio
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, dump
 from trio_mcp.session import Peer
 
-from .refusals import HttpRefusal
+from .access import HttpRefusal
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
