@@ -16,7 +16,7 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, Received, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, Received, Service, open_request_session
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, RETRY_LATER, HttpRefusal, accepts
@@ -89,7 +89,7 @@ class LegacyEndpoint:
         check_version(peer.headers)
         if SESSION_HEADER not in peer.headers:
             raise HttpRefusal(405, "There is no session to delete.", [ALLOW])
-        self.sessions.end(self._found(peer), CancelReason.CLIENT)
+        self.sessions.end(self._found(peer), CancelReason.DISCONNECT)
         await respond(send, 204)
 
     # sessions
@@ -101,7 +101,7 @@ class LegacyEndpoint:
             exchange.add_header(*RETRY_LATER)
             await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
             return
-        session = ServerSession(self._service, shared=False)
+        session = open_request_session(self._service)
         session.receive(envelope, exchange.outbox, exclusive=True)
         if session.initialized:  # a refused one leaves nothing behind
             entry = self.sessions.add(session, envelope.peer.principal)
