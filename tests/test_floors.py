@@ -71,7 +71,12 @@ def test_one_end_of_a_transport_does_not_load_what_the_other_needs(
 
 
 def test_a_wrong_option_is_looked_up_at_the_asked_end_only() -> None:
-    check = "from trio_mcp.session import check_options\ntry: check_options('stdio', 'connect', {'nonsense': 1})\nexcept TypeError: pass"
+    check = """
+from trio_mcp.session import check_options
+try:
+    check_options("stdio", "connect", {"nonsense": 1})
+except TypeError:
+    pass"""
     modules = loaded("trio_mcp.session", then=check)
     assert "trio_mcp_transports.http.client.channel" in modules
     assert modules.isdisjoint(SERVERS - {"wsproto"})

@@ -9,6 +9,7 @@ from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .leg import Leg, Listener, RequestFacts
 from .pump import serve_channel
 from .replay import Resume
+from .request_session import RequestSession, open_request_session
 from .server import ServerSession
 from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -36,6 +37,7 @@ __all__ = [
     "Received",
     "ReplyStatistics",
     "RequestFacts",
+    "RequestSession",
     "Resume",
     "Route",
     "Sent",
@@ -49,6 +51,7 @@ __all__ = [
     "check_options",
     "estimate_tokens",
     "find_transport",
+    "open_request_session",
     "open_service",
     "serve_channel",
     "used_tokens",

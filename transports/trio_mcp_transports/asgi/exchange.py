@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from trio_mcp.protocol.http.sse import KEEP_ALIVE, encode_event
 from trio_mcp.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INVALID_REQUEST,
@@ -46,7 +47,7 @@ LEGACY_STATUS = {SERVER_BUSY: 503}
 BATCH_STATUS = {INVALID_REQUEST: 400}
 """For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
 
-KEEP_ALIVE = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 """Seconds of silence after which a stream gets a comment: proxies cut silent ones after 30 (reliability row 54)."""
 
 SSE_HEADERS = (
@@ -124,7 +125,7 @@ class Exchange:
 
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
-        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE) as ready:
+        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
             wake = self._wake = self.outbox.on_ready = ready.cancel
             try:
                 while (await self._receive())["type"] != "http.disconnect":
@@ -141,7 +142,7 @@ class Exchange:
     async def _keep_alive(self) -> None:
         if not self._opened:
             await self._send_events()
-        await self._send_part(b": still here\n\n")
+        await self._send_part(KEEP_ALIVE)
 
     async def _answer(self, envelopes: Sequence[Envelope]) -> None:
         """The whole answer at once; none at all ends the exchange without one (the call was cancelled by its client)."""
@@ -162,7 +163,7 @@ class Exchange:
 
     async def _events(self) -> bytes:
         """What there is to send."""
-        return b"".join(event(dump(envelope.message)) for envelope in self.outbox.take_nowait())
+        return b"".join(encode_event(dump(envelope.message)) for envelope in self.outbox.take_nowait())
 
     async def _open(self) -> None:
         if not self._opened:
@@ -189,10 +190,3 @@ async def refused(exchange: Exchange, statuses: Mapping[int, int]) -> None:
         codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
         fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
         await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)
-
-
-def event(message: bytes, event_id: bytes | None = None) -> bytes:
-    """One message as one event. JSON has no raw line breaks, so a single data line carries it."""
-    if event_id is None:
-        return b"event: message\ndata: %b\n\n" % message
-    return b"event: message\nid: %b\ndata: %b\n\n" % (event_id, message)

@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, quote
 
 import trio
 
+from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Message, Request, dump, error_response, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, ServerSession, Service
+from trio_mcp.session import Envelope, RequestSession, Service, open_request_session
 
 from ..asgi.access import RETRY_LATER, HttpRefusal, accepts, check_content
 from ..asgi.exchange import LEGACY_STATUS, Exchange
 from ..asgi.limits import HttpLimits
 from ..asgi.messages import Incoming, Receive, Send, read_body, respond
 from ..asgi.quota import Places
+from ..asgi.recheck import CredentialCheck, credentials_expired
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -52,7 +54,7 @@ class SseStream(Exchange):
     def __init__(self, receive: Receive, send: Send, outbox: Outbox[Envelope], uri: str) -> None:
         super().__init__(receive, send, LEGACY_STATUS, outbox)
         self.used = False
-        self._first = b"event: endpoint\ndata: %b\n\n" % uri.encode("ascii")
+        self._first = encode_event(uri.encode("ascii"), event=b"endpoint")
         self._opened_at = trio.current_time()
 
     async def _events(self) -> bytes:
@@ -71,7 +73,7 @@ class SseSession:
     """One session: the stream that carries it, and whose it is."""
 
     id: str
-    session: ServerSession
+    session: RequestSession
     stream: SseStream
     principal: str | None
     ended: bool = False
@@ -94,12 +96,11 @@ class SseEndpoint:
         self._places = Places("streams", limits.sessions, limits.per_principal)
         self._sessions: dict[str, SseSession] = {}
 
-    async def get(self, incoming: Incoming, known: Callable[[], Awaitable[bool]] | None = None) -> None:
+    async def get(self, incoming: Incoming, check: CredentialCheck | None = None) -> None:
         """Open a session and carry its stream until either side ends it. A cancel ends the session.
 
         Args:
-            known: whether the client is still who it was, asked again and again: a stream may outlive its credentials
-                (reliability row 57). None: nobody was asked who it is.
+            check: of its credentials, while the stream is open; None without authentication.
         """
         if not accepts(incoming.peer.headers.get("accept", "*/*"), "text", "event-stream"):
             raise HttpRefusal(406, "The Accept header must list text/event-stream.")
@@ -110,11 +111,11 @@ class SseEndpoint:
             raise HttpRefusal(503, refusal, [RETRY_LATER])
         entry = self._open(incoming)
         try:
-            if known is None:
+            if check is None:
                 await entry.stream.listen()
                 return
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_checking, entry, known)
+                nursery.start_soon(self._end_when_expired, entry, check)
                 await entry.stream.listen()
                 nursery.cancel_scope.cancel()
         finally:
@@ -164,19 +165,18 @@ class SseEndpoint:
         uri = f"{quote(root)}{self._message_path}?session_id={session_id}"
         outbox: Outbox[Envelope] = Outbox(self._service.options.outbox)
         stream = SseStream(incoming.receive, incoming.send, outbox, uri)
-        entry = SseSession(session_id, ServerSession(self._service), stream, incoming.peer.principal)
+        entry = SseSession(
+            session_id, open_request_session(self._service, shared=True), stream, incoming.peer.principal
+        )
         entry.session.attach(outbox)
         self._sessions[session_id] = entry
         self._places.take(entry.principal)
         return entry
 
-    async def _keep_checking(self, entry: SseSession, known: Callable[[], Awaitable[bool]]) -> None:
-        while True:
-            await trio.sleep(self._limits.recheck)
-            if not await known():
-                logger.info("a stream is ended: its credentials are no longer good")
-                entry.stream.leave()
-                return
+    async def _end_when_expired(self, entry: SseSession, check: CredentialCheck) -> None:
+        await credentials_expired(check)
+        logger.info("a stream is ended: its credentials are no longer good")
+        entry.stream.leave()
 
     def _end(self, entry: SseSession, reason: CancelReason) -> None:
         """What still runs is cancelled, and unwinds in the service; the id is unknown from now on."""

@@ -8,10 +8,10 @@ does not read its own answers, and what such a client sends meanwhile waits in t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -22,6 +22,7 @@ from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, 
 from ..asgi.fast_path import DirectWebSocket
 from ..asgi.messages import Message, Receive, Send
 from ..asgi.quota import Places
+from ..asgi.recheck import CredentialCheck, credentials_expired
 from .close_codes import BINARY, EXPIRED, GOING_AWAY, SUBPROTOCOL, Close
 
 logger = logging.getLogger("trio_mcp.websocket")
@@ -58,13 +59,13 @@ class WebSockets:
         receive: Receive,
         send: Send,
         peer: Peer,
-        check: Check | None = None,
+        check: CredentialCheck | None = None,
         direct: DirectWebSocket | None = None,
     ) -> None:
         """Accept what asked for an upgrade, and serve it to its end.
 
         Args:
-            check: see `Check`; None: nobody was asked who the client is.
+            check: of its credentials, while it is open; None without authentication.
             direct: the short way that our own server offers.
         """
         channel = AsgiWebSocket(receive, send, peer, self._limits, direct)
@@ -75,7 +76,7 @@ class WebSockets:
                 return
             async with trio.open_nursery() as nursery:
                 if check is not None:
-                    nursery.start_soon(_keep_checking, channel, check)
+                    nursery.start_soon(_close_when_expired, channel, check)
                 await serve_channel(self._service, channel)
                 nursery.cancel_scope.cancel()
         finally:
@@ -100,25 +101,10 @@ class WebSockets:
         return f"<WebSockets {self._places!r}>"
 
 
-class Check(NamedTuple):
-    """How to find out whether the client is still who it was: its headers came once, and its credentials may expire.
-
-    Attributes:
-        seconds: between two checks.
-        known: whether it is.
-    """
-
-    seconds: float
-    known: Callable[[], Awaitable[bool]]
-
-
-async def _keep_checking(channel: AsgiWebSocket, check: Check) -> None:
-    while True:
-        await trio.sleep(check.seconds)
-        if not await check.known():
-            logger.info("a WebSocket is closed: its credentials are no longer accepted")
-            await channel.close(EXPIRED)
-            return
+async def _close_when_expired(channel: AsgiWebSocket, check: CredentialCheck) -> None:
+    await credentials_expired(check)
+    logger.info("a WebSocket is closed: its credentials are no longer accepted")
+    await channel.close(EXPIRED)
 
 
 class AsgiWebSocket(MessageChannel):

@@ -40,9 +40,10 @@ from ...asgi.fast_path import DIRECT
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
 from ...asgi.quota import Places
+from ...asgi.recheck import CredentialCheck
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
-from ...websocket.endpoint import Check, WebSockets
+from ...websocket.endpoint import WebSockets
 from ..sessions.endpoint import LegacyEndpoint
 from .modern import is_modern, serve_modern
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
@@ -273,9 +274,7 @@ class McpApp:
         await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
 
     async def _open_stream(self, running: Running, incoming: Incoming) -> None:
-        headers, principal = incoming.peer.headers, incoming.peer.principal
-        known = None if self._authenticate is None else partial(self._still, headers, principal)
-        await running.sse.get(incoming, known)
+        await running.sse.get(incoming, self._check_of(incoming.peer))
 
     async def _post_to_stream(self, running: Running, incoming: Incoming) -> None:
         await running.sse.post(incoming)
@@ -298,11 +297,17 @@ class McpApp:
         except HttpRefusal as refusal:
             await refuse_upgrade(scope, receive, send, refusal)
             return
-        check = None
-        if self._authenticate is not None:
-            check = Check(self._limits.recheck, partial(self._still, headers, principal))
+        peer = Peer(principal, headers)
         direct = scope.get("state", {}).get(DIRECT)
-        await websockets.serve(receive, send, Peer(principal, headers), check, direct)
+        await websockets.serve(receive, send, peer, self._check_of(peer), direct)
+
+    # credentials
+
+    def _check_of(self, peer: Peer) -> CredentialCheck | None:
+        """Return how to check the credentials of an open connection again; None without authentication."""
+        if self._authenticate is None:
+            return None
+        return CredentialCheck(self._limits.recheck, partial(self._still, peer.headers, peer.principal))
 
     async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
         """Whether these headers are still those of the principal."""

@@ -11,7 +11,7 @@ from trio_mcp.protocol.jsonrpc import Batch, Message, Notification, Request, dec
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Listener, Received, ServerSession, Service
+from trio_mcp.session import Envelope, Listener, Received, Service, open_request_session
 
 from ...asgi.access import HttpRefusal
 from ...asgi.exchange import MODERN_STATUS, Exchange, refused
@@ -37,7 +37,7 @@ async def serve_modern(
         error.request_id = message.id
         await exchange.refuse(400, error_response(error))
         return
-    session = ServerSession(service, shared=False)
+    session = open_request_session(service)
     listener = session.receive(envelope, exchange.outbox, exclusive=True)
     if not isinstance(listener, Listener):
         await refused(exchange, MODERN_STATUS)

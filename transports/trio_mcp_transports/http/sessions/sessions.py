@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason
-from trio_mcp.session import ServerSession
+from trio_mcp.session import RequestSession
 from trio_mcp.storage import EventStore
 
 from ...asgi.quota import Places
@@ -35,7 +35,7 @@ class LegacySession:
     """One session, with what it says and to whom."""
 
     id: str
-    session: ServerSession
+    session: RequestSession
     principal: str | None
     seen: float
     streams: SessionStreams
@@ -86,7 +86,7 @@ class LegacySessions:
             raise TooManySessions(refusal)
         self.end(unused, CancelReason.EXPIRED)
 
-    def add(self, session: ServerSession, principal: str | None) -> LegacySession:
+    def add(self, session: RequestSession, principal: str | None) -> LegacySession:
         """Keep a session that has been initialized."""
         session_id = secrets.token_urlsafe(ID_BYTES)
         streams = SessionStreams(EventLog(self._store, principal, session_id))

@@ -15,12 +15,13 @@ from typing import Final, Protocol
 
 import trio
 
+from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encode_retry
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Listener, OpenBatch
 
 from ...asgi.access import HttpRefusal
-from ...asgi.exchange import LEGACY_STATUS, Exchange, event
+from ...asgi.exchange import LEGACY_STATUS, Exchange
 from ...asgi.messages import Receive, Send
 from .event_log import EventLog, event_id, never_sent
 
@@ -129,7 +130,7 @@ class EventStream:
         log.opened += 1
         self.number = log.opened
         self._streams.live[self.number] = self
-        return b"id: %b\ndata: \n\n" % event_id(self.number, 0) if self.primes else b""
+        return encode_priming_event(event_id(self.number, 0)) if self.primes else b""
 
     def give_to(self, holder: Holder) -> None:
         """Make somebody the holder; who was it before hears of it."""
@@ -198,7 +199,7 @@ class EventStream:
 
 
 def framed(stream: int, first: int, events: Sequence[bytes]) -> bytes:
-    return b"".join(event(data, event_id(stream, number)) for number, data in enumerate(events, first))
+    return b"".join(encode_event(data, event_id(stream, number)) for number, data in enumerate(events, first))
 
 
 class StreamReader(Exchange):
@@ -245,7 +246,7 @@ class StreamReader(Exchange):
         """End the response, with a word on when to come back, and return when it has ended."""
         self._gone = self._gone or trio.Event()
         if retry is not None:
-            self.last_words = b"retry: %d\n\n" % round(retry * 1000)
+            self.last_words = encode_retry(retry)
         super().leave()
         await self._gone.wait()
 
