@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from trio_mcp.groups import unwrap
+
 
 @asynccontextmanager
 async def open_background() -> AsyncGenerator[trio.Nursery]:
@@ -21,17 +23,8 @@ async def open_background() -> AsyncGenerator[trio.Nursery]:
             yield nursery
             nursery.cancel_scope.cancel("the body it served has ended")
     except BaseExceptionGroup as group:
-        if len(group.exceptions) != 1:
+        single = unwrap(group)
+        if single is group:
             raise
-        single = group.exceptions[0]
     if single is not None:  # raised here, outside the handler, so that its own context is kept
         raise single
-
-
-def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """`error` in two: what Trio's cancellation raised, and the rest; either may be None."""
-    if isinstance(error, trio.Cancelled):
-        return error, None
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)
-    return None, error

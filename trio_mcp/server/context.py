@@ -8,6 +8,7 @@ from typing import TypeVar, Unpack, cast, overload
 
 import trio
 
+from ..checks import check_choice, check_seconds
 from ..errors import BranchElicitNotAllowed, ElicitationInvalid
 from ..runtime import CancelReason, Lane, race, run_branch
 from ..session import Call, Question, RequestFacts
@@ -182,8 +183,7 @@ class Context:
         Raises:
             ValueError: there is no such level, whether anybody listens or not.
         """
-        if level not in LOGGING_LEVELS:
-            raise ValueError(f"level: one of {', '.join(LOGGING_LEVELS)}, not {level!r}")
+        check_choice("level", level, LOGGING_LEVELS)
         await self._call.log(level, data, logger)
 
     async def end_stream(self, retry: float | None = None) -> None:
@@ -197,8 +197,8 @@ class Context:
         Raises:
             ValueError: `retry` is negative or not finite.
         """
-        if retry is not None and not 0 <= retry < math.inf:
-            raise ValueError(f"retry must be a number of seconds from 0 on, not {retry}")
+        if retry is not None:
+            check_seconds("retry", retry, finite=True)
         await self._call.end_stream(retry)
 
     # doing

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 from ..errors import McpError
+from ..groups import leaf_exceptions
 from ..runtime import Budget, Threads
 from ..session import Call, RequestFacts
 from .branching import CallLimits, Terms
@@ -41,7 +42,7 @@ class Handler:
             self.threads.admit()
 
     async def __call__(self, facts: RequestFacts, values: dict[str, object], call: Call) -> object:
-        """Call it and return its value. Of a group of exceptions with one voice, that one is raised."""
+        """Call it and return its value. Of an exception group, raise the exception that says enough (`exception_to_report`)."""
         if self.context is not None:
             terms = self.terms
             if self.token_budget is not None:
@@ -52,7 +53,7 @@ class Handler:
                 return await cast("Awaitable[object]", self.function(**values))
             return await self._in_thread(values)
         except ExceptionGroup as group:
-            failure: Exception = speaker(group)
+            failure: Exception = exception_to_report(group)
         try:
             raise failure
         finally:
@@ -91,15 +92,9 @@ def function_doc(function: Function) -> str | None:
     return inspect.getdoc(function)
 
 
-def speaker(group: ExceptionGroup[Exception]) -> Exception:
-    """The one exception in a group, however deep, or the first of several that all are for the caller; else the group."""
-    found = leaves(group)
+def exception_to_report(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the one exception in a group, however deep, or the first if all are for the caller; otherwise the group."""
+    found = leaf_exceptions(group)
     if len(found) == 1 or all(isinstance(leaf, McpError) for leaf in found):
         return found[0]
     return group
-
-
-def leaves(error: Exception) -> list[Exception]:
-    if isinstance(error, ExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
-    return [error]

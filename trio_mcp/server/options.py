@@ -1,16 +1,15 @@
-"""What may be said of a tool, prompt, resource or server: a wrong option is refused where it is written, with what to write."""
+"""Checks of the options of tools, prompts, resources and servers, raised where the author wrote the option."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeVar, get_args
 
+from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
 from ..session import ServiceOptions
-from ..session.service import check_number
 from ..types import CacheScope, SamplingMessage
 from .forms import Elicit
 
@@ -43,104 +42,88 @@ def names_of(kind: Callable[..., object]) -> tuple[str, ...]:
 
 
 def check_timeout(timeout: object) -> None:
-    """Refuse what is no time to wait."""
-    if not check_number("timeout", timeout, "seconds, such as 30; leave it out for no limit") > 0:
-        raise ValueError(f"timeout: more than 0 seconds, not {timeout}; leave it out for no limit")
+    """Raise unless `timeout` is a positive number of seconds."""
+    check_seconds("timeout", timeout, positive=True, hint="leave it out for no limit")
 
 
 def check_count(name: str, count: object) -> None:
-    """Refuse what is neither a whole number from 0 on nor None."""
-    if count is None:
-        return
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"{name}: a whole number, not {count!r}; leave it out for no limit")
-    if count < 0:
-        raise ValueError(f"{name}: a whole number from 0 on, not {count}")
+    """Raise unless `count` is None or a whole number of at least 0."""
+    if count is not None:
+        check_int(name, count, hint="leave it out for no limit")
 
 
 def check_ttl(name: str, ttl: object) -> None:
-    """Refuse what is no time to keep something."""
-    seconds = check_number(name, ttl, "seconds, 0 for not at all")
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"{name}: seconds, 0 for not at all, not {seconds:g}")
+    """Raise unless `ttl` is a finite number of seconds."""
+    check_seconds(name, ttl, finite=True, hint="0 for no caching")
 
 
 def check_scope(name: str, scope: object) -> None:
-    """Refuse what is no cache scope."""
-    if scope not in SCOPES:
-        raise ValueError(f"{name}: {either(SCOPES)}, not {scope!r}")
+    """Raise unless `scope` is a cache scope."""
+    check_choice(name, scope, SCOPES)
 
 
 def check_resume(resume: object) -> None:
-    """Refuse what is no `ResumePolicy`."""
-    if resume not in RESUMES:
-        raise ValueError(f"resume: {either(RESUMES)}, not {resume!r}")
+    """Raise unless `resume` is a `ResumePolicy`."""
+    check_choice("resume", resume, RESUMES)
 
 
 def check_elicits(elicits: object) -> None:
-    """Refuse what are no declared questions."""
-    if isinstance(elicits, str) or not isinstance(elicits, Sequence):
-        raise TypeError(f"elicits: a list of questions, such as [Elicit('seat', Seat)], not {elicits!r}")
-    for asked in elicits:
-        if not isinstance(asked, Elicit):
-            raise TypeError(f"elicits: {asked!r} is no question; write Elicit('seat', Seat), a key and a form")
+    """Raise unless `elicits` is a sequence of declared questions."""
+    check_sequence(
+        "elicits",
+        elicits,
+        Elicit,
+        "a list of questions, such as [Elicit('seat', Seat)]",
+        "a question, such as Elicit('seat', Seat), a key and a form",
+    )
 
 
 def check_schema(name: str, schema: object) -> None:
-    """Refuse what is no JSON Schema, such as a type."""
-    if schema is not None and not isinstance(schema, dict):
-        raise TypeError(f'{name}: a JSON Schema as a dict, such as {{"type": "object"}}, not {schema!r}')
+    """Raise unless `schema` is None or a dict. A type, such as a model, is a frequent mistake."""
+    if schema is not None:
+        check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
 
 
 def check_function(function: object, where: str) -> None:
-    """Refuse what is no function, such as a name that was given without its keyword."""
+    """Raise unless `function` can be called. A name without its keyword is a frequent mistake."""
     if isinstance(function, str):
         raise TypeError(f"{where}({function!r}): a name goes by its keyword, {where}(name={function!r})")
-    if not callable(function):
-        raise TypeError(f"{where} offers a function, not {function!r}")
+    check_callable(f"what {where} registers", function)
 
 
 def check_messages(messages: object) -> None:
-    """Refuse what is no conversation, such as a text."""
-    if isinstance(messages, str) or not isinstance(messages, Sequence):
-        raise TypeError(f"messages: a list of SamplingMessage, not {messages!r}")
-    for message in messages:
-        if not isinstance(message, SamplingMessage):
-            raise TypeError(f"messages: each is a SamplingMessage, not {message!r}")
+    """Raise unless `messages` is a sequence of messages. A plain text is a frequent mistake."""
+    check_sequence(
+        "messages",
+        messages,
+        SamplingMessage,
+        "a list of SamplingMessage",
+        'a SamplingMessage(role="user", content=...)',
+    )
 
 
 def check_service(options: object) -> ServiceOptions:
-    """Refuse what are no options of a service, such as a dict of them."""
-    if not isinstance(options, ServiceOptions):
-        raise TypeError(f"options: ServiceOptions(max_seconds=60), not {options!r:.80}")
-    return options
+    """Return `options` if it is a `ServiceOptions`. A dict of options is a frequent mistake."""
+    return check_instance("options", options, ServiceOptions, "ServiceOptions(max_seconds=60)")
 
 
 def check_branch(fn: object) -> None:
-    """Refuse what no branch can run, such as a coroutine: it was made without the branch's context."""
+    """Raise unless `fn` can run as a branch. A coroutine cannot: it was made without the branch's context."""
     if inspect.iscoroutine(fn):
         raise TypeError(
-            f"a branch is a function, not yet called: branch({fn.__name__}), not branch({fn.__name__}(...))"
+            f"a branch must be a function, not yet called: branch({fn.__name__}), not branch({fn.__name__}(...))"
         )
-    if not callable(fn):
-        raise TypeError(f"a branch is a function that takes a Context, not {fn!r:.80}")
+    check_callable("a branch", fn, "a function that takes a Context")
 
 
 def check_name(name: object) -> None:
-    """Refuse a name that is no text."""
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"name: a text, not {name!r:.80}")
+    """Raise unless `name` is None or a string."""
+    if name is not None:
+        check_str("name", name)
 
 
 def check_place(uri: object, function: object = len) -> None:
-    """Refuse a resource without a URI, or one whose URI and function were swapped."""
+    """Raise unless a resource has a URI and a function. To swap the two is a frequent mistake."""
     if not isinstance(uri, str):
-        raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r}")
-    if not callable(function):
-        raise TypeError(f"{uri}: a resource is offered by a function, not {function!r}")
-
-
-def either(choices: Collection[str]) -> str:
-    """`"a", "b" or "c"`."""
-    *others, last = (f'"{choice}"' for choice in choices)
-    return f"{', '.join(others)} or {last}"
+        raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r:.80}")
+    check_callable(f"what offers {uri}", function)

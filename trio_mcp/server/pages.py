@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from ..checks import check_int
 from ..protocol.jsonrpc import Encoded
 from ..protocol.sealing.cursors import Cursors
 from ..session import RequestFacts
@@ -51,10 +52,7 @@ class ListOptions:
     scope: CacheScope = "private"
 
     def __post_init__(self) -> None:
-        if isinstance(self.page_size, bool) or not isinstance(self.page_size, int):
-            raise TypeError(f"page_size: a number of items, such as 100, not {self.page_size!r}")
-        if self.page_size < 1:
-            raise ValueError(f"page_size: a page has at least one item, not {self.page_size}")
+        check_int("page_size", self.page_size, least=1)
         check_ttl("list_ttl", self.ttl)
         check_scope("list_scope", self.scope)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypedDict, cast, get_origin
+from typing import TypedDict, cast, get_origin
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
@@ -15,7 +15,6 @@ from ..runtime import Threads
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import (
     AudioContent,
-    ContentBlock,
     EmbeddedResource,
     GetPromptResult,
     Icon,
@@ -35,7 +34,6 @@ from .results import ReturnError, said_in_json, shown
 from .signature import Arguments, parameters_of, read_arguments
 from .tool import ResumePolicy, resumed
 
-Said: TypeAlias = str | PromptMessage | ContentBlock
 CONTAINERS = (list, tuple, set, frozenset, dict)
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 

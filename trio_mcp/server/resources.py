@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict, TypeVar, cast
+from typing import TypedDict, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
@@ -35,7 +35,6 @@ from .signature import Arguments, read_arguments
 from .tool import ResumePolicy, resumed
 
 Contents = TextResourceContents | BlobResourceContents
-M = TypeVar("M", bound=Model)
 
 
 class ResourceKeywords(TypedDict, total=False):

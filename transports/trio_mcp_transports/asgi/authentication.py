@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..background import split_cancelled
+from trio_mcp.groups import split_group
+
 from .access import RETRY_LATER, HttpRefusal
 
 logger = logging.getLogger("trio_mcp.http")
@@ -69,7 +70,7 @@ async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str |
             )
         said: object = await answer
     except BaseException as error:  # noqa: ASYNC103  a hook that wants to exit ends nothing but its request
-        cancelled, failure = split_cancelled(error)
+        cancelled, failure = split_group(error, trio.Cancelled)
         if failure is not None:
             logger.error("authenticate failed; the request was refused", exc_info=failure)
         if cancelled is not None:

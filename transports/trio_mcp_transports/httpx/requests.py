@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
 import httpx2
 import trio
 
+from trio_mcp.groups import cause_chain
+
+from ..tls import is_plain_text
 from .limits import ClientLimits
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -56,20 +59,10 @@ async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[by
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
-    texts = [text for text in map(str, causes(error)) if text]
-    if any("WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text for text in texts):
+    """Return what went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
+    if is_plain_text(error):
         return "no TLS is spoken there; is it http:// instead of https://?"
+    texts = [text for text in map(str, cause_chain(error)) if text]
     if not texts:
         return type(error).__name__
     return texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, its cause, and the cause of that; of several at once the first."""
-    each: BaseException | None = error
-    while each is not None:
-        if isinstance(each, BaseExceptionGroup):
-            each = each.exceptions[0]
-        yield each
-        each = each.__cause__ or each.__context__  # httpx hides it from tracebacks

@@ -18,8 +18,9 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
+from trio_mcp.groups import split_group, without
+
 from ..asgi.fast_path import DIRECT
-from ..background import split_cancelled
 from .direct import DirectWebSocket
 
 logger = logging.getLogger("trio_mcp.http")
@@ -158,7 +159,7 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
             await send(None)
         raise
     except BaseException as error:  # noqa: BLE001 - an app may raise anything
-        cancelled, failure = split_cancelled(error)
+        cancelled, failure = split_group(error, trio.Cancelled)
         if failure is not None:
             log_failure(f"the ASGI app failed in a {scope['type']} exchange", failure)
     if cancelled is None:
@@ -171,10 +172,8 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
 
 def log_failure(what: str, error: BaseException) -> None:
     """One error record with the traceback; a client that merely left is worth a debug line only."""
-    rest: BaseException | None = error
-    if isinstance(error, BaseExceptionGroup):
-        rest = error.split(ClientDisconnected)[1]
-    if rest is None or isinstance(rest, ClientDisconnected):
+    rest = without(error, ClientDisconnected)
+    if rest is None:
         logger.debug("%s: the client left", what)
     else:
         logger.error("%s", what, exc_info=rest)

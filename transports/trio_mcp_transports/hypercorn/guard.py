@@ -32,7 +32,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from ..background import split_cancelled
+from trio_mcp.groups import split_group
+
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
 from .exchange import LAST_SEND, ConnectionTasks, log_failure
@@ -114,7 +115,7 @@ class GuardedTCPServer(TCPServer):
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001 - one connection must never end the server
-            cancelled, failure = split_cancelled(error)
+            cancelled, failure = split_group(error, trio.Cancelled)
             if failure is not None:
                 log_failure("a connection failed and was closed", failure)
             if cancelled is not None:

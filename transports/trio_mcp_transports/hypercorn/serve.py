@@ -25,8 +25,9 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
+from trio_mcp.groups import split_group
+
 from ..asgi.messages import Message, Receive, Scope, Send
-from ..background import split_cancelled
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
 from .exchange import log_failure
@@ -173,7 +174,7 @@ class Shutdown:
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001 - a shutdown goes on whatever the app raises
-            cancelled, failure = split_cancelled(error)
+            cancelled, failure = split_group(error, trio.Cancelled)
             if failure is not None:
                 log_failure("on_drain failed", failure)
             if cancelled is not None:

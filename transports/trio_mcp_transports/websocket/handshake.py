@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, cast
 
@@ -10,8 +9,10 @@ import trio
 from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
+from trio_mcp.groups import first_leaf
 from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 
+from ..tls import is_plain_text
 from .byte_stream import Address, Wire
 from .close_codes import SUBPROTOCOL
 
@@ -108,9 +109,8 @@ def reason_of(error: BaseException) -> str:
     cause = blamed(error)
     while isinstance(cause.__cause__, BaseException):
         cause = cause.__cause__
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+    cause = first_leaf(cause)
+    if is_plain_text(cause):
         return "no TLS is spoken there; is it ws:// instead of wss://?"
     return str(cause) or type(cause).__name__
 
