@@ -23,7 +23,7 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 LIKE_A_HOST = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
-DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "tell_timeout", "write_deadline"})
+DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "post_timeout", "write_deadline"})
 SIZES = frozenset({"max_line", "max_message"})
 MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""

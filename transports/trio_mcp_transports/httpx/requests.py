@@ -24,7 +24,7 @@ def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2
     return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
 
 
-async def whole(response: httpx2.Response, limit: int) -> bytes:
+async def read_body(response: httpx2.Response, limit: int) -> bytes:
     """The body of a response.
 
     Raises:
@@ -58,7 +58,7 @@ async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[by
                     await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
 
 
-def reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return what went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
     if is_plain_text(error):
         return "no TLS is spoken there; is it http:// instead of https://?"

@@ -25,7 +25,7 @@ MAX_SESSION_ID = 4096
 SESSION_ID = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
 
 
-def is_notice(message: Sent, method: str) -> TypeGuard[Notification]:
+def is_notification(message: Sent, method: str) -> TypeGuard[Notification]:
     return isinstance(message, Notification) and message.method == method
 
 
@@ -33,8 +33,8 @@ def answers(request: Request, message: Message | Malformed) -> bool:
     return isinstance(message, Response | ErrorResponse) and message.id == request.id
 
 
-def unanswering(request: Request, body: bytes, message: Message | Malformed) -> Malformed | Unanswered:
-    """A whole body is the answer to its request, or the request has none: one that was cancelled ends so (L-CAN-2b)."""
+def no_answer(request: Request, body: bytes, message: Message | Malformed) -> Malformed | Unanswered:
+    """Return what to deliver for a request whose whole response has no answer; a cancelled one may end so (L-CAN-2b)."""
     if not body:
         return Unanswered(request.id, "the server ended the request without an answer")
     if isinstance(message, Malformed):
@@ -43,7 +43,7 @@ def unanswering(request: Request, body: bytes, message: Message | Malformed) -> 
 
 
 def session_opened(request: Request, message: Message | Malformed, headers: Mapping[str, str]) -> dict[str, str] | None:
-    """What later messages repeat in their headers, if this is the answer to `initialize`: session and version (L-HTTP-17c, -20c).
+    """Return the headers that later messages repeat, if this is the answer to `initialize`: session and version.
 
     Raises:
         RemoteProtocolError: no header can repeat the session id (L-HTTP-16s).
@@ -52,16 +52,16 @@ def session_opened(request: Request, message: Message | Malformed, headers: Mapp
         return None
     version = decoded(message.result).get("protocolVersion")
     if not isinstance(version, str) or version not in REVISIONS:
-        return None  # nothing will be said in this session
-    session_id = session_named(headers)
+        return None  # the client ends the session
+    session_id = session_id_in_headers(headers)
     return {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})
 
 
-def session_named(headers: Mapping[str, str]) -> str:
-    """The id of the session that an answer opens; empty when it opens none.
+def session_id_in_headers(headers: Mapping[str, str]) -> str:
+    """Return the id of the session that an answer opens; empty if it opens none.
 
     Raises:
-        RemoteProtocolError: no header can repeat it (L-HTTP-16s).
+        RemoteProtocolError: no header can repeat the id (L-HTTP-16s).
     """
     session_id = headers.get(SESSION_HEADER, "")
     if not SESSION_ID.fullmatch(session_id):

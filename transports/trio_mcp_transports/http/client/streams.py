@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
-from ...httpx.requests import EVENT_STREAM, open_body, reason
+from ...httpx.requests import EVENT_STREAM, error_text, open_body
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -37,7 +37,7 @@ Get: TypeAlias = Callable[[Mapping[str, str]], AbstractAsyncContextManager[httpx
 """Opens a GET request with these headers beside the usual ones."""
 
 
-class NotContinued(Exception):
+class NotResumable(Exception):
     """The server does not go on with a stream.
 
     Attributes:
@@ -49,7 +49,7 @@ class NotContinued(Exception):
         self.status = status
 
 
-class EventStream:
+class ResumableStream:
     """One stream of events.
 
     Args:
@@ -90,12 +90,12 @@ class EventStream:
         if not self.finished:
             decoder.feed(b"")  # raises the error that waits, if there is one
 
-    async def read_first(self, response: httpx2.Response, may_go_on: bool) -> None:
+    async def read_first(self, response: httpx2.Response, may_resume: bool) -> None:
         """Read the answer to a POST; that it breaks off matters only where nothing can be asked for again."""
         try:
             await self.read(response)
         except httpx2.RequestError:
-            if not (may_go_on and self.last_event_id):
+            if not (may_resume and self.last_event_id):
                 raise
 
     def finish(self, timeout: float) -> None:
@@ -104,7 +104,7 @@ class EventStream:
         self.finished = True
         self._rest.deadline = trio.current_time() + timeout
 
-    async def go_on(self, tries: float, *, at_once: bool = False) -> None:
+    async def resume(self, tries: float, *, at_once: bool = False) -> None:
         """Ask for the rest of the stream until it is finished.
 
         Args:
@@ -112,33 +112,33 @@ class EventStream:
             at_once: do not wait before the first time.
 
         Raises:
-            NotContinued: the server does not go on, or `tries` times in a row brought nothing.
+            NotResumable: the server does not go on, or `tries` times in a row brought nothing.
             RemoteProtocolError: what came is no stream of events.
         """
-        fruitless = 0
+        failed_attempts = 0
         while not self.finished:
             if not at_once:
-                await trio.sleep(self._pause(fruitless))
+                await trio.sleep(self._pause(failed_attempts))
             at_once = False
             events, since = self._events, trio.current_time()
-            why = await self._ask_again()
+            why = await self._reconnect()
             steady = self._events > events or trio.current_time() - since >= STEADY
-            fruitless = 0 if steady else fruitless + 1
-            if fruitless >= tries:
-                raise NotContinued(f"{why}, {fruitless} times in a row")
+            failed_attempts = 0 if steady else failed_attempts + 1
+            if failed_attempts >= tries:
+                raise NotResumable(f"{why}, {failed_attempts} times in a row")
 
-    async def _ask_again(self) -> str:
+    async def _reconnect(self) -> str:
         """One GET, read to its end; how it ended."""
         place = {"last-event-id": self.last_event_id} if self.last_event_id else {}
         try:
             async with self._get({"accept": EVENT_STREAM, **place}) as response:
-                if (flaw := refused(response)) is not None:
+                if (flaw := transient_failure(response)) is not None:
                     return flaw
                 self.opened += 1
                 self.tried.set()
                 await self.read(response)
         except httpx2.RequestError as error:
-            return reason(error)
+            return error_text(error)
         finally:
             self.tried.set()
         return "the stream ended"
@@ -156,26 +156,26 @@ class EventStream:
         if decoder.retry is not None:
             self._retry = min(decoder.retry / 1000, LONGEST_RETRY)
 
-    def _pause(self, fruitless: int) -> float:
+    def _pause(self, failed_attempts: int) -> float:
         """What the server asked for, exactly; more only when asking again brought nothing."""
         wanted = FIRST_PAUSE if self._retry is None else self._retry
-        if not fruitless:
+        if not failed_attempts:
             return max(wanted, SHORTEST_PAUSE)
-        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(fruitless, 16))
+        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failed_attempts, 16))
         return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
 
 
-def refused(response: httpx2.Response) -> str | None:
+def transient_failure(response: httpx2.Response) -> str | None:
     """What is wrong with the answer to a GET when that may pass; None when nothing is.
 
     Raises:
-        NotContinued: it will not pass.
+        NotResumable: it will not pass.
     """
     status = response.status_code
     if status >= 500 or status == 429:
         return f"the server answered HTTP {status}"
     if status != 200:
-        raise NotContinued(f"the server answered HTTP {status} to a GET", status)
+        raise NotResumable(f"the server answered HTTP {status} to a GET", status)
     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
-        raise NotContinued("the server answered a GET with something else than a stream of events", status)
+        raise NotResumable("the server answered a GET with something else than a stream of events", status)
     return None
