@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import cached_property
 from pkgutil import resolve_name
 from typing import Final, cast
 
@@ -30,12 +29,12 @@ class LazyTransport:
         self._serve = serve
         self._connect = connect
 
-    @cached_property
+    @property
     def serve(self) -> Callable[..., Awaitable[None]]:
         """The function that serves; its module is loaded now."""
         return cast("Callable[..., Awaitable[None]]", resolve_name(f"{PACKAGE}.{self._serve}"))
 
-    @cached_property
+    @property
     def connect(self) -> Callable[..., AbstractAsyncContextManager[AnyChannel]]:
         """The function that connects; its module is loaded now."""
         return cast(
