@@ -30,7 +30,7 @@ from typing import Any
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
-from trio_mcp_transports.asgi.fast_path import DIRECT
+from trio_mcp_transports.asgi.fast_path import FAST_PATH_KEY
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.websocket.byte_stream import Address, open_wire
@@ -85,7 +85,7 @@ async def echo(direct: bool, scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "lifespan.shutdown.complete"})
         return
     if direct:
-        shortcut = scope["state"][DIRECT]
+        shortcut = scope["state"][FAST_PATH_KEY]
         shortcut.on_message = shortcut.send_nowait
     await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
     with suppress(OSError):

@@ -15,7 +15,7 @@ import trio
 
 from trio_mcp_transports.hypercorn import serve as serving
 from trio_mcp_transports.hypercorn.config import Limits, guarded_config
-from trio_mcp_transports.hypercorn.hard_exit import HardEnd
+from trio_mcp_transports.hypercorn.hard_exit import HardExit
 
 
 def say(*what: object) -> None:
@@ -95,7 +95,7 @@ async def answer(send: Any, body: bytes) -> None:
 
 
 async def main(options: dict[str, Any]) -> None:
-    vars(serving).update({"HARD_END_AFTER": options.get("hard_end_after", serving.HARD_END_AFTER)})
+    vars(serving).update({"HARD_EXIT_AFTER": options.get("hard_end_after", serving.HARD_EXIT_AFTER)})
     app = App(options)
     serve = partial(
         serving.serve_asgi,
@@ -109,8 +109,8 @@ async def main(options: dict[str, Any]) -> None:
         await run(serve)
         say("returned")
         return
-    with HardEnd() as hard_end:
-        await run(partial(serve, hard_end=hard_end))
+    with HardExit() as hard_exit:
+        await run(partial(serve, hard_exit=hard_exit))
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
 

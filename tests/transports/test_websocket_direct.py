@@ -24,7 +24,7 @@ from trio_mcp_transports.hypercorn.direct import (
     text_frame,
     whole_text_frame,
 )
-from trio_mcp_transports.hypercorn.exchange import Inbox, connect_directly
+from trio_mcp_transports.hypercorn.exchange import Inbox, enable_fast_path
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
 from trio_mcp_transports.hypercorn.streams import GuardedWSStream
 
@@ -224,7 +224,7 @@ async def write_nothing(_data: bytes) -> None: ...
 async def test_nothing_overtakes_what_is_queued() -> None:
     inbox, heard = Inbox(9), list[object]()
     direct = DirectWebSocket(lambda _data: False, write_nothing)
-    connect_directly(direct, inbox)
+    enable_fast_path(direct, inbox)
     direct.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
 
     async def receive() -> None:

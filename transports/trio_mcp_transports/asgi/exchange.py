@@ -60,13 +60,23 @@ SSE_HEADERS = (
 class Exchange:
     """The sending half of one HTTP exchange."""
 
-    __slots__ = ("_headers", "_opened", "_receive", "_send", "_statuses", "_wake", "last_words", "leaving", "outbox")
+    __slots__ = (
+        "_headers",
+        "_opened",
+        "_receive",
+        "_send",
+        "_statuses",
+        "_wake",
+        "closing_bytes",
+        "is_ending",
+        "outbox",
+    )
 
     def __init__(self, receive: Receive, send: Send, statuses: dict[int, int], outbox: Outbox[Envelope]) -> None:
         self.outbox = outbox
-        self.leaving = False
+        self.is_ending = False
         """It is to end soon, whatever is still to come."""
-        self.last_words = b""
+        self.closing_bytes = b""
         """The last bytes of a stream."""
         self._receive = receive
         self._send = send
@@ -80,9 +90,9 @@ class Exchange:
         self._headers.append((name, value))
 
     async def run(self) -> bool:
-        """Send what comes into the outbox until it is closed, or until told to leave; False when the client went away first."""
+        """Send what comes into the outbox until it is closed or `end_response` is called; False if the client left first."""
         try:
-            while not (self.outbox.closed or self.leaving):  # each turn sends, or waits
+            while not (self.outbox.closed or self.is_ending):  # each turn sends, or waits
                 if len(self.outbox):
                     await self._send_events()
                 elif not await self._wait():
@@ -101,9 +111,9 @@ class Exchange:
             return False
         return await self.run()
 
-    def leave(self) -> None:
-        """End the response in order, soon."""
-        self.leaving = True
+    def end_response(self) -> None:
+        """End the response after what it is sending now."""
+        self.is_ending = True
         if self._wake is not None:
             self._wake()
 
@@ -111,13 +121,13 @@ class Exchange:
         """Answer with an error before anything was started."""
         await respond(self._send, status, dump(answer), self._headers)
 
-    async def accept(self) -> None:
+    async def send_accepted(self) -> None:
         """A notification or a response was taken."""
         await respond(self._send, 202)
 
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
-        if not (self._opened or self.leaving) and len(self.outbox) < 2:
+        if not (self._opened or self.is_ending) and len(self.outbox) < 2:
             await self._answer(self.outbox.take_nowait())
             return
         await self._send_events()
@@ -135,7 +145,7 @@ class Exchange:
                 self._wake = None
                 if self.outbox.on_ready is wake:  # else somebody else waits for it by now
                     self.outbox.on_ready = None
-        if not (len(self.outbox) or self.outbox.closed or self.leaving):
+        if not (len(self.outbox) or self.outbox.closed or self.is_ending):
             await self._keep_alive()
         return True
 
@@ -178,11 +188,11 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _send_last(self) -> None:
-        await self._send({"type": "http.response.body", "body": self.last_words, "more_body": False})
+        await self._send({"type": "http.response.body", "body": self.closing_bytes, "more_body": False})
 
 
-async def refused(exchange: Exchange, statuses: Mapping[int, int]) -> None:
-    """Send the error of a message that was refused before anything was started, or the errors of a batch."""
+async def send_rejection(exchange: Exchange, statuses: Mapping[int, int]) -> None:
+    """Send the error of a message that was rejected before anything was started, or the errors of a batch."""
     for envelope in exchange.outbox.take_nowait():
         answer = envelope.message
         assert isinstance(answer, ErrorResponse | Answers)

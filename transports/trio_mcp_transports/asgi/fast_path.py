@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-DIRECT: Final = "trio_mcp.direct"
+FAST_PATH_KEY: Final = "trio_mcp.fast_path"
 """The key of the fast path in the `state` of a scope; another ASGI server has no such key."""
 
 
-class DirectWebSocket(Protocol):
+class FastPath(Protocol):
     """What an endpoint may do with its WebSocket besides receiving and sending ASGI messages.
 
     Attributes:

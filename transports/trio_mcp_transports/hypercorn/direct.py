@@ -21,7 +21,7 @@ SMALL: Final = 126
 MEDIUM: Final = 1 << 16
 
 
-class DirectWebSocket:
+class FastWebSocket:
     """What an endpoint may do with its WebSocket beside receiving and sending ASGI messages.
 
     Attributes:

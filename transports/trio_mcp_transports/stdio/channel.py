@@ -25,7 +25,7 @@ from .pipe import Pipe
 
 MAX_LINE: Final = 4 * 1024 * 1024
 WRITE_DEADLINE: Final = 30.0
-CLOSED: Final = "the peer closed its end of the connection"
+PEER_CLOSED_MESSAGE: Final = "the peer closed its end of the connection"
 
 
 class LineChannel(MessageChannel):
@@ -116,7 +116,7 @@ class LineChannel(MessageChannel):
         try:
             return self._send_stream.send_nowait(data) > 0
         except trio.BrokenResourceError:
-            self.break_sending(CLOSED)
+            self.break_sending(PEER_CLOSED_MESSAGE)
             return False
 
     def break_sending(self, reason: str) -> None:
@@ -187,7 +187,7 @@ class LineChannel(MessageChannel):
             if not whole:
                 self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
         except trio.BrokenResourceError:
-            self.break_sending(CLOSED)
+            self.break_sending(PEER_CLOSED_MESSAGE)
         finally:
             self._write_scope = None
             if not whole:
@@ -199,7 +199,7 @@ class LineChannel(MessageChannel):
         try:
             return pipe.send_nowait(data)
         except trio.BrokenResourceError:
-            self.break_sending(CLOSED)
+            self.break_sending(PEER_CLOSED_MESSAGE)
             raise trio.BrokenResourceError(self._broken) from None
 
 

@@ -15,6 +15,6 @@ class Close(NamedTuple):
     reason: str
 
 
-GOING_AWAY: Final = Close(1001, "this server is shutting down")
-BINARY: Final = Close(1003, "a message is JSON in a text frame")
-EXPIRED: Final = Close(1008, "these credentials are no longer accepted")
+CLOSE_GOING_AWAY: Final = Close(1001, "this server is shutting down")
+CLOSE_BINARY: Final = Close(1003, "a message is JSON in a text frame")
+CLOSE_EXPIRED: Final = Close(1008, "these credentials are no longer accepted")

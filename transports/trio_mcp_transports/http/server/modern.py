@@ -13,8 +13,8 @@ from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Listener, Received, Service, open_request_session
 
-from ...asgi.access import HttpRefusal
-from ...asgi.exchange import MODERN_STATUS, Exchange, refused
+from ...asgi.access import HttpRejection
+from ...asgi.exchange import MODERN_STATUS, Exchange, send_rejection
 from ...asgi.messages import Receive, Send
 
 
@@ -25,10 +25,10 @@ async def serve_modern(
     headers = envelope.peer.headers
     exchange = Exchange(receive, send, MODERN_STATUS, Outbox(service.options.outbox))
     if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
-        await exchange.accept()
+        await exchange.send_accepted()
         return
     if not isinstance(message, Request):
-        raise HttpRefusal(400, "A modern client sends requests only.")
+        raise HttpRejection(400, "A modern client sends requests only.")
     params = decoded(message.params)
     try:
         require_version(params, headers)
@@ -40,7 +40,7 @@ async def serve_modern(
     session = open_request_session(service)
     listener = session.receive(envelope, exchange.outbox, exclusive=True)
     if not isinstance(listener, Listener):
-        await refused(exchange, MODERN_STATUS)
+        await send_rejection(exchange, MODERN_STATUS)
     elif not await exchange.run():
         session.disconnect(listener)
 
