@@ -187,14 +187,14 @@ class LegacyEndpoint:
         if stream.done:
             stream.retire()
         elif stream is not entry.streams.standalone and not self._nursery.cancel_scope.cancel_called:
-            logger_task = BackgroundLogger(stream)
-            stream.set_consumer(logger_task)
-            self._nursery.start_soon(self._run_unread, entry, stream, logger_task)
+            background = BackgroundLogger(stream)
+            stream.set_consumer(background)
+            self._nursery.start_soon(self._run_unread, entry, stream, background)
 
-    async def _run_unread(self, entry: LegacySession, stream: SessionStream, logger_task: BackgroundLogger) -> None:
+    async def _run_unread(self, entry: LegacySession, stream: SessionStream, background: BackgroundLogger) -> None:
         """Let a call go on without its client for a while, then cancel it."""
-        await logger_task.run(self._grace + stream.extra_grace)
-        if stream.consumer is not logger_task:
+        await background.run(self._grace + stream.extra_grace)
+        if stream.consumer is not background:
             return
         ended = stream.outbox.closed
         stream.retire()
