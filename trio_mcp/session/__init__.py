@@ -4,7 +4,7 @@ from .backchannel import Backchannel, Question
 from .batch import OpenBatch
 from .call import Call
 from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
-from .client import Answerer, ClientSession
+from .client import ClientSession, RequestHandler
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .leg import Leg, Listener, RequestFacts
 from .pump import serve_channel
@@ -18,7 +18,6 @@ from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
     "ANONYMOUS",
-    "Answerer",
     "AnyChannel",
     "Backchannel",
     "Call",
@@ -37,6 +36,7 @@ __all__ = [
     "Received",
     "ReplyStatistics",
     "RequestFacts",
+    "RequestHandler",
     "RequestSession",
     "Resume",
     "Route",

@@ -1,7 +1,7 @@
 """The client's end of Streamable HTTP: a channel in which every message is a POST and its answer comes back with it.
 
-What a message says decides how it travels. A request that names its revision itself belongs to no session, and closing its
-response cancels it (M-HTTP-10s). Everything else belongs to the session that `initialize` opened: it is cancelled by a message,
+The envelope decides how a message travels. A stateless request belongs to no session, and closing its response cancels it
+(M-HTTP-10s). Everything else belongs to the session that `initialize` opened: it is cancelled by a message,
 its response can be resumed, and a GET brings what belongs to no request.
 
 The parts: `exchange.py` is one request, `posts.py` are messages without an answer, `standalone.py` is the GET, `connection.py` is
@@ -19,8 +19,8 @@ import httpx2
 import trio
 
 from trio_mcp.errors import McpError
-from trio_mcp.protocol.jsonrpc import Notification, Request, RequestId
-from trio_mcp.session import Envelope, MessageChannel, Received, Sent
+from trio_mcp.protocol.jsonrpc import Notification, Request
+from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
@@ -30,6 +30,7 @@ from .answers import is_notification
 from .connection import END_TIMEOUT, HttpConnection
 from .exchange import RequestExchange
 from .posts import post_and_report
+from .session import PostHeaders
 from .standalone import StandaloneStream
 
 logger = logging.getLogger("trio_mcp.http")
@@ -103,13 +104,13 @@ class HttpChannel(MessageChannel):
         if self._sse_fallback is not None:
             await self._sse_fallback.post(self._nursery, message)
         elif isinstance(message, Request):
-            self._start(message, value.peer.headers)
+            self._start(message, self._connection.session.of(value))
             await trio.lowlevel.checkpoint()
         elif isinstance(message, Notification):
-            await self._notify(message, value.about)
+            await self._notify(message, value)
         else:
             await self._answering.acquire()
-            self._nursery.start_soon(self._answer, message)
+            self._nursery.start_soon(self._answer, value)
 
     async def receive(self) -> Envelope[Received]:
         """Return the next message of the server, whichever response brought it.
@@ -144,7 +145,7 @@ class HttpChannel(MessageChannel):
 
     # one step each
 
-    def _start(self, request: Request, headers: Mapping[str, str]) -> None:
+    def _start(self, request: Request, headers: PostHeaders) -> None:
         entry = self._connection.requests.add(request.id)
         if request.method == "initialize":  # the answer to an earlier one, which is never withdrawn, is not awaited
             self._opening.cancel()
@@ -152,20 +153,20 @@ class HttpChannel(MessageChannel):
         exchange = RequestExchange(self._connection, request, entry, headers, self._fall_back)
         self._nursery.start_soon(exchange.run)
 
-    async def _notify(self, notice: Notification, about: RequestId | None) -> None:
+    async def _notify(self, notice: Notification, value: Envelope) -> None:
         if is_notification(notice, "notifications/cancelled"):
-            self._nursery.start_soon(self._withdraw, notice, about)
+            self._nursery.start_soon(self._withdraw, value)
             return
-        accepted = await post_and_report(self._connection, notice)
+        accepted = await post_and_report(self._connection, value)
         if accepted and is_notification(notice, "notifications/initialized") and self._connection.session.has_id:
             await self._standalone.open()
 
-    async def _withdraw(self, notice: Notification, request_id: RequestId | None) -> None:
+    async def _withdraw(self, value: Envelope) -> None:
         """Cancel a request. Without a session, closing its response tells the server. In a session a message does, and the
         server then has a moment to withdraw its own questions on that response, which it need not end (L-CAN-2b)."""
-        entry = self._connection.requests.get(request_id)
-        if self._connection.session.current:
-            await post_and_report(self._connection, notice)
+        entry = self._connection.requests.get(value.about)
+        if self._connection.session.current and not value.stateless:
+            await post_and_report(self._connection, value)
             if entry is not None:
                 entry.end_soon(END_TIMEOUT)
         else:
@@ -173,9 +174,9 @@ class HttpChannel(MessageChannel):
                 entry.scope.cancel()
             await trio.lowlevel.checkpoint()
 
-    async def _answer(self, message: Sent) -> None:
+    async def _answer(self, value: Envelope) -> None:
         try:
-            await post_and_report(self._connection, message)
+            await post_and_report(self._connection, value)
         finally:
             self._answering.release()
 

@@ -6,7 +6,7 @@ resumed by GET if it belongs to a session and its events had ids; else the reque
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from ...httpx.requests import EVENT_STREAM, error_text, read_body
 from .answers import answers, no_answer
 from .connection import END_TIMEOUT, HttpConnection
 from .open_requests import OpenRequest
+from .session import PostHeaders
 from .streams import NotResumable, ResumableStream
 
 MAX_RESUME_ATTEMPTS: Final = 20
@@ -35,7 +36,6 @@ class RequestExchange:
 
     Args:
         entry: its place among the open requests.
-        extra_headers: sent in addition to those that the message itself needs.
         fall_back: called when the server rejects `initialize` as one that speaks HTTP+SSE only; True if it sent the request
             that way.
     """
@@ -45,14 +45,13 @@ class RequestExchange:
         connection: HttpConnection,
         request: Request,
         entry: OpenRequest,
-        extra_headers: Mapping[str, str],
+        headers: PostHeaders,
         fall_back: Callable[[Request], Awaitable[bool]],
     ) -> None:
         self._connection = connection
         self._request = request
         self._entry = entry
-        self._headers = connection.session.of(request)
-        self._extra_headers = extra_headers
+        self._headers = headers
         self._fall_back = fall_back
 
     async def run(self) -> None:
@@ -70,7 +69,7 @@ class RequestExchange:
     async def _post(self) -> None:
         """Post it. What came of a stream after the response ended early is asked for when the response is closed."""
         stream: ResumableStream | None = None
-        async with self._connection.post(self._request, {**self._extra_headers, **self._headers.every}) as response:
+        async with self._connection.post(self._request, self._headers.every) as response:
             if response.status_code >= 300:
                 await self._on_rejected(response)
             elif response.headers.get("content-type", "").startswith(EVENT_STREAM):

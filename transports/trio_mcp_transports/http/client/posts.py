@@ -8,7 +8,7 @@ import httpx2
 import trio
 
 from trio_mcp.protocol.jsonrpc import Answers, ErrorResponse, Message, Response, Unanswered
-from trio_mcp.session import Sent
+from trio_mcp.session import Envelope
 
 from ...httpx.requests import error_text, read_body
 from .connection import HttpConnection
@@ -16,14 +16,15 @@ from .connection import HttpConnection
 logger = logging.getLogger("trio_mcp.http")
 
 
-async def post_and_report(connection: HttpConnection, message: Sent) -> bool:
+async def post_and_report(connection: HttpConnection, envelope: Envelope) -> bool:
     """Post a message and return whether the server accepted it; what went wrong is logged.
 
     If the server rejects an answer, the request of ours on whose response it had asked fails: it would wait for ever.
     """
+    message = envelope.message
     what = type(message).__name__
     try:
-        status = await post_without_reply(connection, message)
+        status = await post_without_reply(connection, envelope)
     except httpx2.HTTPError as error:
         logger.warning("a %s did not reach %s: %s", what, connection.url, error_text(error))
         return False
@@ -35,7 +36,7 @@ async def post_and_report(connection: HttpConnection, message: Sent) -> bool:
     return True
 
 
-async def post_without_reply(connection: HttpConnection, message: Sent) -> int:
+async def post_without_reply(connection: HttpConnection, envelope: Envelope) -> int:
     """Post a message and return the status. The body is dropped, and need not end.
 
     Raises:
@@ -44,7 +45,7 @@ async def post_without_reply(connection: HttpConnection, message: Sent) -> int:
     seconds = connection.limits.post_timeout
     status = 0
     with trio.move_on_after(seconds):
-        async with connection.post(message, connection.session.of(message).every) as response:
+        async with connection.post(envelope.message, connection.session.of(envelope).every) as response:
             status = response.status_code
             await read_body(response, connection.limits.message)
     if not status:

@@ -9,7 +9,7 @@ from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER, mirrored
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Message, Request, decoded
 from trio_mcp.protocol.revisions import REVISIONS
-from trio_mcp.session import Sent
+from trio_mcp.session import Envelope
 
 from .answers import session_opened
 
@@ -23,8 +23,7 @@ class PostHeaders(NamedTuple):
     Attributes:
         every: all of them.
         session: those that name the session of the message; a GET for the rest of its response repeats them.
-        resumable: False for a request that names its revision itself: it belongs to no session, so nothing keeps the rest of
-            its response.
+        resumable: False for a request that belongs to no session: nothing keeps the rest of its response.
     """
 
     every: Mapping[str, str]
@@ -44,15 +43,19 @@ class SessionHeaders:
         """Whether the server gave the session an id: then it has a standalone stream, and can be deleted."""
         return SESSION_HEADER in self.current
 
-    def of(self, message: Sent) -> PostHeaders:
+    def of(self, envelope: Envelope) -> PostHeaders:
         """Return the headers to post a message with."""
+        message, extra = envelope.message, envelope.peer.headers
+        if envelope.stateless:
+            return PostHeaders({**extra, **CONTENT}, {}, resumable=False)
         if isinstance(message, Request):
+            # Our own client says `stateless`. A program that sends its own messages may only have named the revision in them.
             own = mirrored(message.method, decoded(message.params))
             if VERSION_HEADER in own:
-                return PostHeaders({**CONTENT, **own}, {}, resumable=False)
+                return PostHeaders({**extra, **CONTENT, **own}, {}, resumable=False)
             if message.method == "initialize":
-                return PostHeaders(CONTENT, {}, resumable=True)
-        return PostHeaders({**CONTENT, **self.current}, self.current, resumable=True)
+                return PostHeaders({**extra, **CONTENT}, {}, resumable=True)
+        return PostHeaders({**extra, **CONTENT, **self.current}, self.current, resumable=True)
 
     def learn(self, request: Request, message: Message | Malformed, headers: Mapping[str, str]) -> None:
         """Remember the session if this message, which came with these headers, is the answer that opens one.

@@ -7,30 +7,26 @@ waits as long as the server said and asks by GET for what came after the last su
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import httpx2
 import trio
 
+from trio_mcp.backoff import STABLE_AFTER, Backoff
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
 from ...httpx.requests import EVENT_STREAM, error_text, open_body
 
 logger = logging.getLogger("trio_mcp.http")
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
-"""Seconds before a stream is asked for again, when its server does not say: the first time, and at most."""
+BACKOFF: Final = Backoff(first=1.0)
+"""How long to wait before a stream is resumed, when its server does not say."""
 
 SHORTEST_PAUSE = 0.05
 LONGEST_RETRY = 300.0
 """Seconds that a server may ask to wait: less is not worth it, more is not believed."""
-
-STEADY = 10.0
-"""Seconds after which a connection that brought nothing was a good one all the same."""
 
 OnEvent: TypeAlias = Callable[[SseEvent], Awaitable[None]]
 Get: TypeAlias = Callable[[Mapping[str, str]], AbstractAsyncContextManager[httpx2.Response]]
@@ -122,7 +118,7 @@ class ResumableStream:
             at_once = False
             events, since = self._events, trio.current_time()
             why = await self._reconnect()
-            steady = self._events > events or trio.current_time() - since >= STEADY
+            steady = self._events > events or trio.current_time() - since >= STABLE_AFTER
             failed_attempts = 0 if steady else failed_attempts + 1
             if failed_attempts >= tries:
                 raise NotResumable(f"{why}, {failed_attempts} times in a row")
@@ -158,11 +154,10 @@ class ResumableStream:
 
     def _pause(self, failed_attempts: int) -> float:
         """What the server asked for, exactly; more only when asking again brought nothing."""
-        wanted = FIRST_PAUSE if self._retry is None else self._retry
+        wanted = BACKOFF.first if self._retry is None else self._retry
         if not failed_attempts:
             return max(wanted, SHORTEST_PAUSE)
-        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failed_attempts, 16))
-        return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
+        return max(wanted, BACKOFF.delay(failed_attempts))
 
 
 def transient_failure(response: httpx2.Response) -> str | None:
