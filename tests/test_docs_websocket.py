@@ -17,7 +17,7 @@ from serving import ROOT, served
 
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.hypercorn.config import DEFAULT_LIMITS, guarded_config
+from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, guarded_config
 from trio_mcp_transports.hypercorn.exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
 from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
@@ -67,10 +67,10 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert (
         said("the time one write may take")
         == f"{options['write_deadline']:g} s"
-        == f"{DEFAULT_LIMITS.send_timeout:g} s"
+        == f"{DEFAULT_CONNECTION_LIMITS.send_timeout:g} s"
     )
     assert said("the time from the first byte of a message to its last").startswith(
-        f"{DEFAULT_LIMITS.message_timeout:g} s,"
+        f"{DEFAULT_CONNECTION_LIMITS.message_timeout:g} s,"
     )
     assert said("messages for a client that does not read") == str(ServiceOptions().outbox)
     assert (

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from trio_mcp_transports.hypercorn import serve as serving
-from trio_mcp_transports.hypercorn.config import Limits, guarded_config
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 from trio_mcp_transports.hypercorn.hard_exit import HardExit
 
 
@@ -103,7 +103,7 @@ async def main(options: dict[str, Any]) -> None:
         port=0,
         drain=options.get("drain", 10.0),
         on_drain=app.on_drain if options.get("on_drain", True) else None,
-        config=guarded_config(limits=Limits(send_timeout=60)),
+        config=guarded_config(limits=ConnectionLimits(send_timeout=60)),
     )
     if not options.get("shield_after"):
         await run(serve)
