@@ -1,17 +1,17 @@
-"""The session: where the protocol and the actors meet. The only room that knows both."""
+"""The session: where the protocol and the actors meet. The only package that knows both."""
 
-from .backchannel import Backchannel, Question
 from .batch import OpenBatch
-from .call import Call
+from .calls.call import Call
+from .calls.plan import CallPort, Plan, Question, RequestCheck, RequestFacts, ResumeMode, Route
 from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
 from .client import ClientSession, RequestHandler
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
-from .leg import Leg, Listener, RequestFacts
+from .options import ServiceOptions
 from .pump import serve_channel
-from .replay import Resume
+from .replies import ReplyTarget
 from .request_session import RequestSession, open_request_session
 from .server import ServerSession
-from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
+from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
 from .tokens import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
@@ -19,14 +19,11 @@ from .transport import ChannelServer, Transport, check_options, find_transport
 __all__ = [
     "ANONYMOUS",
     "AnyChannel",
-    "Backchannel",
     "Call",
+    "CallPort",
     "ChannelServer",
     "ClientSession",
     "Envelope",
-    "Guard",
-    "Leg",
-    "Listener",
     "MessageChannel",
     "OpenBatch",
     "Peer",
@@ -35,10 +32,12 @@ __all__ = [
     "Question",
     "Received",
     "ReplyStatistics",
+    "ReplyTarget",
+    "RequestCheck",
     "RequestFacts",
     "RequestHandler",
     "RequestSession",
-    "Resume",
+    "ResumeMode",
     "Route",
     "Sent",
     "ServerSession",

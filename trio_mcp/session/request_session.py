@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..protocol.connection import Connection, Refused
+from ..protocol.inbound import Inbound
 from ..runtime import CancelReason, Outbox
 from .batch import OpenBatch
 from .envelope import Envelope, Received
-from .leg import Listener
+from .replies import ReplyTarget
 from .server import ServerSession
 from .service import Service
 
@@ -38,19 +39,25 @@ class RequestSession(Protocol):
         ...
 
     def receive(
-        self, envelope: Envelope[Received], outbox: Outbox[Envelope], *, exclusive: bool = False
-    ) -> Listener | OpenBatch | Refused | None:
+        self,
+        envelope: Envelope[Received],
+        outbox: Outbox[Envelope],
+        *,
+        owns_outbox: bool = False,
+        inbound: Inbound | None = None,
+    ) -> ReplyTarget | OpenBatch | Refused | None:
         """Act on one message; everything that is sent about it goes to `outbox`.
 
         Args:
-            exclusive: the outbox serves only this message; the session closes it after the answer.
+            owns_outbox: the outbox serves only this message; the session closes it after the answer.
+            inbound: the message of the envelope, if the transport has classified it already.
 
         Returns:
             for a request or a batch, what `disconnect` takes; for a message that was rejected unread, what was wrong with it.
         """
         ...
 
-    def disconnect(self, listener: Listener | OpenBatch) -> None:
+    def disconnect(self, reply_target: ReplyTarget | OpenBatch) -> None:
         """Cancel what runs for this request alone: its client can no longer get the answer."""
         ...
 

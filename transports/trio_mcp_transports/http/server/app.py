@@ -19,6 +19,7 @@ import sniffio
 import trio
 
 from trio_mcp.protocol.http.headers import SESSION_HEADER
+from trio_mcp.protocol.inbound import classify
 from trio_mcp.protocol.jsonrpc import (
     Batch,
     Malformed,
@@ -27,6 +28,7 @@ from trio_mcp.protocol.jsonrpc import (
     error_response,
     parse,
 )
+from trio_mcp.protocol.revisions import Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
@@ -45,7 +47,7 @@ from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
 from ..sessions.endpoint import LegacyEndpoint
-from .modern import is_modern, serve_modern
+from .modern import era_of, serve_modern
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
 
 logger = logging.getLogger("trio_mcp.http")
@@ -259,8 +261,9 @@ class McpApp:
             return
         envelope = Envelope(message, peer=peer, size=len(body))
         try:
-            if is_modern(message, headers):
-                await serve_modern(running.service, message, envelope, receive, send)
+            inbound = classify(message)
+            if era_of(inbound, headers) is Era.MODERN:
+                await serve_modern(running.service, inbound, envelope, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
         except HttpRejection as rejection:

@@ -16,7 +16,7 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, Received, Service, open_request_session
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, Service, open_request_session
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, RETRY_LATER, HttpRejection, accepts
@@ -57,8 +57,8 @@ class LegacyEndpoint:
         entry = self._find_session(envelope.peer)
         stream = self._new_stream(entry)
         reader = StreamReader(receive, send, stream)
-        listener = entry.session.receive(envelope, stream.outbox, exclusive=True)
-        if isinstance(listener, Listener) or (isinstance(listener, OpenBatch) and listener.listeners):
+        listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
+        if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
             stream.serve_request(listener, may_pause=self._grace > 0)
             await self._serve_stream(entry, stream, reader, reader.run())
         elif isinstance(message, Request):
@@ -102,7 +102,7 @@ class LegacyEndpoint:
             await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
             return
         session = open_request_session(self._service)
-        session.receive(envelope, exchange.outbox, exclusive=True)
+        session.receive(envelope, exchange.outbox, owns_outbox=True)
         if session.initialized:  # a rejected one leaves nothing behind
             entry = self.sessions.add(session, envelope.peer.principal)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())

@@ -36,7 +36,7 @@ import trio
 from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encode_retry
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Listener, OpenBatch
+from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 
 from ...asgi.access import HttpRejection
 from ...asgi.exchange import LEGACY_STATUS, Exchange
@@ -124,7 +124,7 @@ class SessionStream:
         self.last = 0
         self.extra_grace = 0.0
         self.consumer: StreamConsumer | None = None
-        self.listener: Listener | OpenBatch | None = None
+        self.listener: ReplyTarget | OpenBatch | None = None
         self._streams = streams
         self._unlogged: list[Envelope] = []
         self._writing = False
@@ -136,11 +136,11 @@ class SessionStream:
         """Whether the outbox is closed and everything in it was sent or logged."""
         return self.outbox.closed and not len(self.outbox) and not self._unlogged
 
-    def serve_request(self, listener: Listener | OpenBatch, *, may_pause: bool) -> None:
+    def serve_request(self, listener: ReplyTarget | OpenBatch, *, may_pause: bool) -> None:
         """Make it the stream of this request, or of a batch of them."""
         self.listener = listener
-        if may_pause and self.sends_priming_event and isinstance(listener, Listener) and not listener.finished:
-            listener.pause = self.end_response
+        if may_pause and self.sends_priming_event and isinstance(listener, ReplyTarget) and not listener.finished:
+            listener.end_response = self.end_response
 
     def open(self) -> bytes:
         """Give it its number and return its first bytes."""
