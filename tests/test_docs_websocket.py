@@ -17,10 +17,10 @@ from serving import ROOT, served
 
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.hypercorn.config import DEFAULT_LIMITS, guarded_config
+from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, guarded_config
 from trio_mcp_transports.hypercorn.exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
+from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
-from trio_mcp_transports.websocket.wire import MAX_HANDSHAKE
 
 PAGE = (ROOT / "docs" / "websocket.md").read_text()
 PROSE = " ".join(PAGE.split())
@@ -70,9 +70,13 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
         == f"{options['ping_interval']:g} s"
         == f"{guarded_config().websocket_ping_interval:g} s"
     )
-    assert said("time for one write") == f"{options['write_deadline']:g} s" == f"{DEFAULT_LIMITS.send_timeout:g} s"
+    assert (
+        said("time for one write")
+        == f"{options['write_deadline']:g} s"
+        == f"{DEFAULT_CONNECTION_LIMITS.send_timeout:g} s"
+    )
     assert said("time from the first byte of a message to its last").startswith(
-        f"{DEFAULT_LIMITS.message_timeout:g} s,"
+        f"{DEFAULT_CONNECTION_LIMITS.message_timeout:g} s,"
     )
     assert said("messages for a client that does not read") == str(ServiceOptions().outbox)
     assert (
@@ -81,6 +85,6 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     )
     assert said("messages that wait for a slow receiver in our client") == f"{INBOX}, or one `max_message`"
     assert said("what a server may send before our client's connection is open") == f"{MAX_HANDSHAKE // 1024} KiB"
-    assert f"every `HttpLimits.recheck` seconds ({limits['recheck']:g})" in PROSE
+    assert f"every `HttpLimits.recheck_seconds` ({limits['recheck_seconds']:g})" in PROSE
     defaults = [f"`{name}` ({options[name]:g}" for name in ("connect_timeout", "write_deadline", "ping_interval")]
     assert [each for each in defaults if each not in PROSE] == []

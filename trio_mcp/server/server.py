@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -13,7 +13,7 @@ import trio
 
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import is_uri
-from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
+from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
 from .authoring import Authoring
@@ -24,6 +24,12 @@ from .tool import Tool
 
 COLLECT_AFTER = 10_000
 """New objects after which the collector looks at the youngest. A call makes some sixty, nearly all of them free at its end."""
+
+
+NO_ASGI_APP = (
+    "a trio_mcp Server is not an ASGI application: write `from trio_mcp_transports.http import asgi_app` and "
+    "`app = asgi_app(server)`, and serve that: `hypercorn -k trio module:app`"
+)
 
 
 class Server(Authoring):
@@ -130,7 +136,7 @@ class Server(Authoring):
         check_options(transport, "serve", options)
         await find_transport(transport).serve(self, **options)
 
-    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+    async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls are cleaned up."""
         async with self.open_service() as service:
             await serve_channel(service, channel)
@@ -155,6 +161,23 @@ class Server(Authoring):
                 yield service
             finally:
                 del self._services[service]
+
+    async def __call__(
+        self,
+        scope: Mapping[str, object],
+        receive: Callable[[], Awaitable[object]],
+        send: Callable[[dict[str, object]], Awaitable[None]],
+    ) -> None:
+        """Fail with advice when an ASGI server is given the server itself: `asgi_app(server)` is the application.
+
+        Raises:
+            TypeError: always, unless it can fail the start of the ASGI server instead.
+        """
+        # Without this, `hypercorn module:server` takes the object for a WSGI application and fails at the first request.
+        if scope["type"] != "lifespan":
+            raise TypeError(NO_ASGI_APP)
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
 
     def _announce(self, change: Change) -> None:
         self._declare()

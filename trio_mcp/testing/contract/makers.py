@@ -7,9 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Protocol
 
-import trio
-
-from ...session import Envelope
+from ...session import AnyChannel
 from .stage import Stage
 
 
@@ -53,7 +51,7 @@ IMPOSSIBLE: Mapping[Trait, str] = {
 class Endpoint(Protocol):
     """The contract's server, being served."""
 
-    def connect(self) -> AbstractAsyncContextManager[trio.abc.Channel[Envelope]]:
+    def connect(self) -> AbstractAsyncContextManager[AnyChannel]:
         """A new connection to it; closed in order on the way out."""
         ...
 
@@ -72,7 +70,7 @@ class Endpoint(Protocol):
         """
         ...
 
-    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes, /) -> bytes:
+    async def send_bytes(self, channel: AnyChannel, data: bytes, /) -> bytes:
         """Put these bytes on the wire of a connection, in the place of a message. Only with `Trait.TEXT`.
 
         Returns the answer where it comes at once, as that of a POST; nothing where it will come as a message.
