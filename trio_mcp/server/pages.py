@@ -86,8 +86,8 @@ class Pages(Generic[T]):
         """
         assert isinstance(params, PaginatedRequestParams)
         after = 0 if params.cursor is None else self.cursors().read(facts.method, params.cursor)
-        if self._table is not self.listing.table or len(self._encoded) >= MAX_ENCODED:
-            self._table = self.listing.table
+        if self._table is not (table := self.listing.snapshot()) or len(self._encoded) >= MAX_ENCODED:
+            self._table = table
             self._encoded = {}
         key = (facts.protocol_version, after, self.hidden(facts))
         encoded = self._encoded.get(key)
