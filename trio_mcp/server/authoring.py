@@ -9,7 +9,7 @@ from ..runtime import Threads
 from ..session.subscriptions import Change
 from .completion import make_completer
 from .handler import Function
-from .options import check_function, check_place, options_of
+from .options import check_function, check_not_class, check_place, options_of
 from .prompts import Prompt, PromptKeywords, PromptOptions, make_prompt
 from .registry import Registry
 from .resources import Resource, ResourceKeywords, ResourceOptions, Template, make_resource, make_template
@@ -188,6 +188,7 @@ class Authoring:
             )
 
         def add(function: F) -> F:
+            check_not_class("complete", function)
             target, known = self._completed(prompt, resource)
             if argument not in known:
                 raise LookupError(f"{target} has no argument {argument!r}")

@@ -98,6 +98,20 @@ def check_function(function: object, where: str) -> None:
         raise TypeError(f"{where}({function!r}): a name goes by its keyword, {where}(name={function!r})")
     if not callable(function):
         raise TypeError(f"{where} offers a function, not {function!r}")
+    check_not_class(where, function)
+
+
+def check_not_class(where: str, function: object) -> None:
+    """Raise `TypeError` if `function` is a class.
+
+    A class can be called and its constructor has a signature, so it would be registered, and then fail in every call.
+    """
+    if inspect.isclass(function):
+        name = function.__name__
+        raise TypeError(
+            f"{where}: {name} is a class; register a function that uses it, such as "
+            f"`def {name.lower()}(...): return {name}(...).result()`, or a method of an instance"
+        )
 
 
 def check_messages(messages: object) -> None:
@@ -138,6 +152,7 @@ def check_place(uri: object, function: object = len) -> None:
         raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r}")
     if not callable(function):
         raise TypeError(f"{uri}: a resource is offered by a function, not {function!r}")
+    check_not_class(uri, function)
 
 
 def either(choices: Collection[str]) -> str:
