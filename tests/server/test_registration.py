@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 
 from trio_mcp import Server
-from trio_mcp.server.listing import Listing
+from trio_mcp.server.catalog import Catalog
 
 
 def allocated(count: int) -> int:
     """Return how many bytes `count` additions allocate, those that are freed again included."""
-    listing: Listing[int] = Listing("tool", lambda: None)
+    catalog: Catalog[int] = Catalog("tool", lambda: None)
     total = 0
     tracemalloc.start()
     try:
         for number in range(count):
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-            listing.add(f"tool_{number}", number)
+            catalog.add(f"tool_{number}", number)
             total += tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-    assert len(listing) == count
+    assert len(catalog) == count
     return total
 
 
@@ -35,26 +35,26 @@ def test_the_cost_of_n_registrations_is_linear() -> None:
 
 
 def test_a_reader_keeps_the_items_it_began_with() -> None:
-    listing: Listing[str] = Listing("tool", lambda: None)
+    catalog: Catalog[str] = Catalog("tool", lambda: None)
     for name in "abc":
-        listing.add(name, name)
-    reader = iter(listing)
+        catalog.add(name, name)
+    reader = iter(catalog)
     assert next(reader) == "a"
-    listing.remove("b")
-    listing.add("d", "d")
+    catalog.remove("b")
+    catalog.add("d", "d")
     assert list(reader) == ["b", "c"]
-    assert list(listing) == ["a", "c", "d"]
+    assert list(catalog) == ["a", "c", "d"]
 
 
 def test_items_after_a_number_are_in_order_and_a_number_is_never_reused() -> None:
-    listing: Listing[str] = Listing("tool", lambda: None)
+    catalog: Catalog[str] = Catalog("tool", lambda: None)
     for name in "abc":
-        listing.add(name, name)
-    listing.remove("c")
-    listing.add("d", "d")
-    assert [(place.number, place.item) for place in listing.after(1)] == [(2, "b"), (4, "d")]
-    assert listing.after(3) == listing.after(2)
-    assert list(listing.after(4)) == []
+        catalog.add(name, name)
+    catalog.remove("c")
+    catalog.add("d", "d")
+    assert [(place.number, place.item) for place in catalog.after(1)] == [(2, "b"), (4, "d")]
+    assert catalog.after(3) == catalog.after(2)
+    assert list(catalog.after(4)) == []
 
 
 class Search:

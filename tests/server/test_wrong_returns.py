@@ -13,7 +13,7 @@ from talk import Json, Talk, talk_to
 from trio_mcp import Client, Context, Server
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
-UNSAYABLE = "what was returned cannot be said in JSON"
+NOT_JSON = "what was returned cannot be said in JSON"
 PROMPTED = "a prompt returns text, content blocks or messages, not "
 SUGGESTED = "a completion returns a list of strings, not "
 
@@ -33,7 +33,7 @@ async def test_a_resource_that_json_cannot_say_is_told_of(value: object) -> None
     server = Server("wrong")
     server.add_resource("a://b", returning(value))
     async with talk_to(server) as talk:
-        assert (await told(talk, "resources/read", uri="a://b"))["message"].startswith(UNSAYABLE)
+        assert (await told(talk, "resources/read", uri="a://b"))["message"].startswith(NOT_JSON)
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}])
@@ -45,7 +45,7 @@ async def test_a_tool_that_json_cannot_say_is_told_of(value: object) -> None:
         for name in ("plain", "promised"):
             result = await talk.result(talk.leg(name))
             assert result["isError"] is True
-            assert result["content"][0]["text"].startswith(f"{name}: {UNSAYABLE}")
+            assert result["content"][0]["text"].startswith(f"{name}: {NOT_JSON}")
 
 
 async def test_a_tool_whose_declared_result_holds_what_json_cannot_say_is_told_of() -> None:
@@ -57,7 +57,7 @@ async def test_a_tool_whose_declared_result_holds_what_json_cannot_say_is_told_o
 
     async with talk_to(server) as talk:
         result = await talk.result(talk.leg("promised"))
-    assert result["content"][0]["text"].startswith(f"promised: {UNSAYABLE}")
+    assert result["content"][0]["text"].startswith(f"promised: {NOT_JSON}")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_a_tool_whose_declared_result_holds_what_json_cannot_say_is_told_o
         (True, f"{PROMPTED}a value of the type bool"),
         (b"x", f"{PROMPTED}a value of the type bytes"),
         (["x", None], f"{PROMPTED}None"),
-        ({"a": object()}, UNSAYABLE),
+        ({"a": object()}, NOT_JSON),
     ],
 )
 async def test_a_prompt_says_text_blocks_or_messages(value: object, text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import cast
 
 from ..types import JsonObject, JsonValue, Tool
-from .failure import Failed, Status
+from .errors import CommandError, Status
 
 KINDS: dict[type, str] = {
     bool: "boolean",
@@ -29,7 +29,7 @@ def pairs(texts: Iterable[str], where: str = "", form: str = "key=value") -> lis
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise Failed(f"{where}{text!r} is not {form}", Status.USAGE)
+            raise CommandError(f"{where}{text!r} is not {form}", Status.USAGE)
         split.append((key, value))
     return split
 
@@ -46,7 +46,7 @@ def read_arguments(tool: Tool, texts: Iterable[str], whole: str | None) -> JsonO
     given: set[str] = set()
     for key, text in pairs(texts):
         if key in given:
-            raise Failed(f"{key!r} is given twice", Status.USAGE)
+            raise CommandError(f"{key!r} is given twice", Status.USAGE)
         given.add(key)
         arguments[key] = read_value(text, kinds(property_of(tool, key), tool.input_schema))
     return arguments
@@ -58,9 +58,9 @@ def read_object(text: str | None) -> JsonObject:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Failed(f"--json is not JSON: {error}", Status.USAGE) from error
+        raise CommandError(f"--json is not JSON: {error}", Status.USAGE) from error
     if not isinstance(value, dict):
-        raise Failed('--json takes an object, such as \'{"city": "Lisbon"}\'', Status.USAGE)
+        raise CommandError('--json takes an object, such as \'{"city": "Lisbon"}\'', Status.USAGE)
     return cast("JsonObject", value)
 
 
@@ -94,7 +94,7 @@ def signature(tool: Tool) -> str:
 
 
 def shape(schema: JsonObject, root: JsonObject) -> str:
-    choices = resolved(schema, root).get("enum")
+    choices = resolve_ref(schema, root).get("enum")
     if isinstance(choices, list):
         return "|".join(map(str, choices))
     return "|".join(sorted(kinds(schema, root) - {"null"})) or "any"
@@ -102,7 +102,7 @@ def shape(schema: JsonObject, root: JsonObject) -> str:
 
 def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
     """The kinds of JSON that a schema takes; empty when it does not say."""
-    schema = resolved(schema, root)
+    schema = resolve_ref(schema, root)
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
@@ -115,7 +115,7 @@ def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
     return {KINDS.get(type(choice), "null") for choice in choices} if isinstance(choices, list) else set()
 
 
-def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
+def resolve_ref(schema: JsonObject, root: JsonObject) -> JsonObject:
     """What a `$ref` into the schema's own definitions refers to; one step, as the schemas of arguments take."""
     reference = schema.get("$ref")
     definitions = root.get("$defs")

@@ -18,12 +18,12 @@ import trio
 from ..client import Client
 from ..protocol.revisions import SUPPORTED
 from ..types import Tool
-from .answering import Answering
 from .arguments import pairs, read_arguments, signature
-from .failure import Failed, Status, as_failures
+from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
-from .showing import clean, show_log, show_progress, show_result
+from .output import clean, show_log, show_progress, show_result
+from .prompting import Answering
 from .terminal import Terminal
 
 EXAMPLES = """\
@@ -69,11 +69,11 @@ def describe(parser: ArgumentParser) -> None:
 def execute(options: Namespace) -> int:
     configure_log(options.debug)
     if options.mode not in ("auto", "modern", "legacy", *SUPPORTED):
-        raise Failed(
+        raise CommandError(
             f"--mode is auto, modern, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}", Status.USAGE
         )
     if options.tool is None and not options.list:
-        raise Failed("name the tool to call, or list them with --list", Status.USAGE)
+        raise CommandError("name the tool to call, or list them with --list", Status.USAGE)
     answering = Answering(Terminal(), pairs(options.answer, "--answer ", "KEY=VALUE"), options.sample)
     return run_command(partial(call, options, answering))
 
@@ -81,10 +81,10 @@ def execute(options: Namespace) -> int:
 async def call(options: Namespace, answering: Answering) -> int:
     limit = float("inf") if options.timeout is None else options.timeout
     with trio.move_on_after(limit):
-        with as_failures():
+        with translate_errors():
             async with connection(options, answering) as client:
-                return await converse(client, options, answering)
-    raise Failed(f"it was not done within {limit:g} seconds, and was cancelled", Status.REFUSED)
+                return await run_call(client, options, answering)
+    raise CommandError(f"it was not done within {limit:g} seconds, and was cancelled", Status.REFUSED)
 
 
 def connection(options: Namespace, answering: Answering) -> Client:
@@ -117,17 +117,19 @@ def read_target(text: str) -> str | list[str]:
     if scheme := SCHEME.match(text):
         if scheme[1].lower() in REACHED:
             return text
-        raise Failed(f"{text!r} is no URL of a server: those begin with {', '.join(REACHED)}, and ://", Status.USAGE)
+        raise CommandError(
+            f"{text!r} is no URL of a server: those begin with {', '.join(REACHED)}, and ://", Status.USAGE
+        )
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise Failed(f"{text!r} is not a command: {error}", Status.USAGE) from error
+        raise CommandError(f"{text!r} is not a command: {error}", Status.USAGE) from error
     if not words:
-        raise Failed("the target is empty", Status.USAGE)
+        raise CommandError("the target is empty", Status.USAGE)
     path = words[0].partition(":")[0]
     if len(words) == 1 and path.endswith(".py"):
         if not Path(path).is_file():
-            raise Failed(f"there is no file {path}", Status.UNREACHABLE)
+            raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
         return [sys.executable, "-m", "trio_mcp", "run", *words]
     return words
 
@@ -136,7 +138,7 @@ def headers(options: Namespace) -> dict[str, str]:
     return dict(pairs(options.header, "--header ", "NAME=VALUE, such as authorization='Bearer ...'"))
 
 
-async def converse(client: Client, options: Namespace, answering: Answering) -> int:
+async def run_call(client: Client, options: Namespace, answering: Answering) -> int:
     if client.server_info is not None:
         answering.server = client.server_info.title or client.server_info.name
     tools = await client.list_tools()
@@ -157,7 +159,7 @@ def choose(tools: Sequence[Tool], name: str) -> Tool:
         if tool.name == name:
             return tool
     known = ", ".join(tool.name for tool in tools) or "none"
-    raise Failed(f"the server has no tool {name!r}; its tools are: {known}", Status.USAGE)
+    raise CommandError(f"the server has no tool {name!r}; its tools are: {known}", Status.USAGE)
 
 
 def show_tools(tools: Sequence[Tool]) -> None:

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Protocol, cast
 
 from ..errors import ConfigurationError
-from .failure import EXIT_STATUSES, Failed, Status
+from .errors import EXIT_STATUSES, CommandError, Status
 
 SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command.execute(options)
     except KeyboardInterrupt:
         return 130
-    except Failed as failure:
+    except CommandError as failure:
         return tell(str(failure), failure.status, options)
     except ConfigurationError as error:
         return tell(str(error), Status.UNREACHABLE, options)

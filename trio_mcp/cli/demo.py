@@ -19,10 +19,10 @@ from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
 from ..session import find_transport
 from ..types import CallToolResult, CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
-from .failure import Failed, Status, as_failures
+from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
-from .showing import clean
-from .wire import Arrived, observed, summary
+from .output import clean
+from .trace import Arrived, observed, summary
 
 LIMIT = 20.0
 """Seconds after which the demonstration has gone wrong."""
@@ -80,12 +80,12 @@ async def demonstrate() -> int:
         async with trio.open_nursery() as nursery:
             urls: list[str] = await nursery.start(partial(server.serve, "http", port=0, announce=False, signals=False))
             show(f"This tool is served at {urls[0]}:\n\n{inspect.getsource(book_flight)}")
-            await show_call(urls[0], "legacy", f"A client of the handshake era, {NEWEST_LEGACY}", asks_live)
-            await show_call(urls[0], MODERN, f"A client of the modern era, {MODERN}", asks_in_rounds)
+            await show_call(urls[0], "legacy", f"A client of the handshake era, {NEWEST_LEGACY}", asks_by_request)
+            await show_call(urls[0], MODERN, f"A client of the modern era, {MODERN}", asks_by_round)
             nursery.cancel_scope.cancel()
         show("Both were asked the same questions by the same lines of code.")
         return Status.OK
-    raise Failed(f"the demonstration was not done within {LIMIT:g} seconds", Status.TOOL_ERROR)
+    raise CommandError(f"the demonstration was not done within {LIMIT:g} seconds", Status.TOOL_ERROR)
 
 
 async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[[list[Arrived]], bool]) -> None:
@@ -95,7 +95,7 @@ async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[
         Failed: the tool answered something else than it should, or asked in the other era's way.
     """
     show(f"{title}\n{'=' * len(title)}\n")
-    conversation = Conversation()
+    conversation = DemoPeer()
     client = Client(
         observed(find_transport("http").connect(url), conversation.on_message),
         Handlers(on_elicit=conversation.elicit, on_sample=conversation.sample),
@@ -105,14 +105,14 @@ async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[
         info=Implementation(name="demo", version="1.0"),
         probe_timeout=LIMIT,
     )
-    with as_failures():
+    with translate_errors():
         async with client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"}, on_progress=lambda _report: None)
     check(result, asks_as_expected(conversation.received))
     show(f"\n  The tool's result: {result.text}\n")
 
 
-class Conversation:
+class DemoPeer:
     """Shows what passes, answers what is asked, and remembers what the server sent."""
 
     def __init__(self) -> None:
@@ -135,13 +135,13 @@ class Conversation:
         return "Lunch in the sun."
 
 
-def asks_live(received: list[Arrived]) -> bool:
+def asks_by_request(received: list[Arrived]) -> bool:
     """Questions are requests of the server, sent while the call runs."""
     methods = [message.method for message in received if isinstance(message, Request)]
     return methods == ["elicitation/create", "sampling/createMessage", "elicitation/create"]
 
 
-def asks_in_rounds(received: list[Arrived]) -> bool:
+def asks_by_round(received: list[Arrived]) -> bool:
     """Questions are results of the call, which is sent again with the answers; the server sends no request."""
     results = [decoded(message.result) for message in received if isinstance(message, Response)]
     rounds = [result for result in results if result.get("resultType") == "input_required"]
@@ -150,9 +150,9 @@ def asks_in_rounds(received: list[Arrived]) -> bool:
 
 def check(result: CallToolResult, asked_as_expected: bool) -> None:
     if result.is_error or result.text != EXPECTED:
-        raise Failed(f"the tool answered {result.text!r} instead of {EXPECTED!r}", Status.TOOL_ERROR)
+        raise CommandError(f"the tool answered {result.text!r} instead of {EXPECTED!r}", Status.TOOL_ERROR)
     if not asked_as_expected:
-        raise Failed("the tool did not ask in the way of its client's era", Status.TOOL_ERROR)
+        raise CommandError("the tool did not ask in the way of its client's era", Status.TOOL_ERROR)
 
 
 def show(text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..server import Server
-from .failure import Failed, Status
+from .errors import CommandError, Status
 
 MODULE_NAME = "served_file"
 
@@ -27,7 +27,7 @@ def load_server(target: str) -> Server:
     """
     path, name = split(target)
     if not path.is_file():
-        raise Failed(f"there is no file {path}", Status.UNREACHABLE)
+        raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
     with redirect_stdout(sys.stderr):
         return choose(load(path), path, name)
 
@@ -49,7 +49,7 @@ def load(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise Failed(f"{place(error, path)}: {reason(error)}", Status.UNREACHABLE) from error
+        raise CommandError(f"{place(error, path)}: {reason(error)}", Status.UNREACHABLE) from error
     return module
 
 
@@ -73,7 +73,7 @@ def choose(module: ModuleType, path: Path, name: str | None) -> Server:
     if found is not None:
         return found
     if not servers:
-        raise Failed(f"{path} has no Server in it", Status.UNREACHABLE)
+        raise CommandError(f"{path} has no Server in it", Status.UNREACHABLE)
     names = ", ".join(f"{path}:{key}" for key in servers)
     missing = "several servers" if name is None else f"no server called {name!r}"
-    raise Failed(f"{path} has {missing}; choose one of: {names}", Status.UNREACHABLE)
+    raise CommandError(f"{path} has {missing}; choose one of: {names}", Status.UNREACHABLE)

@@ -6,7 +6,7 @@ import logging
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from ..errors import ConfigurationError
-from .failure import Failed, Status
+from .errors import CommandError, Status
 from .loading import load_server
 from .numbers import port, seconds
 
@@ -52,14 +52,14 @@ def execute(options: Namespace) -> int:
             drain=options.drain,
         )
     except OSError as error:
-        raise Failed(error.strerror or str(error), Status.UNREACHABLE) from error
+        raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
     except ConfigurationError:
         raise
     except (
         ValueError
     ) as error:  # paths that cannot be served, or open to the network without the names it is reached by
         how = "; give them with --allowed-host NAME" if "allowed_hosts" in str(error) else ""
-        raise Failed(f"{error}{how}", Status.USAGE) from error
+        raise CommandError(f"{error}{how}", Status.USAGE) from error
     return 0
 
 

@@ -11,7 +11,7 @@ import sys
 
 import trio
 
-from .showing import note
+from .output import note
 
 STDIN = 0
 CHUNK = 4096
@@ -24,7 +24,7 @@ class Terminal:
         self._begun = b""
 
     @property
-    def attended(self) -> bool:
+    def is_interactive(self) -> bool:
         """Whether there is a person to ask."""
         return sys.stdin is not None and sys.stdin.isatty()
 

@@ -17,8 +17,8 @@ from ..types import (
     SamplingMessage,
     TextContent,
 )
+from .ask_timeout import AskTimeout
 from .forms import Form
-from .patience import Patience
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -75,13 +75,13 @@ def form_question(message: str, asked: Form[object], name: str | None) -> Questi
     return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), name)
 
 
-def spoken(prompt: str) -> SamplingMessage:
+def user_message(prompt: str) -> SamplingMessage:
     """What an author says to a model, as a message."""
     return SamplingMessage(role="user", content=TextContent(text=prompt))
 
 
 def ask_model(
-    waits: Patience, call: Call, lane: Lane, params: CreateMessageRequestParams, budget: Budget | None
+    answer_timeout: AskTimeout, call: Call, lane: Lane, params: CreateMessageRequestParams, budget: Budget | None
 ) -> Awaitable[CreateMessageResult]:
     """Ask the client's model, within a budget where there is one; see `Patience.ask`.
 
@@ -90,12 +90,12 @@ def ask_model(
     """
     question = Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
     if budget is None:
-        return waits.ask(call, lane, question)
-    return charged(waits, call, lane, question, params, budget)
+        return answer_timeout.ask(call, lane, question)
+    return ask_and_charge(answer_timeout, call, lane, question, params, budget)
 
 
-async def charged(
-    waits: Patience,
+async def ask_and_charge(
+    answer_timeout: AskTimeout,
     call: Call,
     lane: Lane,
     question: Question[CreateMessageResult],
@@ -106,7 +106,7 @@ async def charged(
     budget.check()
     estimate = call.service.options.estimate_tokens
     try:
-        answer = await waits.ask(call, lane, question)
+        answer = await answer_timeout.ask(call, lane, question)
     except (CapabilityError, LimitExceeded):  # nothing was sent
         raise
     except BaseException:

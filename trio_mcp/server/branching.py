@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-Conversation = tuple[SamplingMessage, ...]
+Messages = tuple[SamplingMessage, ...]
 """What was said to a model and by it, oldest first."""
 
 
@@ -70,12 +70,12 @@ class BranchSettings:
         check_messages(self.messages)
 
 
-PLAIN = BranchSettings()
+DEFAULT_BRANCH = BranchSettings()
 
 
 def branch_settings(options: Mapping[str, object]) -> BranchSettings:
     """The options of a branch as a value; raises `TypeError` or `ValueError` for what cannot be said of one."""
-    return options_of(BranchSettings, options, "a branch") if options else PLAIN
+    return options_of(BranchSettings, options, "a branch") if options else DEFAULT_BRANCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class CallLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BranchTerms:
     """What holds for a body or a branch from its beginning to its end.
 
     Attributes:
@@ -102,17 +102,17 @@ class Terms:
     budget: Budget | None = None
     allow_elicit: bool = True
     system_prompt: str | None = None
-    parent_messages: Conversation = ()
+    parent_messages: Messages = ()
     parent_system_prompt: str | None = None
 
-    def child(self, settings: BranchSettings, messages: Conversation) -> Terms:
+    def child(self, settings: BranchSettings, messages: Messages) -> BranchTerms:
         """The terms of a branch that is started now; `messages` are its parent's."""
         budget, prompt = self.budget, settings.system_prompt
         if settings.token_budget is not None:
             budget = Budget(settings.token_budget, budget, "a branch of this call")
         if prompt is None and settings.inherit_system_prompt:
             prompt = self.system_prompt
-        return Terms(
+        return BranchTerms(
             keys=self.keys,
             max_depth=self.max_depth if settings.max_depth is None else settings.max_depth,
             budget=budget,
@@ -148,16 +148,16 @@ class BranchGroup:
             TypeError, ValueError: an option cannot be said of a branch.
         """
         settings = branch_settings(options)
-        work, max_depth = self._ctx._begun(fn, settings)  # noqa: SLF001
+        work, max_depth = self._ctx._prepare_branch(fn, settings)  # noqa: SLF001
         return self._branches.start(work, timeout=settings.timeout, max_depth=max_depth)
 
 
-def own(messages: Iterable[SamplingMessage]) -> Conversation:
+def own(messages: Iterable[SamplingMessage]) -> Messages:
     """Messages that nobody else can change. A message is frozen, but what hangs on it may be a list or a dict."""
-    return tuple(message if is_plain(message) else message.model_copy(deep=True) for message in messages)
+    return tuple(message if is_text_only(message) else message.model_copy(deep=True) for message in messages)
 
 
-def is_plain(message: SamplingMessage) -> bool:
+def is_text_only(message: SamplingMessage) -> bool:
     """Nothing hangs on it but text."""
     block = message.content
     return (

@@ -20,7 +20,7 @@ PARAMETERS = ("value", "arguments")
 
 NO_SUGGESTIONS = (None, type(None), str, bytes, int, float, bool, dict)
 
-NOTHING = CompleteResult(completion=Completion(values=[]))
+EMPTY_COMPLETION = CompleteResult(completion=Completion(values=[]))
 """The answer for an argument that nobody completes."""
 
 

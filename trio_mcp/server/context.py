@@ -23,12 +23,21 @@ from ..types import (
     Root,
     SamplingMessage,
 )
-from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, ask_model, form_question, spoken
-from .branching import PLAIN, BranchGroup, BranchOptions, BranchSettings, Conversation, Terms, branch_settings, own
-from .forms import Elicit, Form, declared, form
+from .ask_timeout import patience
+from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, ask_model, form_question, user_message
+from .branching import (
+    DEFAULT_BRANCH,
+    BranchGroup,
+    BranchOptions,
+    BranchSettings,
+    BranchTerms,
+    Messages,
+    branch_settings,
+    own,
+)
+from .forms import Elicit, Form, form, resolve_form
 from .options import check_branch
-from .patience import patience
-from .steps import step_result
+from .step_results import step_result
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -36,7 +45,7 @@ B = TypeVar("B")
 C = TypeVar("C")
 
 
-BODY = Terms()
+BODY = BranchTerms()
 
 
 class Context:
@@ -45,7 +54,7 @@ class Context:
     __slots__ = ("_call", "_lane", "_messages", "_request", "_terms")
 
     def __init__(
-        self, call: Call, lane: Lane, request: RequestFacts, terms: Terms = BODY, messages: Conversation = ()
+        self, call: Call, lane: Lane, request: RequestFacts, terms: BranchTerms = BODY, messages: Messages = ()
     ) -> None:
         self._call = call
         self._lane = lane
@@ -95,11 +104,11 @@ class Context:
         """
         if not self._terms.allow_elicit:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
-        asked: Form[object] = form(declared(schema, self._terms.keys))
+        asked: Form[object] = form(resolve_form(schema, self._terms.keys))
         name = schema.key if isinstance(schema, Elicit) else None
-        question, problem, waits = message, "", patience(timeout)
+        question, problem, answer_timeout = message, "", patience(timeout)
         for _ in range(reask + 1):
-            result = await waits.ask(self._call, self._lane, form_question(question, asked, name))
+            result = await answer_timeout.ask(self._call, self._lane, form_question(question, asked, name))
             if result.action == "decline":
                 return Declined()
             if result.action == "cancel":
@@ -141,7 +150,7 @@ class Context:
         """
         if (prompt is None) == (messages is None):
             raise TypeError("sample() takes either a prompt or messages")
-        asked = None if prompt is None else spoken(prompt)
+        asked = None if prompt is None else user_message(prompt)
         params = CreateMessageRequestParams(
             messages=list(messages or ()) if asked is None else [*self._messages, asked],
             max_tokens=max_tokens,
@@ -245,7 +254,7 @@ class Context:
             TypeError, ValueError: an option cannot be said of a branch.
         """
         settings = branch_settings(options)
-        work, max_depth = self._begun(fn, settings)
+        work, max_depth = self._prepare_branch(fn, settings)
         return await run_branch(self._lane, work, timeout=settings.timeout, max_depth=max_depth)
 
     def branches(self) -> BranchGroup:
@@ -300,7 +309,7 @@ class Context:
         """
         if not fns:
             raise TypeError("branch_race() takes at least one function")
-        begun = [self._begun(fn, PLAIN) for fn in fns]
+        begun = [self._prepare_branch(fn, DEFAULT_BRANCH) for fn in fns]
         return await race(self._lane, *(work for work, _ in begun), max_depth=begun[0][1])
 
     # knowing
@@ -329,7 +338,7 @@ class Context:
         return self._lane.reason
 
     @property
-    def messages(self) -> Conversation:
+    def messages(self) -> Messages:
         """The conversation of this body or branch with the client's model so far: prompts and answers, oldest first."""
         return own(self._messages)
 
@@ -339,7 +348,7 @@ class Context:
         return self._terms.system_prompt
 
     @property
-    def parent_messages(self) -> Conversation:
+    def parent_messages(self) -> Messages:
         """The conversation of the parent when this branch was started; nothing for the body of a call."""
         return own(self._terms.parent_messages)
 
@@ -353,7 +362,7 @@ class Context:
         """How deep this branch is: 0 for the body of a call, 1 for its branches, and so on."""
         return self._lane.depth
 
-    def _begun(
+    def _prepare_branch(
         self, fn: Callable[[Context], Awaitable[T]], settings: BranchSettings
     ) -> tuple[Callable[[Lane], Awaitable[T]], int]:
         """A branch as it is now, when it is started: what its lane runs, and how deep that may be."""

@@ -73,7 +73,7 @@ ELICITS = "trio-mcp/elicits"
 """The member of `_meta` in which a tool, prompt or resource says what it may ask."""
 
 
-def with_questions(meta: JsonObject | None, elicits: Sequence[Elicit[object]]) -> JsonObject | None:
+def add_questions_to_meta(meta: JsonObject | None, elicits: Sequence[Elicit[object]]) -> JsonObject | None:
     """An author's `_meta` and the questions that were declared beside it, by key.
 
     Raises:
@@ -85,7 +85,7 @@ def with_questions(meta: JsonObject | None, elicits: Sequence[Elicit[object]]) -
     return {**(meta or {}), **asks} or None
 
 
-def declared(schema: object, keys: AbstractSet[str]) -> object:
+def resolve_form(schema: object, keys: AbstractSet[str]) -> object:
     """The form to ask for; a question by key must be one of those that were published with what asks.
 
     Raises:
@@ -143,7 +143,7 @@ class Form(Generic[T]):
         self._single = single
         self._adapter: TypeAdapter[BaseModel] = TypeAdapter(model)
         self.requested_schema = RequestedSchema.model_validate(
-            flat(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
+            flatten_schema(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
         )
 
     def read(self, content: JsonObject) -> T:
@@ -155,7 +155,7 @@ class Form(Generic[T]):
         try:
             answer = self._adapter.validate_json(to_json(content), strict=True)
         except ValidationError as error:
-            raise ValueError(explained(error)) from None
+            raise ValueError(error_summary(error)) from None
         return cast("T", cast("object", answer.value if self._single else answer))  # type: ignore[attr-defined]
 
 
@@ -176,18 +176,18 @@ def form(schema: type[T]) -> Form[T]:
         raise FormError(f"a form cannot ask for {schema!r}: {error.message.partition(chr(10))[0]}") from None
 
 
-def explained(error: ValidationError) -> str:
+def error_summary(error: ValidationError) -> str:
     """A validation error in one line: `flight: Input should be a valid string; ...`."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{located(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:5])
+    return "; ".join(f"{error_path(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:5])
 
 
-def located(steps: tuple[int | str, ...]) -> str:
+def error_path(steps: tuple[int | str, ...]) -> str:
     """Where a problem is; the names are the caller's, so they are cut."""
     return ".".join(str(step)[:64] for step in steps)[:256] or "value"
 
 
-def flat(schema: JsonObject, name: str) -> JsonObject:
+def flatten_schema(schema: JsonObject, name: str) -> JsonObject:
     """The schema pydantic gives for a model, narrowed to what a form may say."""
     definitions = schema.get("$defs")
     known = definitions if isinstance(definitions, dict) else {}
@@ -201,7 +201,7 @@ def flat(schema: JsonObject, name: str) -> JsonObject:
 
 def field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     """One member of a form."""
-    merged = resolved(path, schema, known)
+    merged = resolve_ref(path, schema, known)
     kind = merged.get("type")
     if not isinstance(kind, str) or kind not in KEYWORDS:
         raise FormError(f"{path}: a form field is a string, number, boolean or choice, not {kind or 'a union'}")
@@ -215,7 +215,7 @@ def field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     return kept
 
 
-def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def resolve_ref(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     """Follow `$ref`, take the one real type of an optional, and write a constant as a choice of one."""
     if not isinstance(schema, dict):
         raise FormError(f"{path}: not a schema")
@@ -225,10 +225,10 @@ def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
         real = [option for option in options if not (isinstance(option, dict) and option.get("type") == "null")]
         if len(real) != 1:
             raise FormError(f"{path}: a form field has one type, not a union of {len(real)}")
-        merged = {**resolved(path, real[0], known), **merged}
+        merged = {**resolve_ref(path, real[0], known), **merged}
     reference = merged.pop("$ref", None)
     if isinstance(reference, str):
-        merged = {**resolved(path, known.get(reference.rpartition("/")[2]), known), **merged}
+        merged = {**resolve_ref(path, known.get(reference.rpartition("/")[2]), known), **merged}
     if "const" in merged:
         merged["enum"] = [merged.pop("const")]
     choices = merged.get("enum")
@@ -239,7 +239,7 @@ def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
 
 def items(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     """What a multiple choice chooses from."""
-    chosen = resolved(f"{path}[]", schema, known)
+    chosen = resolve_ref(f"{path}[]", schema, known)
     if chosen.get("type") == "string" and "oneOf" in chosen:
         return {"anyOf": chosen["oneOf"]}
     if chosen.get("type") != "string" or "enum" not in chosen:

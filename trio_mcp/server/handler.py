@@ -10,13 +10,13 @@ from typing import TypeAlias, cast
 from ..errors import McpError
 from ..runtime import Budget, Threads
 from ..session import Call, RequestFacts
-from .branching import CallLimits, Terms
+from .branching import BranchTerms, CallLimits
 from .context import BODY, Context
 from .forms import Elicit
 
 Function: TypeAlias = Callable[..., object]
 
-UNLIMITED = CallLimits()
+NO_CALL_LIMITS = CallLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Handler:
     context: str | None
     threads: Threads
     is_async: bool
-    terms: Terms = BODY
+    terms: BranchTerms = BODY
     token_budget: int | None = None
 
     def admit(self) -> None:
@@ -70,7 +70,7 @@ def make_handler(
     context: str | None,
     threads: Threads,
     elicits: Sequence[Elicit[object]] = (),
-    limits: CallLimits = UNLIMITED,
+    limits: CallLimits = NO_CALL_LIMITS,
 ) -> Handler:
     """A handler of a function.
 

@@ -18,7 +18,7 @@ from ..types import (
     Model,
     PaginatedRequestParams,
 )
-from .listing import Listing, Place
+from .catalog import Catalog, NumberedItem
 from .options import check_scope, check_ttl
 from .prompts import Prompt
 from .resources import Resource, Template
@@ -34,7 +34,7 @@ MAX_ENCODED = 256
 """Encoded pages that are kept for one listing; all of them go when there would be more."""
 
 
-class Hints(NamedTuple):
+class PageHints(NamedTuple):
     """What every page says of itself: where the next begins, and for how long and for whom it may be kept (M-CACHE-1s)."""
 
     next_cursor: str | None
@@ -58,22 +58,22 @@ class ListOptions:
         check_ttl("list_ttl", self.ttl)
         check_scope("list_scope", self.scope)
 
-    def hints(self, next_cursor: str | None) -> Hints:
-        return Hints(next_cursor, round(self.ttl * 1000), self.scope)
+    def hints(self, next_cursor: str | None) -> PageHints:
+        return PageHints(next_cursor, round(self.ttl * 1000), self.scope)
 
 
-PageOf = Callable[[Sequence[T], Hints], Model]
+PageOf = Callable[[Sequence[T], PageHints], Model]
 
 
 @dataclass(slots=True)
 class Pages(Generic[T]):
     """One listing and its pages. `hidden` names what a client is not shown, where a listing may depend on that."""
 
-    listing: Listing[T]
+    listing: Catalog[T]
     options: ListOptions
     signature: Encoded
     cursors: Callable[[], Cursors]
-    page_of: PageOf[T]
+    make_page: PageOf[T]
     hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset()
     _table: object = None
     _encoded: dict[tuple[str, int, frozenset[T]], Encoded] = field(default_factory=dict)
@@ -97,24 +97,24 @@ class Pages(Generic[T]):
 
     def _encode(self, facts: RequestFacts, after: int, hidden: frozenset[T]) -> Encoded:
         size = self.options.page_size
-        places: list[Place[T]] = [place for place in self.listing.after(after) if place.item not in hidden]
+        places: list[NumberedItem[T]] = [place for place in self.listing.after(after) if place.item not in hidden]
         shown = places[:size]
         cursor = self.cursors().issue(facts.method, shown[-1].number) if len(places) > size else None
-        page = self.page_of([place.item for place in shown], self.options.hints(cursor))
+        page = self.make_page([place.item for place in shown], self.options.hints(cursor))
         return facts.codec.encode_result(facts.method, page, self.signature)
 
 
-def page_of_tools(tools: Sequence[Tool], hints: Hints) -> Model:
+def page_of_tools(tools: Sequence[Tool], hints: PageHints) -> Model:
     return ListToolsResult(tools=[tool.model for tool in tools], **hints._asdict())
 
 
-def page_of_prompts(prompts: Sequence[Prompt], hints: Hints) -> Model:
+def page_of_prompts(prompts: Sequence[Prompt], hints: PageHints) -> Model:
     return ListPromptsResult(prompts=[prompt.model for prompt in prompts], **hints._asdict())
 
 
-def page_of_resources(resources: Sequence[Resource], hints: Hints) -> Model:
+def page_of_resources(resources: Sequence[Resource], hints: PageHints) -> Model:
     return ListResourcesResult(resources=[resource.model for resource in resources], **hints._asdict())
 
 
-def page_of_templates(templates: Sequence[Template], hints: Hints) -> Model:
+def page_of_templates(templates: Sequence[Template], hints: PageHints) -> Model:
     return ListResourceTemplatesResult(resource_templates=[template.model for template in templates], **hints._asdict())

@@ -28,11 +28,11 @@ from ..types import (
     TextContent,
 )
 from ..types import Prompt as PromptModel
-from .forms import Elicit, with_questions
+from .forms import Elicit, add_questions_to_meta
 from .handler import Function, Handler, function_doc, make_handler
 from .options import check_elicits, check_name, check_resume, check_timeout
-from .results import ReturnError, said_in_json, shown
-from .signature import Arguments, parameters_of, read_arguments
+from .results import ReturnError, shown, to_json_text
+from .signature import Arguments, parameters_of, signature_arguments
 from .tool import ResumePolicy, resumed
 
 Said: TypeAlias = str | PromptMessage | ContentBlock
@@ -129,8 +129,8 @@ def make_prompt(function: Function, options: PromptOptions, threads: Threads) ->
     name = options.name or str(getattr(function, "__name__", ""))
     if not name:
         raise ValueError("a prompt needs a name: this function has none, so give name=")
-    refuse_containers(function)
-    arguments = read_arguments(function)
+    reject_containers(function)
+    arguments = signature_arguments(function)
     description = options.description or function_doc(function)
     model = PromptModel(
         name=name,
@@ -138,7 +138,7 @@ def make_prompt(function: Function, options: PromptOptions, threads: Threads) ->
         description=description,
         arguments=prompt_arguments(arguments.schema) or None,
         icons=list(options.icons) or None,
-        meta=with_questions(options.meta, options.elicits),
+        meta=add_questions_to_meta(options.meta, options.elicits),
     )
     resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
     return Prompt(
@@ -146,7 +146,7 @@ def make_prompt(function: Function, options: PromptOptions, threads: Threads) ->
     )
 
 
-def refuse_containers(function: Function) -> None:
+def reject_containers(function: Function) -> None:
     """Raise `TypeError` for a parameter that no string can become; a type with validators of its own may read one."""
     for name, annotation, _ in parameters_of(function).arguments:
         if (get_origin(annotation) or annotation) in CONTAINERS:
@@ -184,5 +184,5 @@ def messages(value: object) -> list[PromptMessage]:
         return [PromptMessage(role="user", content=value)]
     if value is None or isinstance(value, bool | int | float | bytes | bytearray):
         raise ReturnError(f"a prompt returns text, content blocks or messages, not {shown(value)}")
-    text = value if isinstance(value, str) else said_in_json(value)
+    text = value if isinstance(value, str) else to_json_text(value)
     return [PromptMessage(role="user", content=TextContent(text=text))]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
+from .catalog import Catalog
 from .completion import Completer
-from .listing import Listing
 from .prompts import Prompt
 from .resources import Resource, Template
 from .tool import Tool
@@ -21,10 +21,10 @@ class Registry:
     """
 
     def __init__(self, on_change: Callable[[Change], None]) -> None:
-        self.tools: Listing[Tool] = Listing("tool", lambda: on_change(TOOLS))
-        self.prompts: Listing[Prompt] = Listing("prompt", lambda: on_change(PROMPTS))
-        self.resources: Listing[Resource] = Listing("resource", lambda: on_change(RESOURCES))
-        self.templates: Listing[Template] = Listing("resource template", lambda: on_change(RESOURCES))
+        self.tools: Catalog[Tool] = Catalog("tool", lambda: on_change(TOOLS))
+        self.prompts: Catalog[Prompt] = Catalog("prompt", lambda: on_change(PROMPTS))
+        self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES))
+        self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES))
         self.completers: dict[tuple[str, str], Completer] = {}
         """By prompt name or template, and argument."""
         self.completes = False
@@ -49,7 +49,7 @@ class Registry:
         self.completers[target, argument] = completer
         self.completes = True
 
-    def forget_completions(self, target: str) -> None:
+    def remove_completions(self, target: str) -> None:
         """Those of a prompt or a template that is offered no more: another one may get its name."""
         for key in [key for key in tuple(self.completers) if key[0] == target]:
             self.completers.pop(key, None)

@@ -27,11 +27,11 @@ from ..types import (
     TextResourceContents,
 )
 from ..types import Resource as ResourceModel
-from .forms import Elicit, with_questions
+from .forms import Elicit, add_questions_to_meta
 from .handler import Function, Handler, function_doc, make_handler
 from .options import check_elicits, check_name, check_resume, check_scope, check_timeout, check_ttl
-from .results import said_in_json
-from .signature import Arguments, read_arguments
+from .results import to_json_text
+from .signature import Arguments, signature_arguments
 from .tool import ResumePolicy, resumed
 
 Contents = TextResourceContents | BlobResourceContents
@@ -96,7 +96,7 @@ class ResourceOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ResourceReader:
     """A function that reads, and what holds for all it reads."""
 
     arguments: Arguments
@@ -126,7 +126,7 @@ class Resource:
     """A registered resource. `model` is what `resources/list` shows of it."""
 
     model: ResourceModel
-    _reader: Reader
+    _reader: ResourceReader
 
     def plan(self, facts: RequestFacts) -> Plan:
         """How to read it."""
@@ -142,7 +142,7 @@ class Template:
 
     model: ResourceTemplate
     pattern: UriTemplate
-    _reader: Reader
+    _reader: ResourceReader
 
     def plan(self, facts: RequestFacts, uri: str) -> Plan | None:
         """How to read the resource of that URI; None when it is not of this family.
@@ -177,14 +177,14 @@ def make_resource(uri: str, function: Function, options: ResourceOptions, thread
         raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(taken))}")
     model = ResourceModel(
         uri=uri,
-        name=name_of(function, options, uri),
+        name=resource_name(function, options, uri),
         title=options.title,
         description=options.description or function_doc(function),
         mime_type=options.mime_type,
         size=options.size,
         icons=list(options.icons) or None,
         annotations=options.annotations,
-        meta=with_questions(options.meta, options.elicits),
+        meta=add_questions_to_meta(options.meta, options.elicits),
     )
     return Resource(model, reader)
 
@@ -210,21 +210,23 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
         raise TypeError(f"{text} is a template: it has no size")
     model = ResourceTemplate(
         uri_template=text,
-        name=name_of(function, options, text),
+        name=resource_name(function, options, text),
         title=options.title,
         description=options.description or function_doc(function),
         mime_type=options.mime_type,
         icons=list(options.icons) or None,
         annotations=options.annotations,
-        meta=with_questions(options.meta, options.elicits),
+        meta=add_questions_to_meta(options.meta, options.elicits),
     )
     return Template(model, pattern, reader)
 
 
-def make_reader(function: Function, options: ResourceOptions, threads: Threads) -> Reader:
-    arguments = read_arguments(function)
+def make_reader(function: Function, options: ResourceOptions, threads: Threads) -> ResourceReader:
+    arguments = signature_arguments(function)
     resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
-    return Reader(arguments, make_handler(function, arguments.context, threads, options.elicits), options, resume)
+    return ResourceReader(
+        arguments, make_handler(function, arguments.context, threads, options.elicits), options, resume
+    )
 
 
 def argument_names(arguments: Arguments) -> set[str]:
@@ -232,7 +234,7 @@ def argument_names(arguments: Arguments) -> set[str]:
     return set(properties) if isinstance(properties, dict) else set()
 
 
-def name_of(function: Function, options: ResourceOptions, otherwise: str) -> str:
+def resource_name(function: Function, options: ResourceOptions, otherwise: str) -> str:
     return options.name or str(getattr(function, "__name__", "")) or otherwise
 
 
@@ -251,5 +253,5 @@ def contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:
         case None:
             return []
         case _:
-            text = said_in_json(value)
+            text = to_json_text(value)
             return [TextResourceContents(uri=uri, mime_type=mime_type or "application/json", text=text)]

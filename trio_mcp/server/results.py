@@ -24,7 +24,7 @@ from ..types import (
     ResourceLink,
     TextContent,
 )
-from .forms import explained
+from .forms import error_summary
 
 T = TypeVar("T")
 
@@ -35,21 +35,21 @@ ToolResult: TypeAlias = CallToolResult
 Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
-ASK = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
+ASK_INSTEAD = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
 
-UNSAYABLE = "what was returned cannot be said in JSON"
+NOT_JSON = "what was returned cannot be said in JSON"
 
 Converter: TypeAlias = Callable[[object], CallToolResult]
 
 
-class Promise(NamedTuple):
+class ReturnSpec(NamedTuple):
     """The output schema that a tool promises, or None, and how to turn a value into a result that keeps it."""
 
     schema: JsonObject | None
-    converted: Converter
+    convert: Converter
 
 
-def read_return(annotation: object) -> Promise:
+def return_spec(annotation: object) -> ReturnSpec:
     """What a return annotation promises.
 
     Text, content blocks, `ToolResult` and None promise no structure. A model, dataclass, TypedDict or dict is the structured
@@ -59,9 +59,9 @@ def read_return(annotation: object) -> Promise:
         TypeError: it is an interim result, which only the session makes, or no JSON can be made of it.
     """
     if isinstance(annotation, type) and issubclass(annotation, InputRequiredResult):
-        raise TypeError(ASK)
+        raise TypeError(ASK_INSTEAD)
     if annotation is inspect.Signature.empty or is_unstructured(annotation):
-        return Promise(None, plain)
+        return ReturnSpec(None, plain)
     wrapped = not is_object(annotation)
     try:
         adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
@@ -76,18 +76,18 @@ def read_return(annotation: object) -> Promise:
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
         if definitions is not None:
             schema["$defs"] = definitions
-    promised = Returned[annotation]  # type: ignore[valid-type]
-    return Promise(schema, lambda value: structured(promised, value, wrapped))
+    promised = ReturnModel[annotation]  # type: ignore[valid-type]
+    return ReturnSpec(schema, lambda value: structured(promised, value, wrapped))
 
 
-def read_schema(schema: JsonObject) -> Promise:
+def schema_return_spec(schema: JsonObject) -> ReturnSpec:
     """What an author's own JSON Schema promises; any keyword of 2020-12 may be in it.
 
     Raises:
         ValueError: it is no schema; the message says what is wrong.
     """
     promised = Schema.compile(schema, "output_schema")
-    return Promise(schema, lambda value: conforming(promised, value))
+    return ReturnSpec(schema, lambda value: schema_checked_result(promised, value))
 
 
 def error_result(text: str) -> CallToolResult:
@@ -95,7 +95,7 @@ def error_result(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
-class Returned(RootModel[T]):
+class ReturnModel(RootModel[T]):
     """Checks and writes a promised value. It keeps NaN visible, so that it is refused and not made null."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True, defer_build=True)
@@ -115,16 +115,16 @@ def plain(value: object) -> CallToolResult:
         case CallToolResult():
             return value
         case InputRequiredResult():
-            raise ReturnError(ASK)
+            raise ReturnError(ASK_INSTEAD)
         case TextContent() | ImageContent() | AudioContent() | ResourceLink() | EmbeddedResource():
             return CallToolResult(content=[value])
         case list() | tuple() if value and all(isinstance(item, str | Block) for item in value):
             return CallToolResult(content=[as_block(item) for item in value])
         case _:
-            return CallToolResult(content=[TextContent(text=said_in_json(value, by_alias=False))])
+            return CallToolResult(content=[TextContent(text=to_json_text(value, by_alias=False))])
 
 
-def structured(promised: type[Returned[object]], value: object, wrapped: bool) -> CallToolResult:
+def structured(promised: type[ReturnModel[object]], value: object, wrapped: bool) -> CallToolResult:
     """A value whose structure was promised: it is checked, and sent both as JSON and as text (L-TOOL-5s).
 
     Raises:
@@ -135,17 +135,17 @@ def structured(promised: type[Returned[object]], value: object, wrapped: bool) -
     try:
         content = written(promised, promised.model_validate(value))
     except ValidationError as error:
-        check_awaited(value)
-        raise ReturnError(f"the tool returned something else than it declares: {explained(error)}") from None
+        check_not_coroutine(value)
+        raise ReturnError(f"the tool returned something else than it declares: {error_summary(error)}") from None
     except ValueError as error:
-        check_awaited(value)
-        raise ReturnError(f"{UNSAYABLE}: {error}") from None
+        check_not_coroutine(value)
+        raise ReturnError(f"{NOT_JSON}: {error}") from None
     if wrapped:
         content = {"result": content}
     return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
 
 
-def written(promised: type[Returned[object]], value: Returned[object]) -> JsonValue:
+def written(promised: type[ReturnModel[object]], value: ReturnModel[object]) -> JsonValue:
     """A promised value as JSON. A model or dataclass is not looked into when it is validated, so that one whose members were
     set to something else shows only here; it is validated again then.
 
@@ -161,19 +161,19 @@ def written(promised: type[Returned[object]], value: Returned[object]) -> JsonVa
     return content
 
 
-def whole(result: CallToolResult, promised: type[Returned[object]], wrapped: bool) -> CallToolResult:
+def whole(result: CallToolResult, promised: type[ReturnModel[object]], wrapped: bool) -> CallToolResult:
     """A result that a tool made itself keeps the promise too, unless it tells of an error (L-TOOL-5s)."""
     if not result.is_error:
         content = result.structured_content
         try:
             promised.model_validate(content["result"] if wrapped and isinstance(content, dict) else content)
         except (KeyError, ValidationError) as error:
-            what = explained(error) if isinstance(error, ValidationError) else "result: Field required"
+            what = error_summary(error) if isinstance(error, ValidationError) else "result: Field required"
             raise ReturnError(f"the structured content is not what the tool declares: {what}") from None
     return result
 
 
-def conforming(promised: Schema, value: object) -> CallToolResult:
+def schema_checked_result(promised: Schema, value: object) -> CallToolResult:
     """A value that has to fit a JSON Schema, sent both as JSON and as text.
 
     Raises:
@@ -190,7 +190,7 @@ def conforming(promised: Schema, value: object) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], structured_content=content)
 
 
-def said_in_json(value: object, *, by_alias: bool = True) -> str:
+def to_json_text(value: object, *, by_alias: bool = True) -> str:
     """Any value as JSON text.
 
     Raises:
@@ -203,22 +203,22 @@ def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
     try:
         content: JsonValue = to_jsonable_python(value, by_alias=by_alias, inf_nan_mode="constants")
     except ValueError as error:
-        check_awaited(value)
-        raise ReturnError(f"{UNSAYABLE}: {error}") from None
+        check_not_coroutine(value)
+        raise ReturnError(f"{NOT_JSON}: {error}") from None
     return content
 
 
-def check_awaited(value: object) -> None:
+def check_not_coroutine(value: object) -> None:
     """Say what is wrong with what cannot be a result, when it is a coroutine: an `await` is missing."""
     if inspect.iscoroutine(value):
-        raise ReturnError(f"{UNSAYABLE}: {value.__name__}() was not awaited") from None
+        raise ReturnError(f"{NOT_JSON}: {value.__name__}() was not awaited") from None
 
 
 def json_text(value: JsonValue) -> str:
     try:
         return dumps(value, "result").decode()
     except ValueError as error:
-        raise ReturnError(f"{UNSAYABLE}: {error}") from None
+        raise ReturnError(f"{NOT_JSON}: {error}") from None
 
 
 def shown(value: object) -> str:

@@ -20,7 +20,7 @@ from ..types import (
     PromptReference,
     ReadResourceRequestParams,
 )
-from .completion import NOTHING
+from .completion import EMPTY_COMPLETION
 from .pages import ListOptions, Pages, page_of_prompts, page_of_resources, page_of_templates, page_of_tools
 from .registry import Registry
 from .tool import Tool
@@ -41,7 +41,7 @@ class Router:
         self._keys = keys
         signature = Encoded(identity.encode())
         shared = (options, signature, lambda: self._cursors)
-        self._tools: Pages[Tool] = Pages(registry.tools, *shared, page_of_tools, self._hidden)
+        self._tools: Pages[Tool] = Pages(registry.tools, *shared, page_of_tools, self._uncallable_tools)
         self._prompts = Pages(registry.prompts, *shared, page_of_prompts)
         self._resources = Pages(registry.resources, *shared, page_of_resources)
         self._templates = Pages(registry.templates, *shared, page_of_templates)
@@ -67,11 +67,11 @@ class Router:
     def _cursors(self) -> Cursors:
         return Cursors(self._keys or KeyRing.from_environment() or KeyRing.random(), self._identity.name)
 
-    def _hidden(self, facts: RequestFacts) -> frozenset[Tool]:
+    def _uncallable_tools(self, facts: RequestFacts) -> frozenset[Tool]:
         """The tools that this client could not call (row 30), where a listing belongs to its session."""
         if not facts.codec.revision.hides_gated:
             return frozenset()
-        return frozenset(tool for tool in self._registry.tools if not tool.open_to(facts.client_capabilities))
+        return frozenset(tool for tool in self._registry.tools if not tool.callable_by(facts.client_capabilities))
 
     def _compare_headers(self, facts: RequestFacts, params: Model) -> None:
         """Refuse a call whose headers say something else than its arguments (M-HTTP-4s); a pipe has no headers."""
@@ -111,17 +111,17 @@ class Router:
         assert isinstance(params, CompleteRequestParams)
         if not self._registry.completes:
             raise RemoteProtocolError("this server completes nothing", code=METHOD_NOT_FOUND)
-        target, known = self._referred(params)
+        target, known = self._completion_target(params)
         name = params.argument.name
         if name not in known:
             raise RemoteProtocolError(f"{target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
         completer = self._registry.completers.get((target, name))
         if completer is None:
-            return NOTHING
+            return EMPTY_COMPLETION
         settled = params.context.arguments if params.context is not None else None
         return completer.plan(facts, target, params.argument.value, settled or {})
 
-    def _referred(self, params: CompleteRequestParams) -> tuple[str, frozenset[str]]:
+    def _completion_target(self, params: CompleteRequestParams) -> tuple[str, frozenset[str]]:
         """What is to be completed: the name of the prompt or the text of the template, and its arguments.
 
         Raises:

@@ -16,17 +16,17 @@ from ..protocol.uri.uris import is_uri
 from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
-from .authoring import Authoring
 from .options import check_service
 from .pages import PAGE_SIZE, ListOptions
+from .registration import Registration
 from .router import Router
 from .tool import Tool
 
-COLLECT_AFTER = 10_000
+GC_THRESHOLD = 10_000
 """New objects after which the collector looks at the youngest. A call makes some sixty, nearly all of them free at its end."""
 
 
-class Server(Authoring):
+class Server(Registration):
     """An MCP server: a name, what it offers, and the ways to serve it.
 
         server = Server("weather", version="1.0")
@@ -114,7 +114,7 @@ class Server(Authoring):
         # What was loaded until now lives as long as the process; the collector need not look at it after every few calls.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(COLLECT_AFTER)
+        gc.set_threshold(GC_THRESHOLD)
         trio.run(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:

@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema
 from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
 from .context import Context
-from .forms import explained
+from .forms import error_summary
 
 
 class Mirrored:
@@ -44,7 +44,7 @@ class Mirrored:
         return f"Mirrored({self.name!r})"
 
 
-class Given(BaseModel):
+class ArgumentsModel(BaseModel):
     """The base of the models made from signatures: unknown arguments are refused."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -77,12 +77,14 @@ class Arguments(Protocol):
         ...
 
 
-class Typed:
+class SignatureArguments:
     """The arguments that a signature describes."""
 
     __slots__ = ("_model", "_names", "context", "returns", "schema")
 
-    def __init__(self, model: type[Given], names: dict[str, str], context: str | None, returns: object) -> None:
+    def __init__(
+        self, model: type[ArgumentsModel], names: dict[str, str], context: str | None, returns: object
+    ) -> None:
         self._model = model
         self._names = names
         self.context = context
@@ -93,12 +95,12 @@ class Typed:
         try:
             validated = self._model.model_validate(arguments)
         except ValidationError as error:
-            raise ValueError(explained(error)) from None
+            raise ValueError(error_summary(error)) from None
         values = validated.__dict__
         return {name: values[field] for field, name in self._names.items()}
 
 
-class Raw:
+class SchemaArguments:
     """Arguments that a JSON Schema describes; the function takes them as they are, in one parameter."""
 
     __slots__ = ("_checked", "_name", "context", "returns", "schema")
@@ -160,7 +162,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
     return Parameters(tuple(arguments), context, hints.get("return", inspect.Signature.empty))
 
 
-def read_arguments(function: Callable[..., object]) -> Arguments:
+def signature_arguments(function: Callable[..., object]) -> Arguments:
     """The arguments that a function's signature describes. Raises `TypeError` as `parameters_of` does."""
     taken, context, returns = parameters_of(function)
     fields: dict[str, object] = {}
@@ -173,13 +175,13 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
             ... if default is inspect.Parameter.empty else default,
         )
     try:
-        model = create_model(function.__name__, __base__=Given, **fields)  # type: ignore[call-overload]
-        return Typed(model, names, context, returns)
+        model = create_model(function.__name__, __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
+        return SignatureArguments(model, names, context, returns)
     except PydanticUserError as error:
-        raise TypeError(f"{function.__qualname__}: {unsayable(taken)}") from error
+        raise TypeError(f"{function.__qualname__}: {unsupported_parameters(taken)}") from error
 
 
-def unsayable(taken: Sequence[Parameter]) -> str:
+def unsupported_parameters(taken: Sequence[Parameter]) -> str:
     """Which of the parameters no JSON Schema can describe."""
     for name, annotation, _ in taken:
         try:
@@ -192,7 +194,7 @@ def unsayable(taken: Sequence[Parameter]) -> str:
     return "the parameters cannot be described by a JSON Schema"
 
 
-def raw_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:
+def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:
     """Arguments that a JSON Schema describes.
 
     Raises:
@@ -207,10 +209,10 @@ def raw_arguments(function: Callable[..., object], schema: JsonObject) -> Argume
     if schema.get("type") != "object":
         found = f"not {schema['type']!r}" if "type" in schema else "and it is missing"
         raise ValueError(f'input_schema: its "type" has to be "object", since arguments are one, {found}')
-    return Raw(schema, taken[0].name, context, returns)
+    return SchemaArguments(schema, taken[0].name, context, returns)
 
 
-def argument_schema(model: type[Given]) -> JsonObject:
+def argument_schema(model: type[ArgumentsModel]) -> JsonObject:
     schema: JsonObject = model.model_json_schema(by_alias=True)
     schema.pop("title", None)
     schema.pop("description", None)

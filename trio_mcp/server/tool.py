@@ -19,18 +19,18 @@ from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
 from .branching import CallLimits
-from .forms import Elicit, with_questions
+from .forms import Elicit, add_questions_to_meta
 from .handler import Function, Handler, function_doc, make_handler
 from .options import check_count, check_elicits, check_name, check_resume, check_schema, check_timeout
-from .results import Converter, Promise, error_result, read_return, read_schema
-from .signature import Arguments, raw_arguments, read_arguments
+from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
+from .signature import Arguments, schema_arguments, signature_arguments
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 logger = logging.getLogger("trio_mcp.tool")
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
-GATES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
-REQUIRES = "trio-mcp/requires"
+CAPABILITIES_A_TOOL_MAY_REQUIRE = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
+REQUIRES_META_KEY = "trio-mcp/requires"
 """The member of a tool's `_meta` in which it says what its calls need."""
 
 
@@ -115,14 +115,14 @@ class Tool:
     mirrored: ParameterHeaders
     _arguments: Arguments
     _handler: Handler
-    _converted: Converter
+    _convert: Converter
     _resume: Resume
 
     @property
     def name(self) -> str:
         return self.model.name
 
-    def open_to(self, client: ClientCapabilities) -> bool:
+    def callable_by(self, client: ClientCapabilities) -> bool:
         """Whether a client with these capabilities can call it."""
         return not self.requires or lacks(client, self.requires) is None
 
@@ -141,12 +141,12 @@ class Tool:
         except ValueError as error:
             return error_result(f"Invalid arguments for {self.name}: {error}")
         self._handler.admit()
-        return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed, self._resume)
+        return Plan(partial(self._run, facts, values), self.name, self.timeout, self._error_result, self._resume)
 
     async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
-        return self._converted(await self._handler(facts, values, call))
+        return self._convert(await self._handler(facts, values, call))
 
-    def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
+    def _error_result(self, cause: BaseException | CancelReason) -> CallToolResult | None:
         """What the model is told; None leaves it to the protocol, or to nobody."""
         match cause:
             case LocalProtocolError():
@@ -159,7 +159,7 @@ class Tool:
             case _:
                 reference = secrets.token_hex(4)
                 logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
-                return error_result(unexpected(self.name, reference))
+                return error_result(internal_error_text(self.name, reference))
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
@@ -176,10 +176,14 @@ def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Too
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
     arguments = (
-        read_arguments(function) if options.input_schema is None else raw_arguments(function, options.input_schema)
+        signature_arguments(function)
+        if options.input_schema is None
+        else schema_arguments(function, options.input_schema)
     )
     returned = (
-        promised(function, arguments.returns) if options.output_schema is None else read_schema(options.output_schema)
+        promised(function, arguments.returns)
+        if options.output_schema is None
+        else schema_return_spec(options.output_schema)
     )
     requires = required(name, options.requires)
     limits = CallLimits(options.max_depth, options.token_budget)
@@ -201,30 +205,32 @@ def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Too
         ParameterHeaders.of(arguments.schema),
         arguments,
         make_handler(function, arguments.context, threads, options.elicits, limits),
-        returned.converted,
+        returned.convert,
         resumed(options.resume, options.annotations),
     )
 
 
-def promised(function: Function, returns: object) -> Promise:
+def promised(function: Function, returns: object) -> ReturnSpec:
     """What the return annotation promises. Raises `TypeError`, naming the function, when it cannot be kept."""
     try:
-        return read_return(returns)
+        return return_spec(returns)
     except TypeError as error:
         raise TypeError(f"{function.__qualname__}: {error}") from error
 
 
 def required(name: str, gates: Collection[str]) -> tuple[str, ...]:
     for gate in gates:
-        if gate.partition(".")[0] not in GATES:
-            raise ValueError(f"{name}: no client declares {gate!r}; there are {', '.join(sorted(GATES))}")
+        if gate.partition(".")[0] not in CAPABILITIES_A_TOOL_MAY_REQUIRE:
+            raise ValueError(
+                f"{name}: no client declares {gate!r}; there are {', '.join(sorted(CAPABILITIES_A_TOOL_MAY_REQUIRE))}"
+            )
     return tuple(sorted(gates))
 
 
 def published(options: ToolOptions, requires: Sequence[str]) -> JsonObject | None:
     """The tool's `_meta`: the author's, and what its calls need and may ask."""
-    needs: JsonObject = {REQUIRES: list(requires)} if requires else {}
-    return with_questions({**(options.meta or {}), **needs}, options.elicits)
+    needs: JsonObject = {REQUIRES_META_KEY: list(requires)} if requires else {}
+    return add_questions_to_meta({**(options.meta or {}), **needs}, options.elicits)
 
 
 def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> Resume:
@@ -239,6 +245,6 @@ def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> Resume:
             return Resume.REPLAY if harmless else Resume.PARKED
 
 
-def unexpected(name: str, reference: str) -> str:
+def internal_error_text(name: str, reference: str) -> str:
     """Safe text for an error that nobody expected: what the author wrote to say stays in the log (reliability row 66)."""
     return f"{name} failed with an internal error; the server's log has the details under {reference}."

@@ -20,14 +20,14 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Place(NamedTuple, Generic[T]):
+class NumberedItem(NamedTuple, Generic[T]):
     """An item and its number: later ones have greater numbers, and no number comes twice."""
 
     number: int
     item: T
 
 
-class Listing(Generic[T]):
+class Catalog(Generic[T]):
     """Items by key. It may be changed in any thread while it is read.
 
     Args:
@@ -41,8 +41,8 @@ class Listing(Generic[T]):
         self._kind = kind
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._places: dict[str, Place[T]] = {}
-        self._snapshot: tuple[Place[T], ...] | None = ()
+        self._places: dict[str, NumberedItem[T]] = {}
+        self._snapshot: tuple[NumberedItem[T], ...] | None = ()
         self._next = 1
         self.ever = False
         """Something was added once: this kind of thing is offered, be the list empty now."""
@@ -56,7 +56,7 @@ class Listing(Generic[T]):
         with self._lock:
             if key in self._places:
                 raise ValueError(f"there is a {self._kind} named {key!r} already")
-            self._places[key] = Place(self._next, item)
+            self._places[key] = NumberedItem(self._next, item)
             self._snapshot = None
             self._next += 1
             self.ever = True
@@ -80,7 +80,7 @@ class Listing(Generic[T]):
         place = self._places.get(key)
         return None if place is None else place.item
 
-    def snapshot(self) -> tuple[Place[T], ...]:
+    def snapshot(self) -> tuple[NumberedItem[T], ...]:
         """Return all items in order; the same object for as long as nothing changes."""
         snapshot = self._snapshot
         if snapshot is None:
@@ -90,7 +90,7 @@ class Listing(Generic[T]):
                 snapshot = self._snapshot = tuple(self._places.values())
         return snapshot
 
-    def after(self, number: int) -> Sequence[Place[T]]:
+    def after(self, number: int) -> Sequence[NumberedItem[T]]:
         """The items behind the one with this number, in order; all of them for 0."""
         places = self.snapshot()
         return places[bisect_right(places, number, key=attrgetter("number")) :]

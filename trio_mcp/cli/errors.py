@@ -32,7 +32,7 @@ exit status:
 """
 
 
-class Failed(Exception):
+class CommandError(Exception):
     """A command cannot go on; its text is the one line that its user is told."""
 
     def __init__(self, message: str, status: Status) -> None:
@@ -45,23 +45,23 @@ DECLARED_BY = {"roots": "--root FOLDER", "sampling": "--sample TEXT"}
 
 
 @contextmanager
-def as_failures() -> Generator[None]:
+def translate_errors() -> Generator[None]:
     """What the library and the system raise, in the command's words."""
     try:
         yield
     except PeerError as error:
-        raise Failed(f"the server refused: {error}{advice(error)}", Status.REFUSED) from error
+        raise CommandError(f"the server refused: {error}{capability_hint(error)}", Status.REFUSED) from error
     except Disconnected as error:
-        raise Failed(str(error), Status.UNREACHABLE) from error
+        raise CommandError(str(error), Status.UNREACHABLE) from error
     except LocalProtocolError as error:  # arguments or answers that JSON cannot hold
-        raise Failed(str(error), Status.USAGE) from error
+        raise CommandError(str(error), Status.USAGE) from error
     except McpError as error:
-        raise Failed(str(error), Status.REFUSED) from error
+        raise CommandError(str(error), Status.REFUSED) from error
     except OSError as error:
-        raise Failed(f"the server could not be started: {error}", Status.UNREACHABLE) from error
+        raise CommandError(f"the server could not be started: {error}", Status.UNREACHABLE) from error
 
 
-def advice(error: PeerError) -> str:
+def capability_hint(error: PeerError) -> str:
     """What would give the server the capability that it misses."""
     missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
     wanted = [option for name, option in DECLARED_BY.items() if isinstance(missing, dict) and name in missing]

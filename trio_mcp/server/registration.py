@@ -22,7 +22,7 @@ MAX_THREADS = 100
 """Plain functions that may run at once, in threads of their own limiter."""
 
 
-class Authoring:
+class Registration:
     """A registry as its author fills it, before and while it is served; every function stays as it is.
 
     A parameter annotated `Context` is given the call's context. A plain `def` runs in a thread.
@@ -112,7 +112,7 @@ class Authoring:
     def remove_prompt(self, name: str) -> None:
         """Offer a prompt no more, nor its completions. Raises `LookupError` when there is none of that name."""
         self._registry.prompts.remove(name)
-        self._registry.forget_completions(name)
+        self._registry.remove_completions(name)
 
     # resources
 
@@ -154,7 +154,7 @@ class Authoring:
         """Offer a resource, or a template with its completions, no more. Raises `LookupError` when there is none."""
         if "{" in uri:
             self._registry.templates.remove(uri)
-            self._registry.forget_completions(uri)
+            self._registry.remove_completions(uri)
         else:
             self._registry.resources.remove(uri)
 
@@ -189,7 +189,7 @@ class Authoring:
 
         def add(function: F) -> F:
             check_not_class("complete", function)
-            target, known = self._completed(prompt, resource)
+            target, known = self._completion_target(prompt, resource)
             if argument not in known:
                 raise LookupError(f"{target} has no argument {argument!r}")
             self._registry.add_completion(target, argument, make_completer(function, self._threads))
@@ -198,7 +198,7 @@ class Authoring:
 
         return add
 
-    def _completed(self, prompt: str | None, resource: str | None) -> tuple[str, set[str]]:
+    def _completion_target(self, prompt: str | None, resource: str | None) -> tuple[str, set[str]]:
         if prompt is not None:
             found = self._registry.prompts.get(prompt)
             if found is None:

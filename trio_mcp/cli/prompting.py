@@ -15,9 +15,9 @@ from ..types import (
     PrimitiveSchemaDefinition,
     TextContent,
 )
-from .failure import Failed, Status
+from .errors import CommandError, Status
 from .fields import default_text, hint, read_field
-from .showing import note
+from .output import note
 from .terminal import Terminal
 
 KEYS = "  (Enter takes what stands in [brackets]; !decline says no; Ctrl-D closes the question)"
@@ -25,7 +25,7 @@ REJECTED = -1
 """The code of a sampling request that the user rejected (L-SMP-3b)."""
 
 
-class Withheld(Exception):
+class NotAccepted(Exception):
     """The person gave no values, but said no or closed the question, whichever `result` says."""
 
     def __init__(self, result: ElicitResult) -> None:
@@ -34,7 +34,7 @@ class Withheld(Exception):
 
 
 DECLINED = ElicitResult(action="decline")
-CLOSED = ElicitResult(action="cancel")
+DISMISSED = ElicitResult(action="cancel")
 
 
 class Answering:
@@ -51,7 +51,7 @@ class Answering:
 
     def __init__(self, terminal: Terminal, answers: Sequence[tuple[str, str]], sample: str | None) -> None:
         self.server = "the server"
-        self.problem: Failed | None = None
+        self.problem: CommandError | None = None
         self._terminal = terminal
         self._sample = sample
         self._turn = trio.Lock()
@@ -62,7 +62,7 @@ class Answering:
     @property
     def samples(self) -> bool:
         """Whether a model can be asked: only this is declared to the server."""
-        return self._sample is not None or self._terminal.attended
+        return self._sample is not None or self._terminal.is_interactive
 
     async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         """Answer a form. Nothing but a cancel leaves it."""
@@ -70,11 +70,11 @@ class Answering:
             note(f"{self.server} asks: {params.message}")
             try:
                 return ElicitResult(action="accept", content=await self._fill_in(params))
-            except Withheld as withheld:
+            except NotAccepted as withheld:
                 return withheld.result
-            except Failed as problem:
+            except CommandError as problem:
                 self.problem = problem
-                return CLOSED
+                return DISMISSED
 
     async def sample(self, params: CreateMessageRequestParams) -> str:
         """Answer as the model.
@@ -96,10 +96,10 @@ class Answering:
     async def _fill_in(self, params: ElicitRequestFormParams) -> dict[str, ElicitValue]:
         fields = params.requested_schema.properties
         required = params.requested_schema.required or []
-        if not self._terminal.attended and self._answers.keys().isdisjoint(fields):
+        if not self._terminal.is_interactive and self._answers.keys().isdisjoint(fields):
             note(f"  declined: nobody is at the terminal, and no --answer is for {', '.join(fields)}")
-            raise Withheld(DECLINED)
-        if self._terminal.attended and not self._answers.keys() >= fields.keys():
+            raise NotAccepted(DECLINED)
+        if self._terminal.is_interactive and not self._answers.keys() >= fields.keys():
             note(KEYS)
         values = {name: await self._value_of(name, field, name in required) for name, field in fields.items()}
         return {name: value for name, value in values.items() if value is not None}
@@ -109,11 +109,11 @@ class Answering:
         prepared = self._answers.get(name)
         if prepared is not None:
             return prepared_value(name, field, prepared.pop(0) if len(prepared) > 1 else prepared[0])
-        if self._terminal.attended:
+        if self._terminal.is_interactive:
             return await self._entered(name, field, required)
         if field.default is None and required:
             note(f"  declined: nobody is at the terminal, and no --answer is for {name}")
-            raise Withheld(DECLINED)
+            raise NotAccepted(DECLINED)
         return field.default
 
     async def _entered(self, name: str, field: PrimitiveSchemaDefinition, required: bool) -> ElicitValue:
@@ -124,9 +124,9 @@ class Answering:
         while True:
             text = await self._terminal.ask(prompt)
             if text is None or text.strip() == "!cancel":
-                raise Withheld(CLOSED)
+                raise NotAccepted(DISMISSED)
             if text.strip() == "!decline":
-                raise Withheld(DECLINED)
+                raise NotAccepted(DECLINED)
             if not text and (field.default is not None or not required):
                 return field.default
             try:
@@ -147,7 +147,7 @@ def prepared_value(name: str, field: PrimitiveSchemaDefinition, text: str) -> El
     try:
         value = read_field(field, text)
     except ValueError as error:
-        raise Failed(f"--answer {name}={text}: {error}", Status.USAGE) from None
+        raise CommandError(f"--answer {name}={text}: {error}", Status.USAGE) from None
     note(f"  {name}: {text}")
     return value
 

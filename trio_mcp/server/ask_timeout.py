@@ -17,7 +17,7 @@ from .options import check_timeout
 T = TypeVar("T", bound=Model)
 
 
-class Patience(Protocol):
+class AskTimeout(Protocol):
     """Asks, and may give up."""
 
     def ask(self, call: Call, lane: Lane, question: Question[T]) -> Awaitable[T]:
@@ -25,14 +25,14 @@ class Patience(Protocol):
         ...
 
 
-class Endless:
+class NoTimeout:
     """Waits as long as the call may run. It makes no coroutine of its own: a thousand calls may wait."""
 
     def ask(self, call: Call, lane: Lane, question: Question[T]) -> Awaitable[T]:
         return call.ask(lane, question)
 
 
-class Limited:
+class TotalTimeout:
     """Waits for so many seconds from now on, for all attempts at the same question together."""
 
     def __init__(self, seconds: float) -> None:
@@ -47,16 +47,16 @@ class Limited:
         )
 
 
-ENDLESS = Endless()
+NO_TIMEOUT = NoTimeout()
 
 
-def patience(seconds: float) -> Patience:
+def patience(seconds: float) -> AskTimeout:
     """For that many seconds from now on; infinity for as long as the call may run.
 
     Raises:
         TypeError, ValueError: that is no time to wait.
     """
     if seconds == math.inf:
-        return ENDLESS
+        return NO_TIMEOUT
     check_timeout(seconds)
-    return Limited(seconds)
+    return TotalTimeout(seconds)
