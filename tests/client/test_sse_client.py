@@ -21,8 +21,9 @@ from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.http.client.limits import INBOX, ClientLimits
-from trio_mcp_transports.sse import connect_sse, transport
+from trio_mcp_transports.sse import connect_sse
 from trio_mcp_transports.sse.client import SseChannel, SseConversation
+from trio_mcp_transports.sse.transport import transport
 
 URL = "http://scripted.test/sse"
 ENDPOINT = b"event: endpoint\ndata: /message?session_id=1\n\n"

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from .server.app import McpApp, asgi_app
     from .server.authentication import Authenticate
     from .server.limits import HttpLimits
-    from .transport import HttpTransport, serve_http, transport
+    from .transport import HttpTransport, serve_http
 
-__all__ = ["Authenticate", "HttpLimits", "HttpTransport", "McpApp", "asgi_app", "serve_http", "transport"]
+__all__ = ["Authenticate", "HttpLimits", "HttpTransport", "McpApp", "asgi_app", "serve_http"]
 
 _MODULE_OF = {
     "Authenticate": ".server.authentication",
@@ -21,7 +21,6 @@ _MODULE_OF = {
     "McpApp": ".server.app",
     "asgi_app": ".server.app",
     "serve_http": ".transport",
-    "transport": ".transport",
 }
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import SseChannel, connect_sse
-    from .transport import SseTransport, transport
+    from .transport import SseTransport
 
-__all__ = ["SseChannel", "SseTransport", "connect_sse", "transport"]
+__all__ = ["SseChannel", "SseTransport", "connect_sse"]
 
 _MODULE_OF = {
     "SseChannel": ".client",
