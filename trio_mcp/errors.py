@@ -14,8 +14,6 @@
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── CallLost                 its parked call is gone, and must not be replayed
-    │   ├── ElicitationDeclined      `elicit.strict`: the user said no
-    │   ├── ElicitationCancelled     `elicit.strict`: the user dismissed the question
     │   └── ElicitationInvalid       the answer still broke its schema after every further attempt
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
@@ -154,14 +152,6 @@ class BranchElicitNotAllowed(ToolError):
 
 class CallLost(ToolError):
     """A call was waiting for answers in a process that is gone; nothing more of it will run."""
-
-
-class ElicitationDeclined(ToolError):
-    """The user declined the question."""
-
-
-class ElicitationCancelled(ToolError):
-    """The user dismissed the question without choosing."""
 
 
 class ElicitationInvalid(ToolError):

@@ -280,10 +280,8 @@ def test_an_interim_result_has_its_place_in_three_modern_methods_only(codec: Cod
 
 
 def test_a_question_and_its_answer_travel_bare():
-    assert modern.encode_input_request("elicitation/create", QUESTION) == {
-        "method": "elicitation/create",
-        "params": QUESTION.wire(),
-    }
+    interim = json.loads(modern.encode_round("tools/call", {"k": ("elicitation/create", QUESTION)}, "s").raw)
+    assert interim["inputRequests"] == {"k": {"method": "elicitation/create", "params": QUESTION.wire()}}
     answer = ElicitResult(action="accept", content={"a": "b"})
     wire = modern.encode_input_response("elicitation/create", answer)
     assert modern.decode_input_response("elicitation/create", wire) == answer
@@ -300,9 +298,9 @@ def test_a_malformed_answer_is_refused_under_its_key(value: JsonValue):
 
 def test_legacy_revisions_have_no_rounds():
     with pytest.raises(LocalProtocolError):
-        legacy.encode_input_request("elicitation/create", QUESTION)
+        legacy.encode_round("tools/call", {"k": ("elicitation/create", QUESTION)}, "s")
     with pytest.raises(LocalProtocolError):
-        modern.encode_input_request("tools/call", CallToolRequestParams(name="a"))
+        modern.encode_round("tools/call", {"k": ("tools/call", CallToolRequestParams(name="a"))}, "s")
 
 
 # What writing refuses

@@ -72,7 +72,9 @@ def test_a_result(spec_dir: Path, version: str, method: str, result: Model):
 
 @pytest.mark.parametrize(("version", "method", "params"), cases("inputs", PARAMS), ids=name)
 def test_an_input_request(spec_dir: Path, version: str, method: str, params: Model):
-    wire = codec_for(version).encode_input_request(method, params)
+    interim = json.loads(codec_for(version).encode_round("tools/call", {"k": (method, params)}, "state").raw)
+    validator(spec_dir, version, "InputRequiredResult").validate(interim)
+    wire = interim["inputRequests"]["k"]
     check(spec_dir, version, request_definitions(spec_dir, version)[method], wire)
     asking = InputRequiredResult.model_validate({"inputRequests": {"k": wire}})
     raw = codec_for(version).encode_result("tools/call", asking).raw

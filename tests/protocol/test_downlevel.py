@@ -155,7 +155,8 @@ def test_a_url_question_needs_an_id_in_2025_11_25_and_has_none_later():
     with pytest.raises(LocalProtocolError, match="elicitationId"):
         request("2025-11-25", "elicitation/create", bare)
     assert request("2025-11-25", "elicitation/create", named)["elicitationId"] == "e"
-    assert modern.encode_input_request("elicitation/create", named)["params"] == bare.wire()
+    interim = json.loads(modern.encode_round("tools/call", {"k": ("elicitation/create", named)}, "s").raw)
+    assert interim["inputRequests"]["k"]["params"] == bare.wire()
 
 
 def test_2025_06_18_has_no_url_questions():

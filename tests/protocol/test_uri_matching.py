@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from uri_expansion import expand
 
 from trio_mcp.protocol.uri.template import UriTemplate
 from trio_mcp.protocol.uri.uris import MAX_URI
@@ -125,7 +126,7 @@ TEMPLATES = (
 @given(st.sampled_from(TEMPLATES), values, values, values)
 def test_a_match_is_the_inverse_of_the_expansion(text: str, a: str, b: str, c: str) -> None:
     template, given_values = UriTemplate(text), {"a": a, "b": b, "c": c}
-    assert template.match(template.expand(given_values)) == given_values
+    assert template.match(expand(text, given_values)) == given_values
 
 
 @given(st.sampled_from(TEMPLATES), st.text(max_size=12))
@@ -133,19 +134,19 @@ def test_what_matches_expands_to_the_same_values_again(text: str, rest: str) -> 
     template = UriTemplate(text)
     found = template.match("t://" + rest)
     if found is not None:
-        assert template.match(template.expand({name: value.split("/") for name, value in found.items()})) == found
+        assert template.match(expand(text, {name: value.split("/") for name, value in found.items()})) == found
 
 
 @given(st.lists(values, min_size=1))
 def test_an_exploded_path_is_the_inverse_of_a_list(items: list[str]) -> None:
-    template = UriTemplate("t://h{/path*}")
-    assert template.match(template.expand({"path": items})) == {"path": "/".join(items)}
+    template = "t://h{/path*}"
+    assert match(template, expand(template, {"path": items})) == {"path": "/".join(items)}
 
 
 @given(st.lists(values, min_size=1).map("/".join))
 def test_a_reserved_value_is_the_inverse_of_a_path(path: str) -> None:
-    template = UriTemplate("t:///{+path}")
-    assert template.match(template.expand({"path": path})) == {"path": path}
+    template = "t:///{+path}"
+    assert match(template, expand(template, {"path": path})) == {"path": path}
 
 
 # Traversal
@@ -158,7 +159,7 @@ DOTS = ["..", ".", "%2e%2e", "%2E.", "%252e%252e", "%25252E%25252e", "%2e", "..%
 )
 @pytest.mark.parametrize("template", ["f:///{a}", "f://{a}/x", "f://h{/a}", "f://h{.a}", "f://h{;a}", "f://{a,b}"])
 def test_a_value_is_one_segment(template: str, dots: str) -> None:
-    uri = UriTemplate(template).expand({"a": "VALUE", "b": "b"})
+    uri = expand(template, {"a": "VALUE", "b": "b"})
     assert match(template, uri) is not None
     assert match(template, uri.replace("VALUE", dots)) is None
 
@@ -167,7 +168,7 @@ def test_a_value_is_one_segment(template: str, dots: str) -> None:
 @pytest.mark.parametrize("dots", DOTS)
 @pytest.mark.parametrize("template", ["f:///{+a}", "f://{+a}/x", "f://h{/a*}", "f://h{#a}", "f://h{?a}", "f://h?x{&a}"])
 def test_no_segment_of_a_path_leads_out(template: str, dots: str, around: str) -> None:
-    uri = UriTemplate(template).expand({"a": "VALUE"})
+    uri = expand(template, {"a": "VALUE"})
     assert match(template, uri) is not None
     assert match(template, uri.replace("VALUE", around.replace("{}", dots))) is None
 

@@ -161,7 +161,7 @@ async def test_it_sleeps_when_nothing_runs_and_wakes_with_the_next_actor(
     async with watched() as supervisor:
         await run(supervisor, quick)
         with trio.fail_after(SOON):
-            while not supervisor.unwatched:
+            while not supervisor._watchdog.asleep:  # noqa: SLF001
                 await trio.lowlevel.checkpoint()
 
         async def blocks(_actor: Actor) -> None:

@@ -52,7 +52,7 @@ def test_items_after_a_number_are_in_order_and_a_number_is_never_reused() -> Non
         catalog.add(name, name)
     catalog.remove("c")
     catalog.add("d", "d")
-    assert [(place.number, place.item) for place in catalog.after(1)] == [(2, "b"), (4, "d")]
+    assert [(each.number, each.item) for each in catalog.after(1)] == [(2, "b"), (4, "d")]
     assert catalog.after(3) == catalog.after(2)
     assert list(catalog.after(4)) == []
 

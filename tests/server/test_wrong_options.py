@@ -35,72 +35,81 @@ def server(**options: Any) -> None:
     Server("wrong", **options)
 
 
-COMMON: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"timeout": "30"}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not '30'"),
-    ({"timeout": True}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not True"),
-    ({"timeout": None}, TypeError, "timeout: seconds, such as 30; leave it out for no limit, not None"),
-    ({"timeout": -1}, ValueError, "timeout: more than 0 seconds, not -1; leave it out for no limit"),
-    ({"timeout": 0}, ValueError, "timeout: more than 0 seconds, not 0; leave it out for no limit"),
-    ({"timeout": float("nan")}, ValueError, "timeout: more than 0 seconds, not nan; leave it out for no limit"),
-    ({"name": 3}, TypeError, "name: a text, not 3"),
-    ({"resume": "reply"}, ValueError, """resume: "auto", "replay" or "parked", not 'reply'"""),
-    ({"elicits": ["seat"]}, TypeError, "elicits: 'seat' is no question; write Elicit('seat', Seat), a key and a form"),
-    ({"elicits": "seat"}, TypeError, "elicits: a list of questions, such as [Elicit('seat', Seat)], not 'seat'"),
+COMMON: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"timeout": "30"}, TypeError),
+    ({"timeout": True}, TypeError),
+    ({"timeout": None}, TypeError),
+    ({"timeout": -1}, ValueError),
+    ({"timeout": 0}, ValueError),
+    ({"timeout": float("nan")}, ValueError),
+    ({"name": 3}, TypeError),
+    ({"resume": "reply"}, ValueError),
+    ({"elicits": "seat"}, TypeError),
+    ({"elicits": ["seat"]}, TypeError),
 ]
 
 
+def assert_names(caught: pytest.ExceptionInfo[Exception], options: dict[str, Any]) -> None:
+    """The error names the option and shows the value; `tests/test_checks.py` holds the wording."""
+    ((name, value),) = options.items()
+    shown = value[0] if isinstance(value, list) else value
+    assert re.match(rf"(each item of )?{name} must be .+, not {re.escape(repr(shown))}", str(caught.value))
+
+
 @pytest.mark.parametrize("offer", [tool, prompt, resource])
-@pytest.mark.parametrize(("options", "kind", "text"), COMMON)
-def test_an_option_of_all_three_is_refused_by_name_and_value(
-    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception], text: str
+@pytest.mark.parametrize(("options", "kind"), COMMON)
+def test_an_option_of_all_three_is_rejected_by_name_and_value(
+    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind) as caught:
         offer(**options)
-    assert str(caught.value) == text
+    assert_names(caught, options)
 
 
 @pytest.mark.parametrize(
-    ("offer", "options", "kind", "text"),
+    ("offer", "options", "kind"),
     [
-        (resource, {"ttl": -1}, ValueError, "ttl: seconds, 0 for not at all, not -1"),
-        (resource, {"ttl": "60"}, TypeError, "ttl: seconds, 0 for not at all, not '60'"),
-        (resource, {"ttl": float("inf")}, ValueError, "ttl: seconds, 0 for not at all, not inf"),
-        (resource, {"cache_scope": "all"}, ValueError, """cache_scope: "public" or "private", not 'all'"""),
-        (server, {"list_scope": "everyone"}, ValueError, """list_scope: "public" or "private", not 'everyone'"""),
-        (server, {"list_ttl": "60"}, TypeError, "list_ttl: seconds, 0 for not at all, not '60'"),
-        (server, {"list_ttl": float("nan")}, ValueError, "list_ttl: seconds, 0 for not at all, not nan"),
-        (
-            server,
-            {"options": {"max_seconds": 3}},
-            TypeError,
-            "options: ServiceOptions(max_seconds=60), not {'max_seconds': 3}",
-        ),
-        (server, {"page_size": "9"}, TypeError, "page_size: a number of items, such as 100, not '9'"),
-        (
-            tool,
-            {"requires": "sampling"},
-            TypeError,
-            "requires: a set of capabilities, such as {'sampling'}, not 'sampling' alone",
-        ),
-        (tool, {"max_depth": "3"}, TypeError, "max_depth: a whole number, not '3'; leave it out for no limit"),
-        (tool, {"token_budget": -1}, ValueError, "token_budget: a whole number from 0 on, not -1"),
-        (tool, {"titel": "x"}, TypeError, "tool() has no option 'titel': do you mean 'title'?"),
-        (prompt, {"titel": "x"}, TypeError, "prompt() has no option 'titel': do you mean 'title'?"),
-        (resource, {"mime": "x"}, TypeError, "resource() has no option 'mime': do you mean 'mime_type'?"),
-        (
-            tool,
-            {"output_schema": 5},
-            TypeError,
-            'output_schema: a JSON Schema as a dict, such as {"type": "object"}, not 5',
-        ),
+        (resource, {"ttl": -1}, ValueError),
+        (resource, {"ttl": "60"}, TypeError),
+        (resource, {"ttl": float("inf")}, ValueError),
+        (resource, {"cache_scope": "all"}, ValueError),
+        (server, {"list_scope": "everyone"}, ValueError),
+        (server, {"list_ttl": "60"}, TypeError),
+        (server, {"list_ttl": float("nan")}, ValueError),
+        (server, {"options": {"max_seconds": 3}}, TypeError),
+        (server, {"page_size": "9"}, TypeError),
+        (server, {"page_size": 0}, ValueError),
+        (tool, {"max_depth": "3"}, TypeError),
+        (tool, {"token_budget": -1}, ValueError),
+        (tool, {"output_schema": 5}, TypeError),
     ],
 )
-def test_an_option_is_refused_by_name_and_value(
-    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception], text: str
+def test_an_option_is_rejected_by_name_and_value(
+    offer: Callable[..., None], options: dict[str, Any], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind) as caught:
         offer(**options)
-    assert str(caught.value) == text
+    assert_names(caught, options)
+
+
+def test_capabilities_are_a_set_and_not_one_of_them() -> None:
+    with pytest.raises(TypeError, match=r"requires: a set of capabilities, such as {'sampling'}, not 'sampling' alone"):
+        tool(requires="sampling")
+
+
+@pytest.mark.parametrize(
+    ("offer", "options", "advice"),
+    [
+        (tool, {"titel": "x"}, "'title'"),
+        (prompt, {"titel": "x"}, "'title'"),
+        (resource, {"mime": "x"}, "'mime_type'"),
+    ],
+)
+def test_an_unknown_option_is_rejected_with_the_nearest_one(
+    offer: Callable[..., None], options: dict[str, Any], advice: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"{offer.__name__}\(\) has no option .*{advice}"):
+        offer(**options)
 
 
 def test_an_unknown_option_that_is_like_none_is_told_what_there_is() -> None:
@@ -121,7 +130,7 @@ def test_a_name_goes_by_its_keyword() -> None:
     for offer in ("tool", "prompt"):
         with pytest.raises(TypeError, match=rf"{offer}\(name='x'\)"):
             getattr(wrong, offer)("x")
-        with pytest.raises(TypeError, match=f"{offer} offers a function, not 5"):
+        with pytest.raises(TypeError, match=f"{offer} registers must be a function, not 5"):
             getattr(wrong, offer)(5)
 
 
@@ -131,7 +140,7 @@ def test_a_resource_has_its_uri_first() -> None:
         wrong.resource(function)
     with pytest.raises(TypeError, match="needs its URI first"):
         wrong.add_resource(function, "b://x")
-    with pytest.raises(TypeError, match="b://x: a resource is offered by a function, not 'c'"):
+    with pytest.raises(TypeError, match="b://x must be a function, not 'c'"):
         wrong.add_resource("b://x", "c")
 
 
@@ -149,7 +158,7 @@ def test_a_question_has_its_key_first() -> None:
 
 
 def test_an_update_is_of_a_uri() -> None:
-    with pytest.raises(ValueError, match="resource_updated: 'zz' is no URI"):
+    with pytest.raises(ValueError, match="resource_updated: 'zz'"):
         Server("wrong").resource_updated("zz")
 
 
@@ -228,21 +237,21 @@ def test_the_help_names_every_option(offer: Callable[..., object], keywords: typ
 
 
 @pytest.mark.parametrize(
-    ("wrong", "kind", "text"),
+    ("wrong", "kind"),
     [
-        ({"max_seconds": "3"}, TypeError, "max_seconds: a number of seconds, not '3'"),
-        ({"watchdog": None}, TypeError, "watchdog: a number of seconds, not None"),
-        ({"settle": -1}, ValueError, "settle: seconds from 0 on, not -1"),
-        ({"outcome_grace": float("nan")}, ValueError, "outcome_grace: seconds from 0 on, not nan"),
-        ({"outbox": 0}, ValueError, "outbox: a whole number from 1 on, not 0"),
-        ({"max_depth": -1}, ValueError, "max_depth: a whole number from 0 on, not -1"),
-        ({"max_state": 1.5}, TypeError, "max_state: a whole number, not 1.5"),
-        ({"watched": True}, TypeError, "watched: a whole number, not True"),
-        ({"actors": 100}, TypeError, "actors: trio_mcp.runtime.Limits(...), not 100"),
-        ({"estimate_tokens": 3}, TypeError, "estimate_tokens: a function from a request and its result, not 3"),
+        ({"max_seconds": "3"}, TypeError),
+        ({"watchdog": None}, TypeError),
+        ({"settle": -1}, ValueError),
+        ({"outcome_grace": float("nan")}, ValueError),
+        ({"outbox": 0}, ValueError),
+        ({"max_depth": -1}, ValueError),
+        ({"max_state": 1.5}, TypeError),
+        ({"watched": True}, TypeError),
+        ({"actors": 100}, TypeError),
+        ({"estimate_tokens": 3}, TypeError),
     ],
 )
-def test_a_limit_of_a_service_is_refused_by_name_and_value(wrong: Any, kind: type[Exception], text: str) -> None:
+def test_a_limit_of_a_service_is_rejected_by_name_and_value(wrong: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind) as caught:
         ServiceOptions(**wrong)
-    assert str(caught.value) == text
+    assert_names(caught, wrong)

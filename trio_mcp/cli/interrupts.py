@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import trio
 
-from ..client.link import leaf
+from ..groups import single_exception
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -36,7 +36,7 @@ async def watched(command: Callable[[], Awaitable[int]]) -> int:
             try:
                 outcome = await command()
             except Exception as error:  # noqa: BLE001  raised below, not wrapped in a group
-                outcome = leaf(error)
+                outcome = single_exception(error)
             nursery.cancel_scope.cancel()
     if isinstance(outcome, Exception):
         raise outcome

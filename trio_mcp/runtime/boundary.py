@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from ..groups import split_group
 from .actor import Actor, Cancelled, Outcome, Raised, Returned
 
 logger = logging.getLogger("trio_mcp.call")
@@ -30,7 +31,8 @@ async def contained(actor: Actor, body: Body) -> Outcome:
                     close_abandoned(actor)
     except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
         if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
-            cancelled = split(error)[0]  # a name for the rest would keep it, and with it this frame
+            # No name for the rest: it would keep the error, and with it this frame.
+            cancelled = split_group(error, trio.Cancelled)[0]
             if cancelled is not None:
                 raise cancelled from None  # noqa: ASYNC104
         return Raised(error)  # noqa: ASYNC104  also a `Cancelled` that a body kept from another scope: it is nobody's here
@@ -51,9 +53,3 @@ def close_abandoned(actor: Actor) -> None:
         nursery.cancel_scope.cancel()
         nursery._closed = True  # noqa: SLF001
         nursery.cancel_scope._close(None)  # noqa: SLF001
-
-
-def split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)
-    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)

@@ -23,6 +23,7 @@ import trio
 from outcome import Outcome, Value
 
 from ..errors import BranchLimit
+from ..groups import without
 from .actor import Lane
 
 T = TypeVar("T")
@@ -233,7 +234,7 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
         try:
             value = await fn(child)
         except BaseException as error:  # noqa: ASYNC103
-            if not won or not isinstance(more_than_cancel(error), Exception):
+            if not won or not isinstance(without(error, trio.Cancelled), Exception):
                 raise
             logger.warning("the branch %s failed after it had lost its race", child.path, exc_info=True)
         else:
@@ -250,15 +251,8 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
 
 
 def is_failure(error: BaseException) -> bool:
-    """It is more than a cancel."""
-    return more_than_cancel(error) is not None
-
-
-def more_than_cancel(error: BaseException) -> BaseException | None:
-    """What is left of an error when the cancels are taken out of it."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)[1]
-    return None if isinstance(error, trio.Cancelled) else error
+    """Return whether an error is more than a cancellation."""
+    return without(error, trio.Cancelled) is not None
 
 
 def timed(fn: Work[T], timeout: float) -> Work[T]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import trio
 
+from ..checks import check_int, check_seconds
 from ..errors import LimitExceeded
 from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
 from .boundary import Body, contained
@@ -44,6 +45,11 @@ class Limits:
     """Bytes of the requests that parked actors hold on to (`Actor.held`); what Python makes of them is several times that."""
     park_ttl: float = 600.0
     """Seconds a parked actor waits for the next request of its caller."""
+
+    def __post_init__(self) -> None:
+        for name in ("actors", "actors_per_principal", "parked", "parked_per_principal", "parked_bytes"):
+            check_int(name, getattr(self, name))
+        check_seconds("park_ttl", self.park_ttl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +211,6 @@ class Supervisor:
     def blocked(self) -> int:
         """How often an actor was seen to keep the event loop from turning."""
         return self._watchdog.incidents
-
-    @property
-    def unwatched(self) -> bool:
-        """The watchdog sleeps."""
-        return self._watchdog.asleep
 
     @property
     def actors(self) -> tuple[Actor, ...]:

@@ -1,10 +1,9 @@
-"""How long a tool waits for the answer to a question of its own."""
+"""The time limit of one question, over all attempts to get a valid answer to it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -17,46 +16,34 @@ from .options import check_timeout
 T = TypeVar("T", bound=Model)
 
 
-class AskTimeout(Protocol):
-    """Asks, and may give up."""
+class AskTimeout:
+    """Asks with a deadline, which begins when this is made and is shared by all attempts.
 
-    def ask(self, call: Call, lane: Lane, question: Question[T]) -> Awaitable[T]:
-        """Ask the client; see `Call.ask`. Raises `RequestTimeout` when patience is over; the question is withdrawn then."""
-        ...
+    Args:
+        seconds: the limit.
 
-
-class NoTimeout:
-    """Waits as long as the call may run. It makes no coroutine of its own: a thousand calls may wait."""
-
-    def ask(self, call: Call, lane: Lane, question: Question[T]) -> Awaitable[T]:
-        return call.ask(lane, question)
-
-
-class TotalTimeout:
-    """Waits for so many seconds from now on, for all attempts at the same question together."""
+    Raises:
+        TypeError, ValueError: `seconds` is not a positive number.
+    """
 
     def __init__(self, seconds: float) -> None:
+        check_timeout(seconds)
         self._seconds = seconds
-        self._until = trio.current_time() + seconds
+        self._deadline = trio.current_time() + seconds
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
-        with trio.CancelScope(deadline=self._until):
+        """Ask the client, as `Call.ask` does.
+
+        Raises:
+            RequestTimeout: there was no answer in time; the question was withdrawn.
+        """
+        with trio.CancelScope(deadline=self._deadline):
             return await call.ask(lane, question)
         raise RequestTimeout(
-            f"nobody answered {question.method} within {self._seconds:g} seconds; the question was withdrawn"
+            f"no answer to {question.method} within {self._seconds:g} seconds; the question was withdrawn"
         )
 
 
-NO_TIMEOUT = NoTimeout()
-
-
-def patience(seconds: float) -> AskTimeout:
-    """For that many seconds from now on; infinity for as long as the call may run.
-
-    Raises:
-        TypeError, ValueError: that is no time to wait.
-    """
-    if seconds == math.inf:
-        return NO_TIMEOUT
-    check_timeout(seconds)
-    return TotalTimeout(seconds)
+def ask_timeout(seconds: float) -> AskTimeout | None:
+    """Return a limit that begins now, or None for infinity. Raises as `AskTimeout` does."""
+    return None if seconds == math.inf else AskTimeout(seconds)

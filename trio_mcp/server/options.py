@@ -1,4 +1,7 @@
-"""What may be said of a tool, prompt, resource or server: a wrong option is refused where it is written, with what to write."""
+"""Options of tools, prompts and resources: what all have in common, and the checks of those that an author gives.
+
+An option is checked where its author wrote it, when the function is registered. Every error names the option and what to write.
+"""
 
 from __future__ import annotations
 
@@ -6,106 +9,167 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar, get_args
+from typing import Literal, TypeAlias, TypedDict, TypeVar, get_args
 
-from ..session import ServiceOptions
-from ..session.service import check_number
-from ..types import CacheScope, SamplingMessage
-from .forms import Elicit
+from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
+from ..session import Resume, ServiceOptions
+from ..types import CacheScope, Icon, JsonObject
+from .forms import Elicit, add_questions_to_meta
 
 O = TypeVar("O")  # noqa: E741  of options
 
-
-RESUMES = ("auto", "replay", "parked")
-SCOPES = get_args(CacheScope)
+ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
 
-def options_of(kind: Callable[..., O], said: Mapping[str, object], where: str) -> O:
-    """The options that an author gave, as a value of that kind.
+class OfferKeywords(TypedDict, total=False):
+    """The options of every tool, prompt and resource.
+
+    name, title, description: default to the function's name and docstring.
+    icons: images to show next to its name.
+    timeout: seconds after which a call is cancelled and its caller gets an error.
+    meta: more members for its `_meta`.
+    elicits: the questions that it may ask, published with it; only these may then be asked by key.
+    resume: what happens to a call that waits for an answer when its process ends. "replay": the body runs again, and everything
+        that it asked, and did in a `ctx.step`, returns immediately. "parked": the call is lost and its caller gets an error.
+        "auto": replay if running it twice is harmless. That is so for prompts and resources, and for tools whose `annotations`
+        say that they are read-only or idempotent.
+    """
+
+    name: str
+    title: str
+    description: str
+    icons: Sequence[Icon]
+    timeout: float
+    meta: JsonObject
+    elicits: Sequence[Elicit[object]]
+    resume: ResumePolicy
+
+
+class ListedMembers(TypedDict):
+    """The members that the models of all offers share."""
+
+    title: str | None
+    description: str | None
+    icons: list[Icon] | None
+    meta: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferOptions:
+    """The values of `OfferKeywords`, with defaults. Raises as the checks below do."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[Icon] = ()
+    timeout: float = math.inf
+    meta: JsonObject | None = None
+    elicits: Sequence[Elicit[object]] = ()
+    resume: ResumePolicy = "auto"
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_str("name", self.name)
+        check_timeout(self.timeout)
+        check_choice("resume", self.resume, get_args(ResumePolicy))
+        check_sequence(
+            "elicits",
+            self.elicits,
+            Elicit,
+            "a list of questions, such as [Elicit('seat', Seat)]",
+            "a question, such as Elicit('seat', Seat), a key and a form",
+        )
+
+    @property
+    def question_keys(self) -> frozenset[str]:
+        """The keys of the declared questions."""
+        return frozenset(question.key for question in self.elicits)
+
+    def name_for(self, function: Callable[..., object]) -> str:
+        """Return the name, by default the function's; empty if it has none, as a `functools.partial` has not."""
+        return self.name or str(getattr(function, "__name__", ""))
+
+    def listed_members(self, function: Callable[..., object], extra_meta: JsonObject | None = None) -> ListedMembers:
+        """Return what a listing shows of the function, apart from its name.
+
+        Raises:
+            ValueError: two of the questions have the same key.
+        """
+        return {
+            "title": self.title,
+            "description": self.description or inspect.getdoc(function),
+            "icons": list(self.icons) or None,
+            "meta": add_questions_to_meta({**(self.meta or {}), **(extra_meta or {})}, self.elicits),
+        }
+
+    def resume_mode(self, *, harmless: bool) -> Resume:
+        """Return how a lost call is resumed; "auto" replays if it is `harmless` to run the function twice."""
+        if self.resume == "auto":
+            return Resume.REPLAY if harmless else Resume.PARKED
+        return Resume.REPLAY if self.resume == "replay" else Resume.PARKED
+
+
+def options_of(kind: Callable[..., O], given: Mapping[str, object], where: str) -> O:
+    """Return the options that an author gave as a value of that kind.
 
     Raises:
-        TypeError: there is none of that name, or one is of the wrong type.
-        ValueError: one cannot have that value.
+        TypeError: there is no option of that name, or its value has the wrong type.
+        ValueError: the value is not allowed.
     """
-    known = names_of(kind)
-    for name in said:
+    check_names(given, option_names(kind), where)
+    return kind(**given)
+
+
+def check_names(given: Mapping[str, object], known: Collection[str], where: str) -> None:
+    """Raise `TypeError` for an option of an unknown name, and suggest the nearest one."""
+    for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise TypeError(f"{where} has no option {name!r}: {advice}")
-    return kind(**said)
 
 
 @lru_cache
-def names_of(kind: Callable[..., object]) -> tuple[str, ...]:
-    return tuple(sorted(inspect.signature(kind).parameters))
+def option_names(kind: Callable[..., object]) -> frozenset[str]:
+    return frozenset(inspect.signature(kind).parameters)
 
 
 def check_timeout(timeout: object) -> None:
-    """Refuse what is no time to wait."""
-    if not check_number("timeout", timeout, "seconds, such as 30; leave it out for no limit") > 0:
-        raise ValueError(f"timeout: more than 0 seconds, not {timeout}; leave it out for no limit")
+    """Raise unless `timeout` is a positive number of seconds."""
+    check_seconds("timeout", timeout, positive=True, hint="leave it out for no limit")
 
 
 def check_count(name: str, count: object) -> None:
-    """Refuse what is neither a whole number from 0 on nor None."""
-    if count is None:
-        return
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"{name}: a whole number, not {count!r}; leave it out for no limit")
-    if count < 0:
-        raise ValueError(f"{name}: a whole number from 0 on, not {count}")
+    """Raise unless `count` is None or a whole number of at least 0."""
+    if count is not None:
+        check_int(name, count, hint="leave it out for no limit")
 
 
-def check_ttl(name: str, ttl: object) -> None:
-    """Refuse what is no time to keep something."""
-    seconds = check_number(name, ttl, "seconds, 0 for not at all")
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"{name}: seconds, 0 for not at all, not {seconds:g}")
-
-
-def check_scope(name: str, scope: object) -> None:
-    """Refuse what is no cache scope."""
-    if scope not in SCOPES:
-        raise ValueError(f"{name}: {either(SCOPES)}, not {scope!r}")
-
-
-def check_resume(resume: object) -> None:
-    """Refuse what is no `ResumePolicy`."""
-    if resume not in RESUMES:
-        raise ValueError(f"resume: {either(RESUMES)}, not {resume!r}")
-
-
-def check_elicits(elicits: object) -> None:
-    """Refuse what are no declared questions."""
-    if isinstance(elicits, str) or not isinstance(elicits, Sequence):
-        raise TypeError(f"elicits: a list of questions, such as [Elicit('seat', Seat)], not {elicits!r}")
-    for asked in elicits:
-        if not isinstance(asked, Elicit):
-            raise TypeError(f"elicits: {asked!r} is no question; write Elicit('seat', Seat), a key and a form")
+def check_caching(ttl_name: str, ttl: object, scope_name: str, scope: object) -> None:
+    """Raise unless `ttl` is a finite number of seconds and `scope` a cache scope."""
+    check_seconds(ttl_name, ttl, finite=True, hint="0 for no caching")
+    check_choice(scope_name, scope, get_args(CacheScope))
 
 
 def check_schema(name: str, schema: object) -> None:
-    """Refuse what is no JSON Schema, such as a type."""
-    if schema is not None and not isinstance(schema, dict):
-        raise TypeError(f'{name}: a JSON Schema as a dict, such as {{"type": "object"}}, not {schema!r}')
+    """Raise unless `schema` is None or a dict. A type, such as a model, is a frequent mistake."""
+    if schema is not None:
+        check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
 
 
 def check_function(function: object, where: str) -> None:
-    """Refuse what is no function, such as a name that was given without its keyword."""
+    """Raise `TypeError` unless `function` can be called and is no class. A name without its keyword is a frequent mistake."""
     if isinstance(function, str):
         raise TypeError(f"{where}({function!r}): a name goes by its keyword, {where}(name={function!r})")
-    if not callable(function):
-        raise TypeError(f"{where} offers a function, not {function!r}")
+    check_callable(f"what {where} registers", function)
     check_not_class(where, function)
 
 
 def check_not_class(where: str, function: object) -> None:
-    """Raise `TypeError` if `function` is a class.
-
-    A class can be called and its constructor has a signature, so it would be registered, and then fail in every call.
-    """
+    """Raise `TypeError` if `function` is a class, and suggest what to register instead."""
+    # A class can be called and its constructor has a signature, so that it would be registered, and then fail in every call.
     if inspect.isclass(function):
         name = function.__name__
         raise TypeError(
@@ -114,48 +178,24 @@ def check_not_class(where: str, function: object) -> None:
         )
 
 
-def check_messages(messages: object) -> None:
-    """Refuse what is no conversation, such as a text."""
-    if isinstance(messages, str) or not isinstance(messages, Sequence):
-        raise TypeError(f"messages: a list of SamplingMessage, not {messages!r}")
-    for message in messages:
-        if not isinstance(message, SamplingMessage):
-            raise TypeError(f"messages: each is a SamplingMessage, not {message!r}")
-
-
 def check_service(options: object) -> ServiceOptions:
-    """Refuse what are no options of a service, such as a dict of them."""
-    if not isinstance(options, ServiceOptions):
-        raise TypeError(f"options: ServiceOptions(max_seconds=60), not {options!r:.80}")
-    return options
+    """Return `options` if it is a `ServiceOptions`. A dict of options is a frequent mistake."""
+    return check_instance("options", options, ServiceOptions, "ServiceOptions(max_seconds=60)")
 
 
 def check_branch(fn: object) -> None:
-    """Refuse what no branch can run, such as a coroutine: it was made without the branch's context."""
+    """Raise `TypeError` unless `fn` can run as a branch."""
+    # A coroutine has been called already, without the context that the branch would give it.
     if inspect.iscoroutine(fn):
         raise TypeError(
-            f"a branch is a function, not yet called: branch({fn.__name__}), not branch({fn.__name__}(...))"
+            f"a branch must be a function, not yet called: branch({fn.__name__}), not branch({fn.__name__}(...))"
         )
-    if not callable(fn):
-        raise TypeError(f"a branch is a function that takes a Context, not {fn!r:.80}")
+    check_callable("a branch", fn, "a function that takes a Context")
 
 
-def check_name(name: object) -> None:
-    """Refuse a name that is no text."""
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"name: a text, not {name!r:.80}")
-
-
-def check_place(uri: object, function: object = len) -> None:
-    """Refuse a resource without a URI, or one whose URI and function were swapped."""
+def check_uri_and_function(uri: object, function: object = len) -> None:
+    """Raise `TypeError` unless a resource has a URI and a function. To swap the two is a frequent mistake."""
     if not isinstance(uri, str):
-        raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r}")
-    if not callable(function):
-        raise TypeError(f"{uri}: a resource is offered by a function, not {function!r}")
+        raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r:.80}")
+    check_callable(f"what offers {uri}", function)
     check_not_class(uri, function)
-
-
-def either(choices: Collection[str]) -> str:
-    """`"a", "b" or "c"`."""
-    *others, last = (f'"{choice}"' for choice in choices)
-    return f"{', '.join(others)} or {last}"

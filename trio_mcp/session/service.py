@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from ..checks import check_callable, check_instance, check_int, check_seconds
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.sealing.request_state import KeyRing, Sealer
@@ -103,33 +104,15 @@ class ServiceOptions:
     """Told when a replay asks something else than the run before; it is logged anyway."""
 
     def __post_init__(self) -> None:
-        if not check_number("cancel_grace", self.cancel_grace, "a number of seconds") > 0:
-            raise ValueError(f"cancel_grace: more than 0 seconds, which clean-up takes, not {self.cancel_grace!r}")
+        check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")
         for name in ("max_seconds", "watchdog"):
-            if not check_number(name, getattr(self, name), "a number of seconds") > 0:
-                raise ValueError(f"{name}: more than 0 seconds, math.inf for no limit, not {getattr(self, name)!r}")
+            check_seconds(name, getattr(self, name), positive=True, hint="math.inf for no limit")
         for name in ("settle", "outcome_grace"):
-            if not check_number(name, getattr(self, name), "a number of seconds") >= 0:
-                raise ValueError(f"{name}: seconds from 0 on, not {getattr(self, name)!r}")
+            check_seconds(name, getattr(self, name))
         for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
-            count = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int):
-                raise TypeError(f"{name}: a whole number, not {count!r:.80}")
-            if count < least:
-                raise ValueError(f"{name}: a whole number from {least} on, not {count}")
-        if not isinstance(self.actors, ActorLimits):
-            raise TypeError(f"actors: trio_mcp.runtime.Limits(...), not {self.actors!r:.80}")
-        if not callable(self.estimate_tokens):
-            raise TypeError(
-                f"estimate_tokens: a function from a request and its result, not {self.estimate_tokens!r:.80}"
-            )
-
-
-def check_number(name: str, value: object, what: str) -> float:
-    """Refuse what is no number, with `what` to write instead."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name}: {what}, not {value!r:.80}")
-    return value
+            check_int(name, getattr(self, name), least=least)
+        check_instance("actors", self.actors, ActorLimits, "trio_mcp.runtime.Limits(...)")
+        check_callable("estimate_tokens", self.estimate_tokens, "a function of a request and its result")
 
 
 class Service:

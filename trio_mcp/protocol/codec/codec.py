@@ -130,11 +130,6 @@ class Codec:
             return Encoded(raw)
         return Encoded(b'{"_meta":{"%b":%b},' % (SERVER_INFO.encode(), identity.raw) + raw[1:])
 
-    def encode_input_request(self, method: str, params: Model) -> JsonObject:
-        """A question of an interim result, as one value of its `input_requests` (M-MRTR-2s)."""
-        kind = _kind(params, *_params_types(self._input(method)))
-        return {"method": method, "params": self._downlevel.wire(params, kind)}
-
     def encode_input_response(self, method: str, result: Model) -> JsonObject:
         """The answer to a question of an interim result, as one value of `input_responses`."""
         return self._downlevel.wire(result, _kind(result, _result_type(self._input(method))))

@@ -1,12 +1,15 @@
-"""RFC 6570, the grammar and the expansion: a template is literal text and expressions, and values fill the expressions.
+"""The grammar of URI templates (RFC 6570, all four levels): literal text, and expressions that values fill.
 
-All four levels. Section 3.2.1 of the RFC has the table of operators, section 3.2.2 to 3.2.9 say what each does.
+Section 3.2.1 of the RFC has the table of operators; sections 3.2.2 to 3.2.9 describe each.
 """
+
+# Only the parser is here, and `matching` is its only user. A server matches URIs against its templates; the client that builds
+# a URI from a template is another program. The tests have an expansion of their own, as the oracle for matching.
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import quote
@@ -15,9 +18,6 @@ MAX_TEMPLATE: Final = 8 * 1024
 """The longest template, in characters."""
 MAX_VARIABLES: Final = 64
 """The most variables in one template; each place counts."""
-
-Value: TypeAlias = str | Sequence[str] | Mapping[str, str]
-"""A string, a list, or an associative array; an empty list or array is undefined (RFC 6570, 2.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ Part: TypeAlias = str | Expression
 """Literal text, as it stands in a URI, or an expression."""
 
 
-# Parsing
-
+# The name is matched with possessive quantifiers (`++`, `*+`): a long name that is wrong at its end fails after one pass,
+# instead of after trying every way to cut it in two.
 _NAME = r"(?:\w|%[0-9A-Fa-f]{2})++(?:\.(?:\w|%[0-9A-Fa-f]{2})++)*+"
 _VARIABLE: Final = re.compile(rf"({_NAME})(?::([1-9][0-9]{{0,3}})|(\*))?", re.ASCII)
 _NO_LITERAL: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f-\x9f]|%(?![0-9A-Fa-f]{2})")
@@ -111,7 +111,7 @@ def _literal(text: str, at: int, literal: str) -> str:
         raise _flaw(text, at + literal.index("}"), "the brace was never opened")
     if found := _NO_LITERAL.search(literal):
         raise _flaw(text, at + found.start(), f"{found[0]!r} cannot stand in a URI")
-    return _encoded(literal, reserved=True)
+    return _encoded(literal)
 
 
 def _expression(text: str, at: int, inside: str) -> Expression:
@@ -134,60 +134,11 @@ def _flaw(text: str, at: int, reason: str) -> ValueError:
     return ValueError(f"The URI template {text[:128]!r} is malformed at character {at}: {reason}.")
 
 
-# Expansion
-
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 _TRIPLET: Final = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
-def expanded(parts: Sequence[Part], values: Mapping[str, Value]) -> str:
-    """The URI; variables without a value leave nothing behind.
-
-    Raises:
-        ValueError: a value that is no string has a variable with `:n`, or a string holds half a surrogate pair.
-    """
-    return "".join(part if isinstance(part, str) else _fill(part, values) for part in parts)
-
-
-def _fill(expression: Expression, values: Mapping[str, Value]) -> str:
-    operator = expression.operator
-    texts = [
-        _written(operator, variable, value)
-        for variable in expression.variables
-        if (value := values.get(variable.name)) is not None and (isinstance(value, str) or len(value))
-    ]
-    return operator.first + operator.separator.join(texts) if texts else ""
-
-
-def _written(operator: Operator, variable: Variable, value: Value) -> str:
-    if isinstance(value, str):
-        return _assigned(operator, variable.name, _encoded(value[: variable.prefix], operator.reserved))
-    if variable.prefix is not None:
-        raise ValueError(f"The variable {variable.name} takes the first characters of a string, and its value is none.")
-    if not variable.explode:
-        items = value if not isinstance(value, Mapping) else [item for pair in value.items() for item in pair]
-        return _assigned(operator, variable.name, ",".join(_encoded(item, operator.reserved) for item in items))
-    return operator.separator.join(_exploded(operator, variable.name, value))
-
-
-def _exploded(operator: Operator, name: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[str]:
-    if not isinstance(value, Mapping):
-        for item in value:
-            yield _assigned(operator, name, _encoded(item, operator.reserved))
-        return
-    for key, item in value.items():
-        text, encoded = _encoded(item, operator.reserved), _encoded(key, operator.reserved)
-        yield _assigned(operator, encoded, text) if operator.named else f"{encoded}={text}"
-
-
-def _assigned(operator: Operator, name: str, text: str) -> str:
-    if not operator.named:
-        return text
-    return f"{name}={text}" if text else name + operator.if_empty
-
-
-def _encoded(text: str, reserved: bool) -> str:
-    """Percent-encoded, all but the unreserved; with `reserved`, what has a meaning in a URI stays too (3.2.1)."""
-    if not reserved:
-        return quote(text, safe="")
+def _encoded(text: str) -> str:
+    """Percent-encode what cannot stand in a URI. Reserved characters and existing triplets stay (RFC 6570, 3.1)."""
+    # `split` with a group returns the triplets at the odd positions.
     return "".join(piece if at % 2 else quote(piece, safe=_RESERVED) for at, piece in enumerate(_TRIPLET.split(text)))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from .expressions import Expression, Value, expanded, parsed
+from .expressions import Expression, parsed
 from .matching import Field, fields, match
 
 
 class UriTemplate:
-    """A template that expands to URIs, and finds in a URI the values it was expanded with.
+    """A template that finds in a URI the values that it was expanded with.
 
     Raises:
         ValueError: the text is no template of RFC 6570, is longer than `MAX_TEMPLATE`, has more than `MAX_VARIABLES`, or
@@ -43,14 +41,6 @@ class UriTemplate:
 
     def __hash__(self) -> int:
         return hash(self.text)
-
-    def expand(self, values: Mapping[str, Value]) -> str:
-        """The URI with these values (all four levels); a variable without a value leaves nothing behind.
-
-        Raises:
-            ValueError: a variable with `:n` has a value that is no string, or a string holds half a surrogate pair.
-        """
-        return expanded(self._parts, values)
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The strings that expand to this URI, or None when none do. Takes time linear in the URI.

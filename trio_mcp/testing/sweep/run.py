@@ -14,6 +14,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from ...errors import Disconnected
+from ...groups import leaf_exceptions
 from ...server import Server
 from ...session import Service, serve_channel
 from .census import census, held
@@ -188,7 +189,9 @@ class Run(Generic[P]):
             with self._scope:
                 yield
         except BaseException as error:  # noqa: BLE001, ASYNC103  a cancel cannot come from further out
-            self.problems += [f"the scenario raised {each!r}" for each in leaves(error) if not self._expected(each)]
+            self.problems += [
+                f"the scenario raised {each!r}" for each in leaf_exceptions(error) if not self._expected(each)
+            ]
         finally:
             self.striker.armed = False
             self.messages = self.wire.crossed - crossed
@@ -221,12 +224,6 @@ def counted(service: Service) -> Iterator[str]:
         yield f"the server is not quiet: {now}"
     if len(service.directory):
         yield f"{len(service.directory)} calls can still be carried on"
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
-    return [error]
 
 
 class Errors(logging.Handler):

@@ -1,0 +1,139 @@
+"""Checks of the arguments that a program passes.
+
+Each function raises where the program made the mistake, before anything runs: `TypeError` for a value of the wrong type,
+`ValueError` for one out of range. The text names the option, says what to write, and shows what was given:
+
+    port must be a whole number from 0 to 65535, not '8000'
+
+Every check returns the value with its type, so that it can be used in an expression. None is never accepted: a caller with an
+optional argument asks for None first.
+"""
+
+# Why by hand and not by pydantic: `TypeAdapter` turns "3" and True into numbers unless it is strict, its errors name a location
+# inside a model instead of the caller's keyword, and `runtime` may not load it. Anything that a *peer* sends is validated by
+# the models in `types`; these checks are only for mistakes of the program on this side, so they may name the value.
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+
+def check_int(name: str, value: object, *, least: int = 0, most: int | None = None, hint: str = "") -> int:
+    """Return `value` if it is an `int` from `least` to `most`, both included.
+
+    Args:
+        hint: advice to append to the error, such as "leave it out for no limit".
+    """
+    expected = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+    # `True` is an int to Python, but `outbox=True` is a mistake.
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(mistake(name, expected, value, hint))
+    if value < least or (most is not None and value > most):
+        raise ValueError(mistake(name, expected, value, hint))
+    return value
+
+
+def check_port(name: str, value: object) -> int:
+    """Return `value` if it is a TCP port; 0 stands for a free one."""
+    return check_int(name, value, least=0, most=65535)
+
+
+def check_seconds(name: str, value: object, *, positive: bool = False, finite: bool = False, hint: str = "") -> float:
+    """Return `value` if it is a duration in seconds: 0 or more, and never NaN.
+
+    Args:
+        positive: reject 0 too.
+        finite: reject `math.inf`, which otherwise means no limit.
+        hint: advice to append to the error.
+    """
+    expected = f"a {'finite ' if finite else ''}number of seconds{', more than 0' if positive else ', 0 or more'}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(mistake(name, expected, value, hint))
+    # Written so that NaN fails: it compares as false with everything.
+    if not (value > 0 if positive else value >= 0) or (finite and value == math.inf):
+        raise ValueError(mistake(name, expected, value, hint))
+    return value
+
+
+def check_str(name: str, value: object) -> str:
+    """Return `value` if it is a string."""
+    return check_instance(name, value, str, "a string")
+
+
+def check_str_mapping(name: str, value: object) -> dict[str, str]:
+    """Return a copy of `value` as a dict if it maps strings to strings.
+
+    The error shows no value of the mapping: headers and environments hold secrets.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping of names to strings, not {type(value).__name__}")
+    items = cast("Mapping[object, object]", value)
+    for key, text in items.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise TypeError(f"{name} must be a mapping of names to strings; {key!r:.80} is {type(text).__name__}")
+    return dict(cast("Mapping[str, str]", items))
+
+
+def check_callable(name: str, value: object, expected: str = "a function") -> None:
+    """Raise `TypeError` unless `value` can be called."""
+    if not callable(value):
+        raise TypeError(mistake(name, expected, value))
+
+
+def check_sync_callback(name: str, value: object) -> None:
+    """Raise `TypeError` unless `value` is a plain function: nothing awaits this callback, so an async one would never run."""
+    check_callable(name, value, "a plain function")
+    # An object whose `__call__` is async is no coroutine function itself. Only the code is looked at; it is not called.
+    method = getattr(type(value), "__call__", None)  # noqa: B004
+    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(method):
+        raise TypeError(
+            f"{name} must be a plain function, not an async one, because nothing awaits it; "
+            "let it put what it gets into a memory channel (send_nowait), and await in a task of yours"
+        )
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> str:
+    """Return `value` if it is one of `choices`."""
+    # Compared one by one: a value that cannot be hashed is a wrong value here, not another kind of error.
+    if not any(value == choice for choice in choices):
+        raise ValueError(mistake(name, one_of(choices), value))
+    return cast("str", value)
+
+
+def check_instance(name: str, value: object, kind: type[T], expected: str) -> T:
+    """Return `value` if it is of `kind`; `expected` says what to write, such as "ServiceOptions(max_seconds=60)"."""
+    if not isinstance(value, kind):
+        raise TypeError(mistake(name, expected, value))
+    return value
+
+
+def check_sequence(name: str, value: object, kind: type[T], expected: str, each: str) -> Sequence[T]:
+    """Return `value` if it is a sequence, but no string, and every item is of `kind`.
+
+    Args:
+        expected: what the sequence must be, with an example.
+        each: what an item must be.
+    """
+    # A string is a sequence of strings, and `uris="a://b"` would become five URIs.
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(mistake(name, expected, value))
+    for item in cast("Sequence[object]", value):
+        check_instance(f"each item of {name}", item, kind, each)
+    return cast("Sequence[T]", value)
+
+
+def one_of(choices: Collection[str]) -> str:
+    """Return the choices as English: `"a", "b" or "c"`."""
+    *others, last = (f'"{choice}"' for choice in choices)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def mistake(name: str, expected: str, value: object, hint: str = "") -> str:
+    """Return the text of an error about one argument."""
+    # 80 characters: a repr may be megabytes, and the error is read in a terminal.
+    return f"{name} must be {expected}, not {value!r:.80}{'; ' if hint else ''}{hint}"
