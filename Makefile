@@ -13,7 +13,7 @@ PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python
 PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance autobahn lint clean
+.PHONY: help demo test conformance autobahn mutants lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1  /p' Makefile
@@ -29,6 +29,9 @@ conformance: $(STAMPS)/dev  ## run the official conformance suite (npm has to be
 
 autobahn: $(STAMPS)/dev  ## run the Autobahn test suite for WebSockets (CPython 2.7 has to be there)
 	$(BIN)/python tests/autobahn/run.py
+
+mutants: $(STAMPS)/dev  ## break forty rules one by one and see which test notices
+	$(BIN)/python tests/mutants/run.py $(MUTANTS_FLAGS)
 
 lint: $(STAMPS)/dev  ## check format, style, types and the layers
 	$(BIN)/ruff check .
