@@ -921,7 +921,7 @@ async def nothing(_ctx: Context) -> str:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (nothing, "a branch must be a function, not yet called: branch(nothing), not branch(nothing(...))"),
+        (nothing, "a branch must be a function: branch(nothing), not branch(nothing(...))"),
         (lambda ctx: [nothing, nothing], "a branch must be a function that takes a Context, not [<function nothing"),
         (lambda ctx: None, "a branch must be a function that takes a Context, not None"),
     ],

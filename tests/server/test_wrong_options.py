@@ -93,7 +93,7 @@ def test_an_option_is_rejected_by_name_and_value(
 
 
 def test_capabilities_are_a_set_and_not_one_of_them() -> None:
-    with pytest.raises(TypeError, match=r"requires: a set of capabilities, such as {'sampling'}, not 'sampling' alone"):
+    with pytest.raises(TypeError, match=r"requires: .*{'sampling'}"):
         tool(requires="sampling")
 
 
@@ -223,7 +223,7 @@ def test_what_is_a_context_or_something_else_is_refused() -> None:
     def book(ctx: Context | str) -> str:
         return ""
 
-    with pytest.raises(TypeError, match="book: the parameter 'ctx' is a context or none: write `ctx: Context`"):
+    with pytest.raises(TypeError, match="book: .*'ctx'.*write `ctx: Context`"):
         Server("wrong").add_tool(book)
 
 

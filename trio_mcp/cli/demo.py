@@ -1,4 +1,4 @@
-"""`trio-mcp demo`: one tool that asks in the middle of its body, called over HTTP by a client of each era."""
+"""`trio-mcp demo`: call one tool, which asks questions, over HTTP with a client of each era."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .output import clean
 from .trace import Arrived, observed, summary
 
 LIMIT = 20.0
-"""Seconds after which the demonstration has gone wrong."""
+"""Seconds after which the demonstration fails."""
 
 EXAMPLES = """\
-It needs no arguments: it serves a booking tool over HTTP on a free port of this machine, calls it once with a client of
-the handshake era and once with one of the modern era, and shows every message that passes. The answers are prepared.
+It needs no arguments. It serves a booking tool over HTTP on a free port of this machine, calls it once with a legacy client
+and once with a modern one, and shows every message. The answers are prepared.
 """
 
 server = Server("travel", version="1.0")
@@ -67,10 +67,12 @@ EXPECTED = "Booked TP3 to Lisbon, aisle seat."
 
 
 def describe(parser: ArgumentParser) -> None:
+    """Add the explanation of the command."""
     parser.epilog = EXAMPLES
 
 
 def execute(options: Namespace) -> int:
+    """Run the command and return its exit status. Raises `CommandError`."""
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR)
     return run_command(demonstrate)
 
@@ -80,25 +82,25 @@ async def demonstrate() -> int:
         async with trio.open_nursery() as nursery:
             urls: list[str] = await nursery.start(partial(server.serve, "http", port=0, announce=False, signals=False))
             show(f"This tool is served at {urls[0]}:\n\n{inspect.getsource(book_flight)}")
-            await show_call(urls[0], "legacy", f"A client of the handshake era, {NEWEST_LEGACY}", asks_by_request)
-            await show_call(urls[0], MODERN, f"A client of the modern era, {MODERN}", asks_by_round)
+            await show_call(urls[0], "legacy", f"A legacy client, {NEWEST_LEGACY}", asks_by_request)
+            await show_call(urls[0], MODERN, f"A modern client, {MODERN}", asks_by_round)
             nursery.cancel_scope.cancel()
         show("Both were asked the same questions by the same lines of code.")
         return Status.OK
-    raise CommandError(f"the demonstration was not done within {LIMIT:g} seconds", Status.TOOL_ERROR)
+    raise CommandError(f"the demonstration timed out after {LIMIT:g} seconds", Status.TOOL_ERROR)
 
 
 async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[[list[Arrived]], bool]) -> None:
-    """One call, message by message.
+    """Show one call, message by message.
 
     Raises:
-        Failed: the tool answered something else than it should, or asked in the other era's way.
+        CommandError: the result is not the expected one, or the tool did not ask as its client's era does.
     """
     show(f"{title}\n{'=' * len(title)}\n")
-    conversation = DemoPeer()
+    peer = DemoPeer()
     client = Client(
-        observed(find_transport("http").connect(url), conversation.on_message),
-        Handlers(on_elicit=conversation.elicit, on_sample=conversation.sample),
+        observed(find_transport("http").connect(url), peer.on_message),
+        Handlers(on_elicit=peer.elicit, on_sample=peer.sample),
         on_log=None,
         log_level="info",
         mode=mode,
@@ -108,12 +110,12 @@ async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[
     with translate_errors():
         async with client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"}, on_progress=lambda _report: None)
-    check(result, asks_as_expected(conversation.received))
+    check(result, asks_as_expected(peer.received))
     show(f"\n  The tool's result: {result.text}\n")
 
 
 class DemoPeer:
-    """Shows what passes, answers what is asked, and remembers what the server sent."""
+    """Shows the messages, answers the questions, and records what the server sent."""
 
     def __init__(self) -> None:
         self.received: list[Arrived] = []
@@ -136,13 +138,13 @@ class DemoPeer:
 
 
 def asks_by_request(received: list[Arrived]) -> bool:
-    """Questions are requests of the server, sent while the call runs."""
+    """Return whether the questions were requests of the server, sent while the call runs."""
     methods = [message.method for message in received if isinstance(message, Request)]
     return methods == ["elicitation/create", "sampling/createMessage", "elicitation/create"]
 
 
 def asks_by_round(received: list[Arrived]) -> bool:
-    """Questions are results of the call, which is sent again with the answers; the server sends no request."""
+    """Return whether the questions were results of the call, which is sent again with the answers."""
     results = [decoded(message.result) for message in received if isinstance(message, Response)]
     rounds = [result for result in results if result.get("resultType") == "input_required"]
     return len(rounds) == 3 and not any(isinstance(message, Request) for message in received)
@@ -152,7 +154,7 @@ def check(result: CallToolResult, asked_as_expected: bool) -> None:
     if result.is_error or result.text != EXPECTED:
         raise CommandError(f"the tool answered {result.text!r} instead of {EXPECTED!r}", Status.TOOL_ERROR)
     if not asked_as_expected:
-        raise CommandError("the tool did not ask in the way of its client's era", Status.TOOL_ERROR)
+        raise CommandError("the tool did not ask as its client's era does", Status.TOOL_ERROR)
 
 
 def show(text: str) -> None:

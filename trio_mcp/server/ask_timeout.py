@@ -39,9 +39,7 @@ class AskTimeout:
         """
         with trio.CancelScope(deadline=self._deadline):
             return await call.ask(lane, question)
-        raise RequestTimeout(
-            f"no answer to {question.method} within {self._seconds:g} seconds; the question was withdrawn"
-        )
+        raise RequestTimeout(f"no answer to {question.method} within {self._seconds:g} seconds; it was withdrawn")
 
 
 def ask_timeout(seconds: float) -> AskTimeout | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from ..checks import check_sequence
@@ -87,8 +87,8 @@ class BranchTerms:
         prompt, max_depth, tokens = options.get("system_prompt"), options.get("max_depth"), options.get("token_budget")
         if prompt is None and options.get("inherit_system_prompt", True):
             prompt = self.system_prompt
-        return BranchTerms(
-            keys=self.keys,
+        return replace(
+            self,
             max_depth=self.max_depth if max_depth is None else max_depth,
             budget=self.budget if tokens is None else Budget(tokens, self.budget, "a branch of this call"),
             allow_elicit=self.allow_elicit and options.get("allow_elicit", True),

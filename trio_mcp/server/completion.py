@@ -138,9 +138,7 @@ def make_completer(function: Function, threads: Threads) -> Completer:
         raise TypeError(f"{function.__qualname__}: a completion returns list[str] or a Completion, not {returns}")
     names = frozenset(parameter.name for parameter in parameters)
     if "value" not in names or not names.issubset(PARAMETERS):
-        raise TypeError(
-            f"{function.__qualname__}: a completion takes `value`, and optionally `arguments` and a Context"
-        )
+        raise TypeError(f"{function.__qualname__}: a completion takes `value`, optionally `arguments` and a Context")
     return Completer(make_handler(function, context, threads), names)
 
 
@@ -166,7 +164,5 @@ def complete_result(value: object) -> CompleteResult:
     else:
         found = suggestions(value)
         total, more = len(found), None
-    cut = len(found) > MAX_VALUES
-    return CompleteResult(
-        completion=Completion(values=found[:MAX_VALUES], total=total, has_more=True if cut else bool(more))
-    )
+    more = len(found) > MAX_VALUES or bool(more)
+    return CompleteResult(completion=Completion(values=found[:MAX_VALUES], total=total, has_more=more))

@@ -61,9 +61,7 @@ class Elicit(Generic[T_co]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str):
-            raise TypeError(
-                f"Elicit: first the key, a string such as 'seat', and then the form, not {self.key!r} first"
-            )
+            raise TypeError(f"Elicit: first the key, such as 'seat', and then the form, not {self.key!r} first")
         # The key becomes a part of the keys of a round, whose other parts are separated by characters that no identifier has.
         if not self.key.isidentifier():
             raise ValueError(f"Elicit: the key must be an identifier, such as user_name, not {self.key!r}")
@@ -124,9 +122,8 @@ class Form(Generic[T]):
         model = create_model("Form", value=(schema, ...)) if single else cast("type[BaseModel]", schema)
         self._single = single
         self._adapter: TypeAdapter[BaseModel] = TypeAdapter(model)
-        self.requested_schema = RequestedSchema.model_validate(
-            flatten_schema(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
-        )
+        flat = flatten_schema(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
+        self.requested_schema = RequestedSchema.model_validate(flat)
 
     def read(self, content: JsonObject) -> T:
         """Return the value of an answer.
@@ -177,9 +174,7 @@ def form_question(
         name, schema = schema.key, schema.schema
         # Not sent undeclared: a client may have read in the listing what it will be asked, and prepared its answers by key.
         if name not in declared:
-            raise LookupError(
-                f"the question {name!r} was not declared: add it to the elicits of the tool, prompt or resource"
-            )
+            raise LookupError(f"the question {name!r} was not declared: add it to the `elicits` of what asks")
     elif isinstance(schema, Mapping | str | BaseModel):
         raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
     form: Form[object] = form_of(schema)
@@ -257,7 +252,5 @@ def choice_schema(path: str, schema: JsonValue, known: JsonObject) -> JsonObject
     if chosen.get("type") == "string" and "oneOf" in chosen:
         return {"anyOf": chosen["oneOf"]}
     if chosen.get("type") != "string" or "enum" not in chosen:
-        raise FormError(
-            f"{path}: a list in a form is a multiple choice: list[Literal[...]] or a list of an Enum of strings"
-        )
+        raise FormError(f"{path}: a list in a form is a multiple choice: list[Literal[...]] or list[an Enum]")
     return {"type": "string", "enum": chosen["enum"]}

@@ -51,10 +51,8 @@ class Handler:
             values = {**values, self.context: Context(call, call.actor.root, facts, terms)}
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
-            value = await (
-                self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
-            )
-            return convert(value)
+            running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
+            return convert(await running)
         except ExceptionGroup as group:
             failure: Exception = exception_to_report(group)
         # Raised after the block, so that the group is not its context: a log would show the group first.

@@ -187,9 +187,7 @@ def check_branch(fn: object) -> None:
     """Raise `TypeError` unless `fn` can run as a branch."""
     # A coroutine has been called already, without the context that the branch would give it.
     if inspect.iscoroutine(fn):
-        raise TypeError(
-            f"a branch must be a function, not yet called: branch({fn.__name__}), not branch({fn.__name__}(...))"
-        )
+        raise TypeError(f"a branch must be a function: branch({fn.__name__}), not branch({fn.__name__}(...))")
     check_callable("a branch", fn, "a function that takes a Context")
 
 

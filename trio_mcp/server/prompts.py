@@ -63,9 +63,8 @@ class Prompt:
         try:
             values = self._arguments.bind(dict(arguments))
         except ValueError as error:
-            raise RemoteProtocolError(
-                f"Invalid arguments for the prompt {self.name}: {error}", code=INVALID_PARAMS
-            ) from None
+            text = f"Invalid arguments for the prompt {self.name}: {error}"
+            raise RemoteProtocolError(text, code=INVALID_PARAMS) from None
         run = partial(self._handler.run, facts, values, self._convert)
         return Plan(run, self.name, self.timeout, resume=self._resume)
 
@@ -108,9 +107,8 @@ def make_prompt(function: Function, options: OfferOptions, threads: Threads) -> 
         raise ValueError("a prompt needs a name: this function has none, so give name=")
     reject_containers(function)
     arguments = signature_arguments(function)
-    model = PromptModel(
-        name=name, arguments=prompt_arguments(arguments.schema) or None, **options.listed_members(function)
-    )
+    listed = prompt_arguments(arguments.schema) or None
+    model = PromptModel(name=name, arguments=listed, **options.listed_members(function))
     handler = make_handler(function, arguments.context, threads, BranchTerms(keys=options.question_keys))
     # Rendering a prompt changes nothing, so that running it twice is harmless.
     return Prompt(model, options.timeout, arguments, handler, options.resume_mode(harmless=True))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from typing import NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAdapter, ValidationError
@@ -257,6 +258,4 @@ def is_object(annotation: object) -> bool:
     origin = get_origin(annotation) or annotation
     if is_typeddict(origin):
         return True
-    return isinstance(origin, type) and (
-        issubclass(origin, BaseModel | dict) or hasattr(origin, "__dataclass_fields__")
-    )
+    return isinstance(origin, type) and (issubclass(origin, BaseModel | dict) or is_dataclass(origin))

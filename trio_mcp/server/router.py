@@ -24,12 +24,9 @@ class Router:
 
     def __init__(self, registry: Registry, settings: PageSettings) -> None:
         self._registry = registry
-        tools, prompts, resources, templates = (
-            registry.tools,
-            registry.prompts,
-            registry.resources,
-            registry.templates,
-        )
+        tools, prompts = registry.tools, registry.prompts
+        resources, templates = registry.resources, registry.templates
+        template_pages = Pages(templates, settings, ListResourceTemplatesResult, "resource_templates")
         # The catalogs are bound here, so that a request goes directly to the module of what it is about.
         self.routes: Mapping[str, Route] = {
             "tools/list": Pages(tools, settings, ListToolsResult, "tools", self._uncallable_tools).serve,
@@ -37,9 +34,7 @@ class Router:
             "prompts/list": Pages(prompts, settings, ListPromptsResult, "prompts").serve,
             "prompts/get": partial(get_prompt, prompts),
             "resources/list": Pages(resources, settings, ListResourcesResult, "resources").serve,
-            "resources/templates/list": Pages(
-                templates, settings, ListResourceTemplatesResult, "resource_templates"
-            ).serve,
+            "resources/templates/list": template_pages.serve,
             "resources/read": partial(read_resource, resources, templates),
             "completion/complete": registry.completions.complete,
         }

@@ -105,9 +105,7 @@ class Server(Registration):
             ValueError: that is not a URI.
         """
         if not is_uri(uri):
-            raise ValueError(
-                f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, such as config: or file:"
-            )
+            raise ValueError(f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, such as file:")
         self._announce(updated(uri))
 
     def run(self, transport: str = "stdio", **options: object) -> None:

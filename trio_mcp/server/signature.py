@@ -107,9 +107,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             context = name
             continue
         if any(map(is_context, get_args(annotation))):
-            raise TypeError(
-                f"{function.__qualname__}: the parameter {name!r} is a context or none: write `{name}: Context`"
-            )
+            raise TypeError(f"{function.__qualname__}: {name!r} is a context or none: write `{name}: Context`")
         if name in ("self", "cls") or (name == "ctx" and name not in hints):
             hint = "annotate it as `ctx: Context`" if name == "ctx" else "register a bound method, or a function"
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")
@@ -175,9 +173,7 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
     """
     parameters, context, returns = parameters_of(function)
     if len(parameters) != 1:
-        raise TypeError(
-            f"{function.__qualname__}: with an input_schema the function takes all arguments in one parameter"
-        )
+        raise TypeError(f"{function.__qualname__}: with an input_schema it takes all arguments in one parameter")
     if schema.get("type") != "object":
         found = f"not {schema['type']!r}" if "type" in schema else "and it is missing"
         raise ValueError(f'input_schema: its "type" has to be "object", since arguments are one, {found}')

@@ -47,9 +47,8 @@ class StepResult:
 
     def __init__(self, returns: object) -> None:
         self._declared = returns is not None
-        self._adapter: TypeAdapter[object] = TypeAdapter(
-            cast("type[object]", returns if self._declared else CheckedJson)
-        )
+        kind = cast("type[object]", returns if self._declared else CheckedJson)
+        self._adapter: TypeAdapter[object] = TypeAdapter(kind)
 
     def to_json(self, name: str, result: object) -> JsonValue:
         """Return the result as JSON.

@@ -81,9 +81,7 @@ class ToolOptions(OfferOptions):
             check_count(name, getattr(self, name))
         # A string is a collection of letters, each of which would be an unknown capability.
         if isinstance(self.requires, str):
-            raise TypeError(
-                f"requires: a set of capabilities, such as {{{self.requires!r}}}, not {self.requires!r} alone"
-            )
+            raise TypeError(f"requires: a set of capabilities, such as {{{self.requires!r}}}, not {self.requires!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,9 +193,8 @@ def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Too
         annotations=hints,
         **options.listed_members(function, {REQUIRES_META_KEY: list(requires)} if requires else None),
     )
-    terms = BranchTerms(
-        keys=options.question_keys, max_depth=sys.maxsize if options.max_depth is None else options.max_depth
-    )
+    max_depth = sys.maxsize if options.max_depth is None else options.max_depth
+    terms = BranchTerms(keys=options.question_keys, max_depth=max_depth)
     return Tool(
         function,
         model,
