@@ -55,13 +55,7 @@ def describe(parser: ArgumentParser) -> None:
     add("--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable")
     add("--sample", metavar="TEXT", help="the model's answer if the tool asks it")
     add("--root", action="append", default=[], metavar="FOLDER", help="a folder to work in; repeatable")
-    add(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an HTTP header; repeatable",
-    )
+    add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header; repeatable")
     parser.epilog = EXAMPLES
 
 
@@ -93,6 +87,7 @@ def connection(options: Namespace, prompting: Prompting) -> Client:
         Client.connect,
         target,
         on_elicit=prompting.elicit,
+        # A handler declares the capability, and a tool should learn that there is no model before it asks.
         on_sample=prompting.sample if prompting.samples else None,
         on_roots=partial(list, map(Path, options.root)) if options.root else None,
         on_log=show_log,
@@ -145,9 +140,11 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
     if options.list:
         show_tools(tools)
         return Status.OK
+    # The schema is needed to read the arguments, so the tools are listed even for a single call.
     tool = choose(tools, options.tool)
     arguments = read_arguments(tool, options.arguments, options.json)
     result = await client.call_tool(tool.name, arguments, on_progress=show_progress)
+    # First, because the result only says that the user closed a question.
     if prompting.problem is not None:
         raise prompting.problem
     show_result(result)

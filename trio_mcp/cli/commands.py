@@ -45,10 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     chosen = top_parser().parse_args(argv)
     command = cast("Command", import_module(f".{chosen.command}", __package__))
+    # Intermixed, because KEY=VALUE may come before and after options: `call TARGET tool a=1 --timeout 5 b=2`.
     options = command_parser(chosen.command, command).parse_intermixed_args(chosen.arguments)
     try:
         return command.execute(options)
     except KeyboardInterrupt:
+        # 128 + SIGINT. The commands handle the signal themselves; this is for one that comes while modules are loaded.
         return 130
     except CommandError as failure:
         return print_error(str(failure), failure.status, options)
@@ -67,6 +69,7 @@ def top_parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"trio-mcp {version('trio-mcp')}")
     parser.add_argument("command", choices=tuple(SUMMARIES), metavar="COMMAND", help="one of those below")
+    # Left unparsed, so that only the module of the chosen command must be loaded to know its options.
     parser.add_argument("arguments", nargs=REMAINDER, metavar="...", help="its arguments")
     return parser
 
@@ -87,5 +90,6 @@ def print_error(message: str, status: Status, options: Namespace) -> Status:
     """Write an error to stderr as one line, after the traceback if --debug is given; return the status."""
     if options.debug:
         traceback.print_exc()
+    # One line, whatever the server sent: the text of an error may have line breaks.
     sys.stderr.write(f"trio-mcp: {' '.join(message.split())}\n")
     return status

@@ -48,8 +48,7 @@ async def book_flight(destination: str, ctx: Context) -> str:
     if choice.action != "accept":
         return "Nothing was booked."
     slogan, weather = await ctx.branch_all(
-        lambda branch: branch.sample(f"One line about a flight to {destination}"),
-        lambda _branch: forecast(destination),
+        lambda branch: branch.sample(f"One line about a flight to {destination}"), lambda _branch: forecast(destination)
     )
     sure = await ctx.elicit(f"{slogan.text} {weather} Book {choice.content.flight}?", bool)
     if sure.action != "accept" or not sure.content:
@@ -84,6 +83,7 @@ async def demonstrate() -> int:
             show(f"This tool is served at {urls[0]}:\n\n{inspect.getsource(book_flight)}")
             await show_call(urls[0], "legacy", f"A legacy client, {NEWEST_LEGACY}", asks_by_request)
             await show_call(urls[0], MODERN, f"A modern client, {MODERN}", asks_by_round)
+            # The server runs until it is cancelled.
             nursery.cancel_scope.cancel()
         show("Both were asked the same questions by the same lines of code.")
         return Status.OK
@@ -105,6 +105,7 @@ async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[
         log_level="info",
         mode=mode,
         info=Implementation(name="demo", version="1.0"),
+        # Not the default, which a slow machine may exceed.
         probe_timeout=LIMIT,
     )
     with translate_errors():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
+from typing import TypeAlias
 
 from ..types import (
     BooleanSchema,
@@ -19,8 +20,12 @@ from ..types import (
     UntitledSingleSelectEnumSchema,
 )
 
+SingleChoice: TypeAlias = UntitledSingleSelectEnumSchema | TitledSingleSelectEnumSchema | LegacyTitledEnumSchema
+MultipleChoice: TypeAlias = UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema
+
 YES = ("y", "yes", "true", "1")
 NO = ("n", "no", "false", "0")
+# Deliberately loose: only a mail server knows whether an address is valid.
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")  # RFC 3986 section 3: a scheme, a colon, no spaces
 FORMATS = {"email": "an e-mail address", "uri": "a URI", "date": "a date", "date-time": "a date and time"}
@@ -74,13 +79,7 @@ def read_field(field: PrimitiveSchemaDefinition, text: str) -> ElicitValue:
             return read_choice(choices(field), text)
 
 
-def choices(
-    field: UntitledSingleSelectEnumSchema
-    | TitledSingleSelectEnumSchema
-    | LegacyTitledEnumSchema
-    | UntitledMultiSelectEnumSchema
-    | TitledMultiSelectEnumSchema,
-) -> Mapping[str, str]:
+def choices(field: SingleChoice | MultipleChoice) -> Mapping[str, str]:
     """Return the values to choose from, each with its label."""
     match field:
         case UntitledSingleSelectEnumSchema(enum=values):
@@ -119,6 +118,7 @@ def read_number(field: NumberSchema, text: str) -> int | float:
         raise ValueError(f"please enter {hint(field)}") from None
     low = float("-inf") if field.minimum is None else field.minimum
     high = float("inf") if field.maximum is None else field.maximum
+    # NaN fails the comparison. Infinity has no JSON, but passes a field without bounds.
     if not low <= value <= high or value in (float("inf"), float("-inf")):
         raise ValueError(f"please enter {hint(field)}")
     return value
@@ -171,11 +171,12 @@ def read_choice(labelled: Mapping[str, str], text: str) -> str:
     return meant[0]
 
 
-def read_choices(field: UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema, text: str) -> list[str]:
+def read_choices(field: MultipleChoice, text: str) -> list[str]:
     chosen = [read_choice(choices(field), word) for word in text.split(",") if word.strip()]
     low, high = field.min_items or 0, len(chosen) if field.max_items is None else field.max_items
     if not low <= len(chosen) <= high:
         raise ValueError(f"please choose{bounds(field.min_items, field.max_items)} of: {options(choices(field))}")
+    # The specification has no `uniqueItems`, but a set of choices is what the form shows.
     if len(set(chosen)) != len(chosen):
         raise ValueError("please choose each one once only")
     return chosen

@@ -33,12 +33,14 @@ async def watched(command: Callable[[], Awaitable[int]]) -> int:
 
     with trio.open_signal_receiver(*SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
+            # A task and not a handler that raises KeyboardInterrupt: that could strike anywhere, also inside the clean-up.
             nursery.start_soon(watch, signals)
             try:
                 outcome = await command()
             except Exception as error:  # noqa: BLE001  raised below, not wrapped in a group
                 outcome = single_exception(error)
             nursery.cancel_scope.cancel()
+    # Outside the nursery, which would wrap it in a group.
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

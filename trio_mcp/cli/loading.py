@@ -46,6 +46,7 @@ def load(path: Path) -> ModuleType:
     spec = spec_from_loader(MODULE_NAME, SourceFileLoader(MODULE_NAME, str(path)))
     assert spec is not None
     assert spec.loader is not None
+    # In `sys.modules` before it runs: dataclasses and `get_type_hints` look the module up by its name.
     module = sys.modules[MODULE_NAME] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -35,6 +35,8 @@ class NotAccepted(Exception):
 
 DECLINED = ElicitResult(action="decline")
 DISMISSED = ElicitResult(action="cancel")
+WORDS = {"!cancel": DISMISSED, "!decline": DECLINED}
+"""What a user may enter instead of a value."""
 
 
 class Prompting:
@@ -104,12 +106,14 @@ class Prompting:
         if self._terminal.is_interactive and not self._answers.keys() >= fields.keys():
             note(KEYS)
         values = {name: await self._value_of(name, field, name in required) for name, field in fields.items()}
+        # Left out and not null: no field of a form may be null.
         return {name: value for name, value in values.items() if value is not None}
 
     async def _value_of(self, name: str, field: PrimitiveSchemaDefinition, required: bool) -> ElicitValue:
         """Return a valid value, or None to leave the field out."""
         prepared = self._answers.get(name)
         if prepared is not None:
+            # The last one stays: a tool may ask for a field any number of times, and the command line is finite.
             return prepared_value(name, field, prepared.pop(0) if len(prepared) > 1 else prepared[0])
         if self._terminal.is_interactive:
             return await self._entered(name, field, required)
@@ -128,10 +132,8 @@ class Prompting:
         prompt = f"  {name} ({hint(field)}){empty_line_meaning(field, required)}: "
         while True:
             text = await self._terminal.ask(prompt)
-            if text is None or text.strip() == "!cancel":
-                raise NotAccepted(DISMISSED)
-            if text.strip() == "!decline":
-                raise NotAccepted(DECLINED)
+            if text is None or text.strip() in WORDS:
+                raise NotAccepted(WORDS["!cancel" if text is None else text.strip()])
             if not text and (field.default is not None or not required):
                 return field.default
             try:

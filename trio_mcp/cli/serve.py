@@ -59,6 +59,7 @@ def execute(options: Namespace) -> int:
     # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`
     # too, but is not about the command line.
     except ValueError as error:
+        # The transport names its own argument; a user of the command knows only the option.
         how = "; give them with --allowed-host NAME" if "allowed_hosts" in str(error) else ""
         raise CommandError(f"{error}{how}") from error
     return 0

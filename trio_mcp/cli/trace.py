@@ -50,6 +50,7 @@ class ObservedChannel(trio.abc.Channel[Envelope]):
         self._on_message = on_message
 
     async def send(self, value: Envelope) -> None:
+        # Before it is sent: on a fast connection the answer could be shown first.
         self._on_message("client", value.message)
         await self._channel.send(value)
 

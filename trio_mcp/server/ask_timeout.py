@@ -29,6 +29,7 @@ class AskTimeout:
     def __init__(self, seconds: float) -> None:
         check_timeout(seconds)
         self._seconds = seconds
+        # A point in time and not a duration: a repeated question must not start the clock again.
         self._deadline = trio.current_time() + seconds
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:

@@ -48,6 +48,7 @@ class Sampled:
 
     @property
     def text(self) -> str:
+        # One block or a list of them: revisions before 2025-11-25 know only the single one.
         blocks = self.message.content if isinstance(self.message.content, list) else [self.message.content]
         return "".join(block.text for block in blocks if isinstance(block, TextContent))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Self, TypeVar, Unpack, cast, overload
+from typing import Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import trio
 
@@ -235,7 +235,7 @@ class Context:
         """
         return await run_step(self._call, self._lane, name, fn, args)
 
-    async def branch(self, fn: Callable[[Context], Awaitable[T]], **options: Unpack[BranchOptions]) -> T:
+    async def branch(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> T:
         """Run `fn(child)` as a branch and return its value; its exception is raised as it is.
 
         The options are those of `trio_mcp.server.BranchOptions`: `messages`, `inherit_messages`, `system_prompt`,
@@ -257,20 +257,14 @@ class Context:
         return BranchGroup(self)
 
     @overload
-    async def branch_all(
-        self, first: Callable[[Context], Awaitable[A]], second: Callable[[Context], Awaitable[B]], /
-    ) -> tuple[A, B]: ...
+    async def branch_all(self, first: BranchBody[A], second: BranchBody[B], /) -> tuple[A, B]: ...
     @overload
     async def branch_all(
-        self,
-        first: Callable[[Context], Awaitable[A]],
-        second: Callable[[Context], Awaitable[B]],
-        third: Callable[[Context], Awaitable[C]],
-        /,
+        self, first: BranchBody[A], second: BranchBody[B], third: BranchBody[C], /
     ) -> tuple[A, B, C]: ...
     @overload
-    async def branch_all(self, *fns: Callable[[Context], Awaitable[T]]) -> tuple[T, ...]: ...
-    async def branch_all(self, *fns: Callable[[Context], Awaitable[object]]) -> tuple[object, ...]:
+    async def branch_all(self, *fns: BranchBody[T]) -> tuple[T, ...]: ...
+    async def branch_all(self, *fns: BranchBody[object]) -> tuple[object, ...]:
         """Run each `fn(child)` as a branch, concurrently, and return their values in order.
 
         The first failure cancels the others and is raised in an `ExceptionGroup`.
@@ -280,20 +274,12 @@ class Context:
         return tuple(handle.value for handle in handles)
 
     @overload
-    async def branch_race(
-        self, first: Callable[[Context], Awaitable[A]], second: Callable[[Context], Awaitable[B]], /
-    ) -> A | B: ...
+    async def branch_race(self, first: BranchBody[A], second: BranchBody[B], /) -> A | B: ...
     @overload
-    async def branch_race(
-        self,
-        first: Callable[[Context], Awaitable[A]],
-        second: Callable[[Context], Awaitable[B]],
-        third: Callable[[Context], Awaitable[C]],
-        /,
-    ) -> A | B | C: ...
+    async def branch_race(self, first: BranchBody[A], second: BranchBody[B], third: BranchBody[C], /) -> A | B | C: ...
     @overload
-    async def branch_race(self, *fns: Callable[[Context], Awaitable[T]]) -> T: ...
-    async def branch_race(self, *fns: Callable[[Context], Awaitable[object]]) -> object:
+    async def branch_race(self, *fns: BranchBody[T]) -> T: ...
+    async def branch_race(self, *fns: BranchBody[object]) -> object:
         """Run each `fn(child)` as a branch, concurrently, until the first of them ends, and return its value.
 
         The others are cancelled, and have unwound when this returns. If the first one failed, its error is raised in an
@@ -312,6 +298,7 @@ class Context:
 
         A modern call takes one request per round; this is the latest.
         """
+        # None between two legs, when the call waits in memory without a request.
         leg = self._call.leg
         return self._request if leg is None else leg.facts
 
@@ -355,7 +342,7 @@ class Context:
         return self._lane.depth
 
     def _prepare_branch(
-        self, fn: Callable[[Context], Awaitable[T]], options: BranchOptions
+        self, fn: BranchBody[T], options: BranchOptions
     ) -> tuple[Callable[[Lane], Awaitable[T]], float, int]:
         """Return what the lane of a branch runs, its timeout, and how deep it may be."""
         if options:
@@ -374,6 +361,10 @@ class Context:
         return f"<Context of {self._call!r}{until}>"
 
 
+BranchBody: TypeAlias = Callable[[Context], Awaitable[T]]
+"""A function that runs as a branch. Below the class that it refers to, because an alias is evaluated at import."""
+
+
 class BranchGroup:
     """Branches that run concurrently and are joined at the end of the block."""
 
@@ -390,7 +381,7 @@ class BranchGroup:
     async def __aexit__(self, *exception: object) -> bool | None:
         return await self._branches.__aexit__(*exception)  # type: ignore[arg-type]  # noqa: ASYNC102
 
-    def start(self, fn: Callable[[Context], Awaitable[T]], **options: Unpack[BranchOptions]) -> Branch[T]:
+    def start(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> Branch[T]:
         """Start `fn(child)`; use `await handle.result()` inside the block, `handle.value` after it.
 
         Raises:

@@ -118,6 +118,7 @@ class Form(Generic[T]):
     __slots__ = ("_adapter", "_single", "requested_schema")
 
     def __init__(self, schema: type[T]) -> None:
+        # The specification allows only an object, so that a single value becomes a member.
         single = not is_model(schema)
         model = create_model("Form", value=(schema, ...)) if single else cast("type[BaseModel]", schema)
         self._single = single
@@ -150,6 +151,7 @@ def form_of(schema: type[T]) -> Form[T]:
     Raises:
         FormError: it has a member that is not allowed in a form, or is no type.
     """
+    # Cached, because building a validator costs far more than asking; types are few and live as long as the program.
     try:
         return Form(schema)
     except PydanticUserError as error:

@@ -118,6 +118,7 @@ def options_of(kind: Callable[..., O], given: Mapping[str, object], where: str) 
         TypeError: there is no option of that name, or its value has the wrong type.
         ValueError: the value is not allowed.
     """
+    # Checked here, because the TypeError of a dataclass names `__init__` and suggests nothing.
     check_names(given, option_names(kind), where)
     return kind(**given)
 
@@ -126,6 +127,7 @@ def check_names(given: Mapping[str, object], known: Collection[str], where: str)
     """Raise `TypeError` for an option of an unknown name, and suggest the nearest one."""
     for name in given:
         if name not in known:
+            # Almost all are typing errors, and a name that is dropped silently would be noticed only in production.
             near = difflib.get_close_matches(name, known, 1)
             advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise TypeError(f"{where} has no option {name!r}: {advice}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ..checks import check_int
 from ..protocol.jsonrpc import Encoded
@@ -31,14 +31,6 @@ class Offer(Protocol):
 
 
 T = TypeVar("T", bound=Offer)
-
-
-class PageHints(NamedTuple):
-    """The members of every page: where the next begins, and for how long and for whom it may be cached (M-CACHE-1s)."""
-
-    next_cursor: str | None
-    ttl_ms: int
-    cache_scope: CacheScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +110,9 @@ class Pages(Generic[T]):
         shown = items[: options.page_size]
         # No cursor after the last item, so that a client does not fetch an empty page.
         cursor = settings.cursors.issue(facts.method, shown[-1].number) if len(items) > len(shown) else None
-        hints = PageHints(cursor, round(options.ttl * 1000), options.scope)
-        page = self.make_page(**{self.member: [numbered.item.model for numbered in shown]}, **hints._asdict())
+        members = {self.member: [numbered.item.model for numbered in shown]}
+        # M-CACHE-1s: every page says for how long and for whom it may be cached.
+        page = self.make_page(
+            **members, next_cursor=cursor, ttl_ms=round(options.ttl * 1000), cache_scope=options.scope
+        )
         return facts.codec.encode_result(facts.method, page, settings.server_info_json)

@@ -61,6 +61,7 @@ class Prompt:
             RemoteProtocolError: -32602, an argument is wrong, missing or unknown (L-PRM-1s).
         """
         try:
+            # Pydantic converts the strings, so that a parameter may be an int or a date.
             values = self._arguments.bind(dict(arguments))
         except ValueError as error:
             text = f"Invalid arguments for the prompt {self.name}: {error}"

@@ -88,6 +88,7 @@ class ResourceReader:
             result = ReadResourceResult(contents=to_contents(uri, value, options.mime_type))
         if not result.contents:  # M-RES-1s: no empty result
             raise ResourceNotFound(uri)
+        # Only members that the function left open: a result that it built has precedence over the options.
         hints = {"ttl_ms": round(options.ttl * 1000), "cache_scope": options.cache_scope}
         unset = {name: hint for name, hint in hints.items() if getattr(result, name) is None}
         return result.model_copy(update=unset)
@@ -145,6 +146,7 @@ def read_resource(
         RemoteProtocolError: -32602, a part of the URI is not valid for the function.
     """
     assert isinstance(params, ReadResourceRequestParams)
+    # Before any template sees it: the time that matching takes grows with the length of the URI.
     check_uri(params.uri)
     resource = resources.by_key.get(params.uri)
     if resource is not None:
@@ -195,6 +197,7 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
             f"but its function takes {', '.join(sorted(names)) or 'none'}"
         )
     needed = set(cast("list[str]", reader.arguments.schema.get("required", [])))
+    # RFC 6570 expands an undefined variable to nothing, so that `{?page}` matches a URI without it.
     if missing := needed.intersection(pattern.optional):
         raise TypeError(f"{text}: a URI may leave out {', '.join(sorted(missing))}, so its parameter needs a default")
     if options.size is not None:

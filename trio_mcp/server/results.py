@@ -143,12 +143,10 @@ def structured_result(declared: type[ReturnModel[object]], value: object, wrappe
         return checked_result(value, declared, wrapped)
     try:
         content = to_json_value(declared, declared.model_validate(value))
-    except ValidationError as error:
+    except ValueError as error:  # pydantic's `ValidationError` is one too
         check_not_coroutine(value)
-        raise ReturnError(f"{MISMATCH}: {error_summary(error)}") from None
-    except ValueError as error:
-        check_not_coroutine(value)
-        raise ReturnError(f"{NOT_JSON}: {error}") from None
+        mismatch = f"{MISMATCH}: {error_summary(error)}" if isinstance(error, ValidationError) else None
+        raise ReturnError(mismatch or f"{NOT_JSON}: {error}") from None
     return json_result({"result": content} if wrapped else content)
 
 

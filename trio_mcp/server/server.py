@@ -78,12 +78,14 @@ class Server(Registration):
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
         self._lists = ListOptions(page_size, list_ttl, list_scope)
+        # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
         self._declaring = threading.Lock()
 
     def with_options(self, options: ServiceOptions) -> Server:
         """Return the same server, tools included, with other limits and times."""
+        # Shallow: registry, threads and running services stay shared, so that a later `add_tool` reaches both.
         other = copy(self)
         other.options = check_service(options)
         return other
@@ -161,6 +163,7 @@ class Server(Registration):
                 del self._services[service]
 
     def _announce(self, change: Change) -> None:
+        # First the capabilities: a client that is notified of a new kind of list must find it declared.
         self._declare()
         for service in list(self._services):
             service.subscriptions.announce(change)

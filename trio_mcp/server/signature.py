@@ -108,6 +108,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             continue
         if any(map(is_context, get_args(annotation))):
             raise TypeError(f"{function.__qualname__}: {name!r} is a context or none: write `{name}: Context`")
+        # Both are mistakes that would otherwise appear as an argument that every model has to invent.
         if name in ("self", "cls") or (name == "ctx" and name not in hints):
             hint = "annotate it as `ctx: Context`" if name == "ctx" else "register a bound method, or a function"
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")

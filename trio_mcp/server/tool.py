@@ -113,6 +113,7 @@ class Tool:
             CapabilityError: the client lacks a capability that the tool requires; the function does not run.
             LimitExceeded: the function needs a thread, and cancelled calls hold them all.
         """
+        # Before the arguments: another client can do nothing about them.
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
             raise CapabilityError(f"the tool {self.name} needs a client that supports {needed}", missing)
@@ -139,6 +140,7 @@ class Tool:
             case ToolError() | LimitExceeded() | RequestTimeout():
                 return error_result(str(cause))
             case _:
+                # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)
                 logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
                 return error_result(internal_error_text(self.name, reference))
