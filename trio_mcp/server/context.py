@@ -60,11 +60,7 @@ class Context:
 
     @overload
     async def elicit(  # type: ignore[overload-overlap]
-        self, message: str, schema: type[T], *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[T]: ...
-    @overload
-    async def elicit(  # type: ignore[overload-overlap]
-        self, message: str, schema: Elicit[T], *, reask: int = 2, timeout: float = math.inf
+        self, message: str, schema: type[T] | Elicit[T], *, reask: int = 2, timeout: float = math.inf
     ) -> Elicited[T]: ...
     @overload
     async def elicit(
