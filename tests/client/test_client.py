@@ -14,7 +14,7 @@ import trio
 from scripted import Json, as_legacy, as_modern, conversation, initialized, said, unopened
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.client import Client, Handlers, accept, decline, dismiss
+from trio_mcp.client import Client, ClientOptions, Handlers, accept, decline, dismiss
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
@@ -472,7 +472,7 @@ async def test_a_question_that_is_withdrawn_before_its_handler_starts_is_not_ans
         return decline()
 
     info = Implementation(name="tester", version="1")
-    client = Client(channel(), Handlers(slow), on_log=None, log_level="info", mode="legacy", info=info, probe_timeout=5)
+    client = Client(channel(), ClientOptions(handlers=Handlers(slow), mode="legacy", info=info))
     async with client:
         await wait_all_tasks_blocked()
     assert asked == []

@@ -10,7 +10,7 @@ import trio
 from scripted import Json, as_modern, discovered, handshake, initialized, unopened
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.client import Client, Handlers
+from trio_mcp.client import Client, ClientOptions
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import (
     HEADER_MISMATCH,
@@ -206,10 +206,9 @@ async def test_a_modern_mode_does_not_fall_back() -> None:
         await wire.end()
 
 
-async def test_an_unknown_mode_is_refused_with_those_that_are_known() -> None:
-    async with unopened(mode="1999-01-01") as (client, _wire, start):
-        with pytest.raises(RemoteProtocolError, match="1999-01-01"):
-            await start(client.open).result()
+def test_an_unknown_mode_is_rejected_with_those_that_are_known() -> None:
+    with pytest.raises(ValueError, match=r'"modern", "legacy".*"2025-06-18".*1999-01-01'):
+        ClientOptions(info=Implementation(name="tester", version="1"), mode="1999-01-01")
 
 
 # failing
@@ -263,15 +262,7 @@ async def refused() -> AsyncIterator[trio.abc.Channel[Envelope]]:
 
 async def test_a_transport_that_cannot_connect_raises_its_own_error_and_no_task_is_left() -> None:
     before = living()
-    client = Client(
-        refused(),
-        Handlers(),
-        on_log=None,
-        log_level="info",
-        mode="auto",
-        info=Implementation(name="tester", version="1"),
-        probe_timeout=5,
-    )
+    client = Client(refused(), ClientOptions(info=Implementation(name="tester", version="1")))
     with pytest.raises(OSError, match="connection refused"):
         await client.open()
     assert before == living()

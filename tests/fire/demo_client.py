@@ -17,8 +17,8 @@ import trio
 
 from trio_mcp import accept
 from trio_mcp.cli import demo
-from trio_mcp.client import Client, Handlers
-from trio_mcp.client.target import reached
+from trio_mcp.client import Client, ClientOptions, Handlers
+from trio_mcp.client.target import open_target
 from trio_mcp.session import Envelope
 from trio_mcp.types import Implementation
 
@@ -69,15 +69,13 @@ async def converse(mode: str, target: str | Sequence[str], length: int) -> None:
     """The conversation of the demo."""
     answers = iter([accept(flight="TP3", seat="aisle"), accept(value=True)])
     options = {} if isinstance(target, str) else {"env": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
-    client = Client(
-        fused(reached(target, options), Fuse(length)),
-        Handlers(on_elicit=lambda _asked: next(answers), on_sample=lambda _asked: "Lunch in the sun."),
-        on_log=None,
-        log_level="info",
+    made = ClientOptions(
+        handlers=Handlers(on_elicit=lambda _asked: next(answers), on_sample=lambda _asked: "Lunch in the sun."),
         mode=mode,
         info=Implementation(name="victim", version="1"),
         probe_timeout=LIMIT,
     )
+    client = Client(fused(open_target(target, options), Fuse(length)), made)
     with trio.fail_after(LIMIT):
         async with client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"}, on_progress=lambda _report: None)

@@ -223,7 +223,7 @@ def test_what_is_a_context_or_something_else_is_refused() -> None:
     def book(ctx: Context | str) -> str:
         return ""
 
-    with pytest.raises(TypeError, match="book: .*'ctx'.*write `ctx: Context`"):
+    with pytest.raises(TypeError, match=r"book: .*'ctx'.*write `ctx: Context`"):
         Server("wrong").add_tool(book)
 
 

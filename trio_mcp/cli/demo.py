@@ -13,7 +13,7 @@ from typing import Literal
 import trio
 from pydantic import BaseModel
 
-from ..client import Client, Handlers, accept
+from ..client import Client, ClientOptions, Handlers, accept
 from ..protocol.jsonrpc import Request, Response, decoded
 from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
@@ -98,16 +98,14 @@ async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[
     """
     show(f"{title}\n{'=' * len(title)}\n")
     peer = DemoPeer()
-    client = Client(
-        observed(find_transport("http").connect(url), peer.on_message),
-        Handlers(on_elicit=peer.elicit, on_sample=peer.sample),
-        on_log=None,
-        log_level="info",
+    options = ClientOptions(
+        handlers=Handlers(on_elicit=peer.elicit, on_sample=peer.sample),
         mode=mode,
         info=Implementation(name="demo", version="1.0"),
         # Not the default, which a slow machine may exceed.
         probe_timeout=LIMIT,
     )
+    client = Client(observed(find_transport("http").connect(url), peer.on_message), options)
     with translate_errors():
         async with client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"}, on_progress=lambda _report: None)

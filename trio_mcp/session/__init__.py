@@ -3,7 +3,7 @@
 from .backchannel import Backchannel, Question
 from .batch import OpenBatch
 from .call import Call
-from .client import Answerer, ClientSession
+from .client import ClientSession, RequestHandler
 from .envelope import ANONYMOUS, Envelope, Peer
 from .leg import Leg, Listener, RequestFacts
 from .pump import serve_channel
@@ -16,7 +16,6 @@ from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
     "ANONYMOUS",
-    "Answerer",
     "Backchannel",
     "Call",
     "ChannelServer",
@@ -31,6 +30,7 @@ __all__ = [
     "Question",
     "ReplyStatistics",
     "RequestFacts",
+    "RequestHandler",
     "Resume",
     "Route",
     "ServerSession",

@@ -13,7 +13,7 @@ import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
-from ...client import Client, Handlers, OnElicit, OnRoots, OnSample
+from ...client import Client, ClientOptions, Handlers, OnElicit, OnRoots, OnSample
 from ...server import Server
 from ...types import Implementation
 from .census import census, only_new_objects
@@ -114,15 +114,15 @@ def sweep(
 
     @asynccontextmanager
     async def connect(end: WireEnd) -> AsyncGenerator[Client]:
-        client = Client(
-            channel(end),
-            handlers,
+        options = ClientOptions(
+            handlers=handlers,
             on_log=lambda _message: None,
             log_level="info",
             mode=mode,
             info=Implementation(name="sweep", version="1"),
             probe_timeout=5,
         )
+        client = Client(channel(end), options)
         async with client:
             yield client
 

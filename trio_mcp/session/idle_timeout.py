@@ -1,4 +1,4 @@
-"""Giving up on an answer when nothing is heard about it: each report of progress starts the time anew (features row 8)."""
+"""Timing out a request when the server reports no progress for too long; each report restarts the clock."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
 
 
-class IdleTimer:
-    """Waits for the answer to one request while there are signs of life. It is to be called with each report of progress.
+class IdleTimeout:
+    """Waits for the answer to one request as long as reports of progress keep coming; pass it as the request's `on_progress`.
 
     Args:
         seconds: how long the server may be silent.
         on_progress: called with each report as well.
-        answering: whether a question of the server is being answered here. Then the server may be waiting for us, so its silence
-            says nothing.
+        answering: tells whether this client is answering a question of the server. The server may be waiting for that answer, so
+            the timeout is extended.
     """
 
     def __init__(self, seconds: float, on_progress: OnProgress | None, answering: Callable[[], bool]) -> None:
@@ -39,10 +39,10 @@ class IdleTimer:
             self._on_progress(report)
 
     async def take(self, slot: Slot[T], method: str) -> T:
-        """The answer.
+        """Wait for the answer and return it.
 
         Raises:
-            RequestTimeout: nothing was heard for too long.
+            RequestTimeout: the server sent neither the answer nor a report within the time.
         """
         while True:
             self._scope = trio.CancelScope(deadline=trio.current_time() + self._seconds)
