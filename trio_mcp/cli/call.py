@@ -95,9 +95,12 @@ def connection(options: Namespace, prompting: Prompting) -> Client:
         name="trio-mcp",
         version=version("trio-mcp"),
     )
+    if isinstance(target, str):
+        form = "NAME=VALUE, such as authorization='Bearer ...'"
+        return connect(headers=dict(pairs(options.header, "--header ", form)))
     # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command
     # could have run it in this shell.
-    return connect(headers=headers(options)) if isinstance(target, str) else connect(env=os.environ)
+    return connect(env=os.environ)
 
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -127,10 +130,6 @@ def read_target(text: str) -> str | list[str]:
             raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
         return [sys.executable, "-m", "trio_mcp", "run", *words]
     return words
-
-
-def headers(options: Namespace) -> dict[str, str]:
-    return dict(pairs(options.header, "--header ", "NAME=VALUE, such as authorization='Bearer ...'"))
 
 
 async def run_call(client: Client, options: Namespace, prompting: Prompting) -> int:

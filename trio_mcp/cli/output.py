@@ -16,7 +16,6 @@ from ..types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
-    JsonValue,
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
     ResourceLink,
@@ -65,11 +64,8 @@ def show_progress(report: ProgressNotificationParams) -> None:
 def show_log(entry: LoggingMessageNotificationParams) -> None:
     """Write a log message of the server to stderr."""
     source = f" {entry.logger}:" if entry.logger else ""
-    note(f"[{entry.level}]{source} {as_line(entry.data)}")
-
-
-def as_line(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    data = entry.data if isinstance(entry.data, str) else json.dumps(entry.data, ensure_ascii=False)
+    note(f"[{entry.level}]{source} {data}")
 
 
 def note(text: str, end: str = "\n") -> None:

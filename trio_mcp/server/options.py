@@ -155,12 +155,6 @@ def check_caching(ttl_name: str, ttl: object, scope_name: str, scope: object) ->
     check_choice(scope_name, scope, get_args(CacheScope))
 
 
-def check_schema(name: str, schema: object) -> None:
-    """Raise unless `schema` is None or a dict. A type, such as a model, is a frequent mistake."""
-    if schema is not None:
-        check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
-
-
 def check_function(function: object, where: str) -> None:
     """Raise `TypeError` unless `function` can be called and is no class. A name without its keyword is a frequent mistake."""
     if isinstance(function, str):

@@ -40,7 +40,3 @@ class Registry:
             resources=ResourcesCapability(subscribe=True, list_changed=True) if resources else None,
             completions={} if self.completions.was_ever_filled else None,
         )
-
-    def __repr__(self) -> str:
-        kinds = (self.tools, self.prompts, self.resources, self.templates)
-        return f"<Registry {', '.join(map(repr, kinds))}>"

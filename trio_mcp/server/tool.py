@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
+from ..checks import check_instance
 from ..errors import (
     CapabilityError,
     LimitExceeded,
@@ -29,7 +30,7 @@ from ..types import Tool as ToolModel
 from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
-from .options import OfferKeywords, OfferOptions, check_count, check_schema
+from .options import OfferKeywords, OfferOptions, check_count
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .signature import Arguments, schema_arguments, signature_arguments
 
@@ -76,7 +77,9 @@ class ToolOptions(OfferOptions):
     def __post_init__(self) -> None:
         OfferOptions.__post_init__(self)
         for name in ("input_schema", "output_schema"):
-            check_schema(name, getattr(self, name))
+            # A type, such as a model, is a frequent mistake.
+            if getattr(self, name) is not None:
+                check_instance(name, getattr(self, name), dict, 'a JSON Schema as a dict, such as {"type": "object"}')
         for name in ("max_depth", "token_budget"):
             check_count(name, getattr(self, name))
         # A string is a collection of letters, each of which would be an unknown capability.
