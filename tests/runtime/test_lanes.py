@@ -21,8 +21,16 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp.runtime import Actor, Branches, Lane, Slot, run_branch
 
 
-def new_actor() -> Actor:
-    return Actor("actor-1", None, math.inf)
+class BodyActor(Actor):
+    """An actor with the lane of its body at hand."""
+
+    def __init__(self) -> None:
+        super().__init__("actor-1", None, math.inf)
+        self.root = Lane(self)
+
+
+def new_actor() -> BodyActor:
+    return BodyActor()
 
 
 async def ask(lane: Lane) -> str:

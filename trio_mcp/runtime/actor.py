@@ -127,7 +127,6 @@ class Actor:
         "on_quiet",
         "overdue_at",
         "principal",
-        "root",
         "scope",
         "state",
         "task",
@@ -159,7 +158,6 @@ class Actor:
         """When whoever waits for its end gives up on it, on Trio's clock."""
         self.task: trio.lowlevel.Task | None = None
         """The task that runs its body, while it does."""
-        self.root = Lane(self, "")
 
     @property
     def mailbox(self) -> Mailbox:
@@ -227,11 +225,6 @@ class Actor:
         if self.busy == 0 and self.on_quiet is not None:
             self.on_quiet()
 
-    def let_go(self) -> None:
-        """It is over. It and its lane hold each other: that ends here, so that a call leaves the collector nothing to do."""
-        self.on_quiet = None
-        del self.root
-
     def statistics(self) -> ActorStatistics:
         return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
 
@@ -242,6 +235,9 @@ class Actor:
 
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
+
+    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. An actor is made with one busy lane,
+    `Lane(actor)`, which whoever runs its body makes.
 
     `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
     the body and one more for each branch below it.
@@ -262,7 +258,9 @@ class Lane:
         "siblings",
     )
 
-    def __init__(self, actor: Actor, path: str, parent: Lane | None = None, siblings: Siblings | None = None) -> None:
+    def __init__(
+        self, actor: Actor, path: str = "", parent: Lane | None = None, siblings: Siblings | None = None
+    ) -> None:
         self.actor = actor
         self.path = path
         self.parent = parent
@@ -289,6 +287,11 @@ class Lane:
             return key
         self._named = (*self._named, name)
         return name
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Where this lane's newest question stands among those of its call: by branch, then in the order asked."""
+        return (*map(int, self.path.split("/")[1:]), self._asked)
 
     def use_name(self, name: str) -> str:
         """The same for a step that has a name of its own.

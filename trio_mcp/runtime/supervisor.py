@@ -265,7 +265,6 @@ class Supervisor:
                 os._exit(1)
             self._forget(actor)
             self._tell(actor, outcome)
-            actor.let_go()
 
     def _forget(self, actor: Actor) -> None:
         """An actor has ended."""
@@ -276,7 +275,7 @@ class Supervisor:
             self._stuck -= 1
             logger.warning("%s, which was stuck, has ended", actor.name)
         actor.leave(ActorState.DONE)
-        actor.on_cancel = actor.task = None
+        actor.on_cancel = actor.on_quiet = actor.task = None  # no reference back to whoever owns it
         del self._actors[actor.name]
         self._per_principal[actor.principal] -= 1
         if not self._per_principal[actor.principal]:

@@ -9,7 +9,7 @@ import trio
 
 from ..errors import RequestTimeout
 from ..runtime import Lane
-from ..session import Call, Question
+from ..session import CallPort, Question
 from ..types import Model
 from .options import check_timeout
 
@@ -32,8 +32,8 @@ class AskTimeout:
         # A point in time and not a duration: a repeated question must not start the clock again.
         self._deadline = trio.current_time() + seconds
 
-    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
-        """Ask the client, as `Call.ask` does.
+    async def ask(self, call: CallPort, lane: Lane, question: Question[T]) -> T:
+        """Ask the client, as `CallPort.ask` does.
 
         Raises:
             RequestTimeout: there was no answer in time; the question was withdrawn.

@@ -36,11 +36,11 @@ class Completer:
     _handler: Handler
     _takes: frozenset[str]
 
-    def plan(self, facts: RequestFacts, target: str, value: str, arguments: Mapping[str, str]) -> Plan:
+    def plan(self, target: str, value: str, arguments: Mapping[str, str]) -> Plan:
         """Return how to complete one value; `arguments` are those that the user has entered already."""
         given = {"value": value, "arguments": arguments}
         values: dict[str, object] = {name: given[name] for name in self._takes}
-        return Plan(partial(self._handler.run, facts, values, complete_result), target)
+        return Plan(partial(self._handler.run, values, complete_result), target)
 
 
 class Completions:
@@ -78,7 +78,7 @@ class Completions:
         for key in [key for key in tuple(self._completers) if key[0] == target]:
             self._completers.pop(key, None)
 
-    def complete(self, facts: RequestFacts, params: Model) -> Model | Plan:
+    def complete(self, _facts: RequestFacts, params: Model) -> Model | Plan:
         """Serve `completion/complete`.
 
         Raises:
@@ -95,7 +95,7 @@ class Completions:
         if completer is None:
             return EMPTY_COMPLETION
         entered = params.context.arguments if params.context is not None else None
-        return completer.plan(facts, target, params.argument.value, entered or {})
+        return completer.plan(target, params.argument.value, entered or {})
 
     def _named(self, prompt: str | None, resource: str | None) -> tuple[str, frozenset[str]]:
         """Return the prompt or template that an author names, and its arguments."""

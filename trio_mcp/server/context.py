@@ -11,7 +11,7 @@ import trio
 from ..checks import check_choice, check_seconds
 from ..errors import BranchElicitNotAllowed, ElicitationInvalid
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
-from ..session import Call, Question, RequestFacts
+from ..session import CallPort, Question, RequestFacts
 from ..types import (
     LOGGING_LEVELS,
     CreateMessageRequestParams,
@@ -45,14 +45,11 @@ class Context:
     It can be used until the call ends, in any task of the call. A branch gets a context of its own, with its own messages.
     """
 
-    __slots__ = ("_call", "_lane", "_messages", "_request", "_terms")
+    __slots__ = ("_call", "_lane", "_messages", "_terms")
 
-    def __init__(
-        self, call: Call, lane: Lane, request: RequestFacts, terms: BranchTerms = BODY, messages: Messages = ()
-    ) -> None:
+    def __init__(self, call: CallPort, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
         self._call = call
         self._lane = lane
-        self._request = request
         self._terms = terms
         self._messages = messages
 
@@ -157,7 +154,7 @@ class Context:
         if budget is None:
             answer = await self._ask(question, limit)
         else:
-            estimate = self._call.service.options.estimate_tokens
+            estimate = self._call.options.estimate_tokens
             answer = await charge(lambda: self._ask(question, limit), params, budget, estimate)
         if asked is not None:
             # Both in one assignment, after the answer: no other task sees a prompt without its answer. Read again here, since
@@ -294,14 +291,12 @@ class Context:
 
         A modern call takes one request per round; this is the latest.
         """
-        # None between two legs, when the call waits in memory without a request.
-        leg = self._call.leg
-        return self._request if leg is None else leg.facts
+        return self._call.facts
 
     @property
     def deadline(self) -> float:
         """When the call will be cancelled, on Trio's clock (seconds); infinity without a timeout."""
-        return min(self._call.actor.deadline, trio.current_effective_deadline())
+        return min(self._call.deadline, trio.current_effective_deadline())
 
     @property
     def cancel_reason(self) -> CancelReason | None:
@@ -348,12 +343,12 @@ class Context:
         inherited = self._messages if options.get("inherit_messages", True) else ()
         messages = (*inherited, *freeze_messages(options.get("messages", ())))
         terms = self._terms.for_branch(options, self._messages)
-        max_depth = min(terms.max_depth, self._call.service.options.max_depth)
-        work = lambda lane: fn(Context(self._call, lane, self._request, terms, messages))  # noqa: E731
+        max_depth = min(terms.max_depth, self._call.options.max_depth)
+        work = lambda lane: fn(Context(self._call, lane, terms, messages))  # noqa: E731
         return work, options.get("timeout", math.inf), max_depth
 
     def __repr__(self) -> str:
-        until = "" if self._call.actor.deadline == math.inf else f" deadline={self._call.actor.deadline:.1f}"
+        until = "" if self._call.deadline == math.inf else f" deadline={self._call.deadline:.1f}"
         return f"<Context of {self._call!r}{until}>"
 
 

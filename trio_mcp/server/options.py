@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
-from ..session import Resume, ServiceOptions
+from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
 from .forms import Elicit, add_questions_to_meta
 
@@ -104,11 +104,11 @@ class OfferOptions:
             "meta": add_questions_to_meta({**(self.meta or {}), **(extra_meta or {})}, self.elicits),
         }
 
-    def resume_mode(self, *, harmless: bool) -> Resume:
+    def resume_mode(self, *, harmless: bool) -> ResumeMode:
         """Return how a lost call is resumed; "auto" replays if it is `harmless` to run the function twice."""
         if self.resume == "auto":
-            return Resume.REPLAY if harmless else Resume.PARKED
-        return Resume.REPLAY if self.resume == "replay" else Resume.PARKED
+            return ResumeMode.REPLAY if harmless else ResumeMode.PARKED
+        return ResumeMode.REPLAY if self.resume == "replay" else ResumeMode.PARKED
 
 
 def options_of(kind: Callable[..., O], given: Mapping[str, object], where: str) -> O:

@@ -11,7 +11,7 @@ from typing import cast, get_origin
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..runtime import Threads
-from ..session import Plan, RequestFacts, Resume
+from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
     GetPromptRequestParams,
     GetPromptResult,
@@ -44,7 +44,7 @@ class Prompt:
     timeout: float
     _arguments: Arguments
     _handler: Handler
-    _resume: Resume
+    _resume: ResumeMode
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Prompt:
     def argument_names(self) -> frozenset[str]:
         return frozenset(argument.name for argument in self.model.arguments or ())
 
-    def plan(self, facts: RequestFacts, arguments: Mapping[str, str]) -> Plan:
+    def plan(self, arguments: Mapping[str, str]) -> Plan:
         """Return how to render it.
 
         Raises:
@@ -66,7 +66,7 @@ class Prompt:
         except ValueError as error:
             text = f"Invalid arguments for the prompt {self.name}: {error}"
             raise RemoteProtocolError(text, code=INVALID_PARAMS) from None
-        run = partial(self._handler.run, facts, values, self._convert)
+        run = partial(self._handler.run, values, self._convert)
         return Plan(run, self.name, self.timeout, resume=self._resume)
 
     def _convert(self, value: object) -> GetPromptResult:
@@ -78,14 +78,14 @@ class Prompt:
         return f"<Prompt {self.name}>"
 
 
-def get_prompt(prompts: Catalog[Prompt], facts: RequestFacts, params: Model) -> Plan:
+def get_prompt(prompts: Catalog[Prompt], _facts: RequestFacts, params: Model) -> Plan:
     """Serve `prompts/get`.
 
     Raises:
         RemoteProtocolError: -32602, there is no such prompt, or its arguments are wrong.
     """
     assert isinstance(params, GetPromptRequestParams)
-    return find_prompt(prompts, params.name).plan(facts, params.arguments or {})
+    return find_prompt(prompts, params.name).plan(params.arguments or {})
 
 
 def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:

@@ -12,7 +12,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.template import UriTemplate
 from ..protocol.uri.uris import check_uri, is_uri
 from ..runtime import Threads
-from ..session import Plan, RequestFacts, Resume
+from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
     Annotations,
     BlobResourceContents,
@@ -73,11 +73,11 @@ class ResourceReader:
     arguments: Arguments
     handler: Handler
     options: ResourceOptions
-    resume: Resume
+    resume: ResumeMode
 
-    def plan(self, facts: RequestFacts, uri: str, values: dict[str, object]) -> Plan:
+    def plan(self, uri: str, values: dict[str, object]) -> Plan:
         """Return how to read the resource of this URI."""
-        run = partial(self.handler.run, facts, values, partial(self._convert, uri))
+        run = partial(self.handler.run, values, partial(self._convert, uri))
         return Plan(run, uri, self.options.timeout, resume=self.resume)
 
     def _convert(self, uri: str, value: object) -> ReadResourceResult:
@@ -101,9 +101,9 @@ class Resource:
     model: ResourceModel
     _reader: ResourceReader
 
-    def plan(self, facts: RequestFacts) -> Plan:
+    def plan(self) -> Plan:
         """Return how to read it."""
-        return self._reader.plan(facts, self.model.uri, {})
+        return self._reader.plan(self.model.uri, {})
 
     def __repr__(self) -> str:
         return f"<Resource {self.model.uri}>"
@@ -117,7 +117,7 @@ class Template:
     pattern: UriTemplate
     _reader: ResourceReader
 
-    def plan(self, facts: RequestFacts, uri: str) -> Plan | None:
+    def plan(self, uri: str) -> Plan | None:
         """Return how to read the resource of that URI, or None if the URI does not match the template.
 
         Raises:
@@ -130,14 +130,14 @@ class Template:
             values = self._reader.arguments.bind(dict(found))
         except ValueError as error:
             raise RemoteProtocolError(f"the URI {uri[:128]!r}: {error}", code=INVALID_PARAMS) from None
-        return self._reader.plan(facts, uri, values)
+        return self._reader.plan(uri, values)
 
     def __repr__(self) -> str:
         return f"<Template {self.model.uri_template}>"
 
 
 def read_resource(
-    resources: Catalog[Resource], templates: Catalog[Template], facts: RequestFacts, params: Model
+    resources: Catalog[Resource], templates: Catalog[Template], _facts: RequestFacts, params: Model
 ) -> Plan:
     """Serve `resources/read`. A resource has precedence over templates, and of templates the first that matches.
 
@@ -150,9 +150,9 @@ def read_resource(
     check_uri(params.uri)
     resource = resources.by_key.get(params.uri)
     if resource is not None:
-        return resource.plan(facts)
+        return resource.plan()
     for template in templates:
-        plan = template.plan(facts, params.uri)
+        plan = template.plan(params.uri)
         if plan is not None:
             return plan
     raise ResourceNotFound(params.uri)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ..session import Guard, RequestFacts, Route
+from ..session import RequestCheck, RequestFacts, Route
 from ..types import ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult, ListToolsResult
 from .pages import Pages, PageSettings
 from .prompts import get_prompt
@@ -19,7 +19,7 @@ class Router:
 
     Attributes:
         routes: the functions that serve a request, by method.
-        guards: the functions that check a request of a method before it is served, also one that continues a call.
+        request_checks: the functions that check a request of a method before it is served, also one that continues a call.
     """
 
     def __init__(self, registry: Registry, settings: PageSettings) -> None:
@@ -38,7 +38,7 @@ class Router:
             "resources/read": partial(read_resource, resources, templates),
             "completion/complete": registry.completions.complete,
         }
-        self.guards: Mapping[str, Guard] = {"tools/call": partial(check_tool_headers, tools)}
+        self.request_checks: Mapping[str, RequestCheck] = {"tools/call": partial(check_tool_headers, tools)}
 
     def _uncallable_tools(self, facts: RequestFacts) -> frozenset[Tool]:
         """Return the tools that this client cannot call (row 30), where a list belongs to its session."""

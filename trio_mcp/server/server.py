@@ -150,7 +150,7 @@ class Server(Registration):
             self._registry.capabilities,
             self.instructions,
             self.options,
-            router.guards,
+            router.request_checks,
             self._threads,
         )
         async with opened as service:

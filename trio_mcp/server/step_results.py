@@ -12,14 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..protocol.strict_json import dumps
 from ..runtime import Lane
-from ..session import Call
+from ..session import CallPort
 from ..types import JsonValue
 
 T = TypeVar("T")
 
 
 async def run_step(
-    call: Call, lane: Lane, name: str, fn: Callable[..., T | Awaitable[T]], args: tuple[object, ...]
+    call: CallPort, lane: Lane, name: str, fn: Callable[..., T | Awaitable[T]], args: tuple[object, ...]
 ) -> T:
     """Run a step, or return its recorded result; see `Context.step`."""
     key = lane.use_name(name)

@@ -24,7 +24,7 @@ from ..protocol.capabilities import lacks
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..runtime import CancelReason, Threads
-from ..session import Plan, RequestFacts, Resume
+from ..session import Plan, RequestFacts, ResumeMode
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
 from .branching import BranchTerms
@@ -99,7 +99,7 @@ class Tool:
     _arguments: Arguments
     _handler: Handler
     _convert: Converter
-    _resume: Resume
+    _resume: ResumeMode
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ class Tool:
         handler = self._handler
         if handler.in_thread:
             handler.threads.admit()
-        run = partial(handler.run, facts, values, self._convert)
+        run = partial(handler.run, values, self._convert)
         return Plan(run, self.name, self.timeout, self._error_result, self._resume)
 
     def _error_result(self, cause: BaseException | CancelReason) -> CallToolResult | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 HERE = Path(__file__).parent
-PROJECT = HERE.parents[1]
+PROJECT = HERE.parents[2]
 TRAVEL = PROJECT / "examples" / "travel.py"
 
 START_TIMEOUT = 30.0

@@ -1,4 +1,4 @@
-"""What belongs to the conversation itself and to no call: the handshake, what was agreed in it, and what the client watches."""
+"""What a session keeps between its requests: what was agreed in `initialize`, and the changes that the client subscribed to."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Final
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..protocol.connection import Connection
-from ..protocol.jsonrpc import INVALID_PARAMS, Notification
+from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
 from ..protocol.uri.uris import check_uri
 from ..runtime import Outbox
 from ..types import (
-    ClientCapabilities,
     DiscoverResult,
     EmptyResult,
-    Implementation,
     InitializeRequestParams,
     InitializeResult,
     Model,
@@ -25,62 +23,59 @@ from ..types import (
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
+from .calls.plan import Plan
 from .envelope import Envelope
-from .leg import Threshold
-from .listening import listening
-from .service import Plan, Service
+from .listen_requests import listen_plan
+from .service import Service
 from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
 
 logger = logging.getLogger("trio_mcp.session")
 
-LISTEN: Final = "subscriptions/listen"
+LISTEN_METHOD: Final = "subscriptions/listen"
 
 MAX_INITIALIZE = 64 * 1024
 """Bytes of what a client says of itself: a session keeps it for as long as it lives."""
 
 
-class Conversation:
-    """The state that a handshake-era session keeps between its requests; a modern one keeps none (M-ST-1s)."""
+class SessionState:
+    """The state that a legacy session keeps between its requests, and the methods that change it; see also `SessionTerms`."""
 
-    __slots__ = ("_attached", "_connection", "_service", "_subscriber", "capabilities", "client", "threshold")
+    __slots__ = ("_connection", "_outbox", "_service", "_subscriber")
 
     def __init__(self, service: Service, connection: Connection) -> None:
         self._service = service
         self._connection = connection
         self._subscriber: Subscriber | None = None
-        self._attached: Outbox[Envelope] | None = None
-        self.threshold = Threshold("info")
-        self.capabilities = ClientCapabilities()
-        self.client: Implementation | None = None
+        self._outbox: Outbox[Envelope] | None = None
 
     # messages that belong to no request
 
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
-        """Where such messages go from now on; None: nowhere, they are kept, each once, until there is a place again."""
-        self._attached = outbox
-        self._tell()
+        """Send such messages there from now on; with None they are kept, each once, until there is an outbox again."""
+        self._outbox = outbox
+        self._send_changes()
 
     def initialized(self) -> None:
-        """The client has said so; from now on it hears of changes (L-LC-5s)."""
+        """The client is ready: from now on it is notified of changes (L-LC-5s)."""
         if self._subscriber is None:
             lists = (TOOLS, PROMPTS, RESOURCES)
-            self._subscriber = Subscriber(lists, self._service.options.watched, self._tell)
+            self._subscriber = Subscriber(lists, self._service.options.watched, self._send_changes)
             self._service.subscriptions.add(self._subscriber)
 
     def close(self) -> None:
         if self._subscriber is not None:
             self._service.subscriptions.discard(self._subscriber)
-        self._subscriber = self._attached = None
+        self._subscriber = self._outbox = None
 
-    def _tell(self) -> None:
-        """Pass on what has changed; a reader that is too slow for it is waited for by one task."""
-        outbox, subscriber = self._attached, self._subscriber
+    def _send_changes(self) -> None:
+        """Send notifications of changes; if the reader is too slow, one task waits for it."""
+        outbox, subscriber = self._outbox, self._subscriber
         if outbox is None or subscriber is None:
             return
         if outbox.full:
             if not subscriber.held:
                 subscriber.held = True
-                self._service.supervisor.spawn(self._tell_later, outbox, subscriber)
+                self._service.supervisor.spawn(self._send_changes_when_ready, outbox, subscriber)
             return
         for change in subscriber.take():
             try:
@@ -90,31 +85,34 @@ class Conversation:
                 continue
             outbox.post(Envelope(Notification(change.method, params)))
 
-    async def _tell_later(self, outbox: Outbox[Envelope], subscriber: Subscriber) -> None:
+    async def _send_changes_when_ready(self, outbox: Outbox[Envelope], subscriber: Subscriber) -> None:
         try:
             await outbox.room()
         finally:
             subscriber.held = False
-        self._tell()
+        self._send_changes()
 
     # its own methods
 
-    def initialize(self, params: Model) -> Model:
+    def initialize(self, params: Model) -> Encoded:
+        """Open the session. The result is written in the revision that was negotiated here."""
         assert isinstance(params, InitializeRequestParams)
         if (size := len(params.encode())) > MAX_INITIALIZE:
             raise RemoteProtocolError(
                 f"the params of initialize have {size} bytes; the limit is {MAX_INITIALIZE}", code=INVALID_PARAMS
             )
-        version = agreed(params.protocol_version)
-        self._connection.agree(version)
-        self.capabilities = params.capabilities
-        self.client = params.client_info
-        return InitializeResult(
+        version = negotiated_version(params.protocol_version)
+        connection = self._connection
+        connection.agree(version)
+        connection.session.client_capabilities = params.capabilities
+        connection.session.client_info = params.client_info
+        result = InitializeResult(
             protocol_version=version,
             capabilities=self._service.capabilities,
             server_info=self._service.identity,
             instructions=self._service.instructions,
         )
+        return connection.codec.encode_result("initialize", result)
 
     def ping(self, _params: Model) -> Model:
         return EmptyResult()
@@ -128,7 +126,7 @@ class Conversation:
 
     def set_level(self, params: Model) -> Model:
         assert isinstance(params, SetLevelRequestParams)
-        self.threshold.level = params.level
+        self._connection.session.log_threshold.level = params.level
         return EmptyResult()
 
     def subscribe(self, params: Model) -> Model:
@@ -148,21 +146,22 @@ class Conversation:
 
     def listen(self, params: Model) -> Plan:
         assert isinstance(params, SubscriptionsListenRequestParams)
-        return listening(params, self._service.capabilities, self._service.options.watched)
+        service = self._service
+        return listen_plan(params, service.capabilities, service.options.watched, service.subscriptions)
 
 
-OWN_METHODS: Mapping[str, Callable[[Conversation, Model], Model | Plan]] = {
-    "initialize": Conversation.initialize,
-    "ping": Conversation.ping,
-    "server/discover": Conversation.discover,
-    "logging/setLevel": Conversation.set_level,
-    "resources/subscribe": Conversation.subscribe,
-    "resources/unsubscribe": Conversation.unsubscribe,
-    LISTEN: Conversation.listen,
+SESSION_METHODS: Mapping[str, Callable[[SessionState, Model], Model | Encoded | Plan]] = {
+    "initialize": SessionState.initialize,
+    "ping": SessionState.ping,
+    "server/discover": SessionState.discover,
+    "logging/setLevel": SessionState.set_level,
+    "resources/subscribe": SessionState.subscribe,
+    "resources/unsubscribe": SessionState.unsubscribe,
+    LISTEN_METHOD: SessionState.listen,
 }
 
 
-def agreed(wanted: str) -> str:
-    """The revision of a session: the one the client wants if we speak it, else our newest legacy one (L-LC-2s)."""
+def negotiated_version(wanted: str) -> str:
+    """Return the revision of a session: the one the client wants if it is supported, else the newest legacy one (L-LC-2s)."""
     revision = REVISIONS.get(wanted)
     return wanted if revision is not None and revision.era is Era.LEGACY else NEWEST_LEGACY

@@ -14,7 +14,7 @@ import trio
 from trio_mcp import Client, accept, decline, dismiss
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT))
 
 from examples.travel import app, server  # noqa: E402

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'transports'}"}
 PATIENCE = 20.0
 GRACE = {"shutdown_grace": 1.0, "clean_up": 0.3}

@@ -17,7 +17,7 @@ import pytest
 import trio
 
 APP = [sys.executable, "-X", "dev", "-W", "error", str(Path(__file__).with_name("stdio_app.py"))]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'transports'}"}
 PATIENCE = 20.0
 
