@@ -1,4 +1,4 @@
-"""How a command ends when it does not end well."""
+"""Errors of a command, and the exit statuses that they lead to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
 
 
 class Status(IntEnum):
-    """Exit statuses; a command that a signal ended has 128 plus its number, which is 130 for Ctrl-C."""
+    """Exit statuses. A command that a signal ended has 128 plus the number of the signal, which is 130 for Ctrl-C."""
 
     OK = 0
     TOOL_ERROR = 1
@@ -26,16 +26,16 @@ exit status:
   1    the tool answered with an error result, or the demonstration went wrong
   2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
   3    the server could not be loaded, started or reached, or its connection ended
-  4    the server refused, broke the protocol, or took longer than --timeout
+  4    the server rejected a request, broke the protocol, or took longer than --timeout
   70   a bug in trio-mcp; --debug shows where
   130  interrupted by Ctrl-C
 """
 
 
-class Failed(Exception):
-    """A command cannot go on; its text is the one line that its user is told."""
+class CommandError(Exception):
+    """A command fails; its text is the one line that the user reads."""
 
-    def __init__(self, message: str, status: Status) -> None:
+    def __init__(self, message: str, status: Status = Status.USAGE) -> None:
         super().__init__(message)
         self.status = status
 
@@ -45,24 +45,25 @@ DECLARED_BY = {"roots": "--root FOLDER", "sampling": "--sample TEXT"}
 
 
 @contextmanager
-def as_failures() -> Generator[None]:
-    """What the library and the system raise, in the command's words."""
+def translate_errors() -> Generator[None]:
+    """Raise `CommandError`, with a text and a status for the user, for an error of the library or the system."""
     try:
         yield
     except PeerError as error:
-        raise Failed(f"the server refused: {error}{advice(error)}", Status.REFUSED) from error
+        raise CommandError(f"the server rejected it: {error}{capability_hint(error)}", Status.REFUSED) from error
     except Disconnected as error:
-        raise Failed(str(error), Status.UNREACHABLE) from error
-    except LocalProtocolError as error:  # arguments or answers that JSON cannot hold
-        raise Failed(str(error), Status.USAGE) from error
+        raise CommandError(str(error), Status.UNREACHABLE) from error
+    # Before `McpError`, whose subclass it is: arguments or answers that JSON cannot hold are the user's mistake.
+    except LocalProtocolError as error:
+        raise CommandError(str(error)) from error
     except McpError as error:
-        raise Failed(str(error), Status.REFUSED) from error
+        raise CommandError(str(error), Status.REFUSED) from error
     except OSError as error:
-        raise Failed(f"the server could not be started: {error}", Status.UNREACHABLE) from error
+        raise CommandError(f"the server could not be started: {error}", Status.UNREACHABLE) from error
 
 
-def advice(error: PeerError) -> str:
-    """What would give the server the capability that it misses."""
+def capability_hint(error: PeerError) -> str:
+    """Return which option would declare the capability that the server requires."""
     missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
     wanted = [option for name, option in DECLARED_BY.items() if isinstance(missing, dict) and name in missing]
     return f"; give {' and '.join(wanted)}" if wanted else ""

@@ -1,7 +1,7 @@
-"""What a command shows: results on stdout, everything else on stderr.
+"""The output of a command: results on stdout, everything else on stderr.
 
-Most of it was written by the server, so no control characters of it reach a terminal: they could move the cursor,
-rewrite what is on the screen, or turn the direction of the text.
+Most of it comes from the server, so control characters are replaced before they reach a terminal: they could move the cursor,
+overwrite the screen, or reverse the direction of the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ..types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
-    JsonValue,
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
     ResourceLink,
@@ -24,23 +23,25 @@ from ..types import (
     TextResourceContents,
 )
 
+# C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def show_result(result: CallToolResult) -> None:
-    """The result: on stdout as it is, or made safe if that is a terminal; an error result on stderr."""
+    """Write a result to stdout, without control characters if that is a terminal; an error result to stderr."""
     text = "\n".join(as_text(block) for block in result.content)
     if not text and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
     if result.is_error:
         note(f"the tool answered with an error: {text}")
+    # Into a file or a pipe go the bytes that the tool returned: a program reads them, and no terminal.
     elif text:
         sys.stdout.write((clean(text) if sys.stdout.isatty() else text) + "\n")
         sys.stdout.flush()
 
 
 def as_text(block: ContentBlock) -> str:
-    """A block as text; what is not text is only named."""
+    """Return a block as text; of an image, audio or binary resource only a description."""
     match block:
         case TextContent(text=text):
             return text
@@ -55,25 +56,24 @@ def as_text(block: ContentBlock) -> str:
 
 
 def show_progress(report: ProgressNotificationParams) -> None:
+    """Write a progress notification to stderr."""
     of = "" if report.total is None else f"/{report.total:g}"
     note(f"[{report.progress:g}{of}] {report.message or ''}".rstrip())
 
 
 def show_log(entry: LoggingMessageNotificationParams) -> None:
+    """Write a log message of the server to stderr."""
     source = f" {entry.logger}:" if entry.logger else ""
-    note(f"[{entry.level}]{source} {as_line(entry.data)}")
-
-
-def as_line(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    data = entry.data if isinstance(entry.data, str) else json.dumps(entry.data, ensure_ascii=False)
+    note(f"[{entry.level}]{source} {data}")
 
 
 def note(text: str, end: str = "\n") -> None:
-    """Something to know, on stderr."""
+    """Write a line to stderr."""
     sys.stderr.write(clean(text) + end)
     sys.stderr.flush()
 
 
 def clean(text: str) -> str:
-    """The text without what a terminal would obey."""
+    """Return the text with control characters replaced."""
     return UNSAFE.sub("\ufffd", text)
