@@ -7,25 +7,22 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
-import trio
-
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import (
     Answers,
     Batch,
     ErrorResponse,
     Malformed,
-    Message,
     Notification,
     Request,
     Response,
     Unanswered,
     decoded,
 )
-from ..session import Envelope
+from ..session import AnyChannel, Envelope, MessageChannel, Received, Sent, as_message_channel
 from ..types import JsonObject, JsonValue
 
-Arrived: TypeAlias = Message | Answers | Malformed | Unanswered
+Arrived: TypeAlias = Sent | Received
 
 OnMessage: TypeAlias = Callable[[str, Arrived], None]
 """Called with `client` and each message before it is sent, and with `server` and each one that was received."""
@@ -35,17 +32,17 @@ WIDTH = 120
 
 @asynccontextmanager
 async def observed(
-    connection: AbstractAsyncContextManager[trio.abc.Channel[Envelope]], on_message: OnMessage
-) -> AsyncGenerator[trio.abc.Channel[Envelope]]:
+    connection: AbstractAsyncContextManager[AnyChannel], on_message: OnMessage
+) -> AsyncGenerator[MessageChannel]:
     """Open the connection's channel, and call `on_message` with every message."""
     async with connection as channel:
-        yield ObservedChannel(channel, on_message)
+        yield ObservedChannel(as_message_channel(channel), on_message)
 
 
-class ObservedChannel(trio.abc.Channel[Envelope]):
+class ObservedChannel(MessageChannel):
     """A client's channel that reports every message and forwards it."""
 
-    def __init__(self, channel: trio.abc.Channel[Envelope], on_message: OnMessage) -> None:
+    def __init__(self, channel: MessageChannel, on_message: OnMessage) -> None:
         self._channel = channel
         self._on_message = on_message
 
@@ -54,7 +51,7 @@ class ObservedChannel(trio.abc.Channel[Envelope]):
         self._on_message("client", value.message)
         await self._channel.send(value)
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         envelope = await self._channel.receive()
         self._on_message("server", envelope.message)
         return envelope

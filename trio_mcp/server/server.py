@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -13,7 +13,7 @@ import trio
 
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import is_uri
-from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
+from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
 from .options import check_service
@@ -26,6 +26,12 @@ GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
 # Python's default is 700 or 2,000. A call makes about sixty objects that the collector tracks, and reference counting frees
 # nearly all of them when it ends, so that a scan after every few calls finds nothing.
+
+
+NO_ASGI_APP = (
+    "a trio_mcp Server is not an ASGI application: write `from trio_mcp_transports.http import asgi_app` and "
+    "`app = asgi_app(server)`, and serve that: `hypercorn -k trio module:app`"
+)
 
 
 class Server(Registration):
@@ -135,7 +141,7 @@ class Server(Registration):
         check_options(transport, "serve", options)
         await find_transport(transport).serve(self, **options)
 
-    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+    async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls have cleaned up."""
         async with self.open_service() as service:
             await serve_channel(service, channel)
@@ -161,6 +167,23 @@ class Server(Registration):
                 yield service
             finally:
                 del self._services[service]
+
+    async def __call__(
+        self,
+        scope: Mapping[str, object],
+        receive: Callable[[], Awaitable[object]],
+        send: Callable[[dict[str, object]], Awaitable[None]],
+    ) -> None:
+        """Fail with advice when an ASGI server is given the server itself: `asgi_app(server)` is the application.
+
+        Raises:
+            TypeError: always, unless it can fail the start of the ASGI server instead.
+        """
+        # Without this, `hypercorn module:server` takes the object for a WSGI application and fails at the first request.
+        if scope["type"] != "lifespan":
+            raise TypeError(NO_ASGI_APP)
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
 
     def _announce(self, change: Change) -> None:
         # First the capabilities: a client that is notified of a new kind of list must find it declared.

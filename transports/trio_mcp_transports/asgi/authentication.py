@@ -1,4 +1,4 @@
-"""Who makes a request: the author's hook is asked, and whatever goes wrong with it, nobody gets in (reliability row 101)."""
+"""Authentication: the author's hook returns the principal of a request, or rejects it (reliability row 101)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ...hypercorn.exchange import split_cancelled
-from .refusals import RETRY_LATER, HttpRefusal
+from trio_mcp.groups import split_group
+
+from .access import RETRY_LATER, HttpRejection
 
 logger = logging.getLogger("trio_mcp.http")
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
-"""From the headers of a request, names in lower case, to the principal who makes it; None refuses."""
+"""From the headers of a request, names in lower case, to the principal that makes it; None rejects the request."""
 
 AUTHENTICATION_SECONDS: Final = 10.0
 """How long the hook may take for one request."""
@@ -28,39 +29,35 @@ CHALLENGE = (b"www-authenticate", b"Bearer")
 
 
 def check_hook(authenticate: object) -> None:
-    """Refuse what cannot be asked.
-
-    Raises:
-        TypeError: it is no function.
-    """
+    """Raise `TypeError` unless `authenticate` is a function or None."""
     if authenticate is not None and not callable(authenticate):
         raise TypeError(
             f"authenticate: an async function from headers to a principal or None, not {authenticate!r:.80}"
         )
 
 
-async def identified(authenticate: Authenticate, headers: Mapping[str, str]) -> str:
-    """The principal who sent these headers, as the hook says.
+async def authenticated_principal(authenticate: Authenticate, headers: Mapping[str, str]) -> str:
+    """Return the principal that the hook finds in these headers.
 
     Raises:
-        HttpRefusal: 401, the hook knows nobody by them; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed
-            or returned something else. What was wrong with the hook is for the log only.
+        HttpRejection: 401, the hook returned None; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed or
+            returned something else. The log says what was wrong with the hook, the response does not.
     """
     principal: str | None = None
     with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
-        principal = await asked(authenticate, headers)
+        principal = await call_hook(authenticate, headers)
     if asking.cancelled_caught:
         logger.error("authenticate did not answer within %g seconds; the request was refused", AUTHENTICATION_SECONDS)
-        raise HttpRefusal(503, "Who you are cannot be checked now. Try again in a moment.", [RETRY_LATER])
+        raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.", [RETRY_LATER])
     if not principal:
-        raise HttpRefusal(
+        raise HttpRejection(
             401, "This server must know who calls: send an Authorization header that it accepts.", [CHALLENGE]
         )
     return principal
 
 
-async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
-    """What the hook says; what is no answer is a failure, since a guess would let somebody in."""
+async def call_hook(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
+    """Return what the hook returns. Anything but a principal or None is a failure: a guess could let an attacker in."""
     try:
         answer: object = authenticate(MappingProxyType(headers))
         if not isinstance(answer, Awaitable):
@@ -69,12 +66,12 @@ async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str |
             )
         said: object = await answer
     except BaseException as error:  # noqa: ASYNC103  a hook that wants to exit ends nothing but its request
-        cancelled, failure = split_cancelled(error)
+        cancelled, failure = split_group(error, trio.Cancelled)
         if failure is not None:
             logger.error("authenticate failed; the request was refused", exc_info=failure)
         if cancelled is not None:
             raise cancelled from None  # noqa: ASYNC104
-        raise HttpRefusal(500, FAILED) from None  # noqa: ASYNC104
+        raise HttpRejection(500, AUTHENTICATION_FAILED) from None  # noqa: ASYNC104
     if said is None or (isinstance(said, str) and len(said) <= MAX_PRINCIPAL and is_unicode(said)):
         return said
     what = f"{len(said)} characters" if isinstance(said, str) else type(said).__name__
@@ -83,11 +80,11 @@ async def asked(authenticate: Authenticate, headers: Mapping[str, str]) -> str |
         what,
         MAX_PRINCIPAL,
     )
-    raise HttpRefusal(500, FAILED)
+    raise HttpRejection(500, AUTHENTICATION_FAILED)
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be written down: halves of surrogate pairs cannot, and what binds things to a principal writes it."""
+    """Return whether a text can be encoded: lone surrogates cannot, and whatever is bound to a principal encodes it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -95,4 +92,4 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-FAILED = "Who you are cannot be checked: something is wrong at the server."
+AUTHENTICATION_FAILED = "Who you are cannot be checked: something is wrong at the server."

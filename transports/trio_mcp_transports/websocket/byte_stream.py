@@ -1,7 +1,7 @@
 """What a client's WebSocket runs over: the byte stream to a server, and what is watched on it.
 
 trio-websocket bounds a message. It does not bound what comes before the handshake is done (the body of a refusal), nor how many
-empty fragments make a message; and it tells nobody when something was heard last.
+empty fragments make a message; and it does not say when bytes arrived last.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Address(NamedTuple):
         return cls(secure, parts.hostname, port, name if port == usual else f"{name}:{port}", resource)
 
 
-class Wire(trio.abc.Stream):
-    """A byte stream that notes when it heard something, and ends when too much comes at a time or a write takes too long.
+class LimitedStream(trio.abc.Stream):
+    """A byte stream that notes when bytes arrived, and ends when too many come at a time or a write takes too long.
 
     Attributes:
-        heard: when bytes came last, on Trio's clock.
+        last_received_at: when bytes came last, on Trio's clock.
         reading: whether somebody waits for bytes; while nobody does, silence says nothing about the server.
         allowance: bytes that may still come before `allow` is called again.
         write_deadline: seconds that the server may take to read what is written at once; a pong too, for which the
@@ -69,7 +69,7 @@ class Wire(trio.abc.Stream):
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
-        self.heard = trio.current_time()
+        self.last_received_at = trio.current_time()
         self.reading = False
         self.allowance: float = MAX_HANDSHAKE
         self.write_deadline = inf
@@ -86,7 +86,7 @@ class Wire(trio.abc.Stream):
             data = bytes(await self._stream.receive_some(max_bytes))
         finally:
             self.reading = False
-        self.heard = trio.current_time()
+        self.last_received_at = trio.current_time()
         self.allowance -= len(data)
         if self.allowance < 0:
             await trio.aclose_forcefully(self._stream)
@@ -109,7 +109,7 @@ class Wire(trio.abc.Stream):
         await self._stream.aclose()
 
 
-async def open_wire(address: Address, tls: ssl.SSLContext | None) -> Wire:
+async def open_wire(address: Address, tls: ssl.SSLContext | None) -> LimitedStream:
     """Connect to a server, with TLS where its URL says so. A cancel leaves nothing open.
 
     Raises:
@@ -117,7 +117,7 @@ async def open_wire(address: Address, tls: ssl.SSLContext | None) -> Wire:
     """
     stream = await trio.open_tcp_stream(address.host, address.port)
     if not address.secure:
-        return Wire(stream)
+        return LimitedStream(stream)
     secure = trio.SSLStream(
         stream, tls or ssl.create_default_context(), server_hostname=address.host, https_compatible=True
     )
@@ -129,4 +129,4 @@ async def open_wire(address: Address, tls: ssl.SSLContext | None) -> Wire:
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
-    return Wire(secure)
+    return LimitedStream(secure)

@@ -16,17 +16,17 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, Service, open_request_session
 from trio_mcp.storage import EventStore
 
-from ..server.asgi import Receive, Send, respond
-from ..server.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, refused
-from ..server.limits import HttpLimits
-from ..server.quota import Places
-from ..server.refusals import ALLOW, RETRY_LATER, HttpRefusal, accepts
+from ...asgi.access import ALLOW, RETRY_LATER, HttpRejection, accepts
+from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, send_rejection
+from ...asgi.limits import HttpLimits
+from ...asgi.messages import Receive, Send, respond
+from ...asgi.quota import Quota
 from .event_log import read_event_id
 from .sessions import LegacySession, LegacySessions, TooManySessions
-from .streams import EventStream, Replay, StreamReader, Unattended
+from .streams import BackgroundLogger, LogReplay, SessionStream, StreamReader
 
 
 class LegacyEndpoint:
@@ -38,7 +38,7 @@ class LegacyEndpoint:
 
     def __init__(self, service: Service, store: EventStore, limits: HttpLimits, nursery: trio.Nursery) -> None:
         self.sessions = LegacySessions(
-            Places("sessions", limits.sessions, limits.per_principal), limits.session_idle, store, nursery.start_soon
+            Quota("sessions", limits.sessions, limits.per_principal), limits.session_idle, store, nursery.start_soon
         )
         self.draining = False
         """No more streams are opened."""
@@ -46,7 +46,7 @@ class LegacyEndpoint:
         self._grace = limits.disconnect_grace
         self._nursery = nursery
 
-    async def post(self, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send) -> None:
+    async def post(self, message: Message | Batch, envelope: Envelope[Received], receive: Receive, send: Send) -> None:
         """One message of a client, or several."""
         headers = envelope.peer.headers
         check_version(headers)
@@ -54,31 +54,31 @@ class LegacyEndpoint:
             exchange = Exchange(receive, send, LEGACY_STATUS, self._outbox())
             await self._open_session(message.id, envelope, exchange)
             return
-        entry = self._found(envelope.peer)
+        entry = self._find_session(envelope.peer)
         stream = self._new_stream(entry)
         reader = StreamReader(receive, send, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
-            stream.answers(listener, may_pause=self._grace > 0)
-            await self._carry(entry, stream, reader, reader.run())
+            stream.serve_request(listener, may_pause=self._grace > 0)
+            await self._serve_stream(entry, stream, reader, reader.run())
         elif isinstance(message, Request):
-            await refused(reader, LEGACY_STATUS)
+            await send_rejection(reader, LEGACY_STATUS)
         elif isinstance(message, Batch) and listener is not None:
-            await refused(reader, BATCH_STATUS)
+            await send_rejection(reader, BATCH_STATUS)
         else:
-            await reader.accept()
+            await reader.send_accepted()
 
     async def get(self, peer: Peer, receive: Receive, send: Send) -> None:
         """The stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
         headers = peer.headers
         check_version(headers)
         if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
-            raise HttpRefusal(406, "The Accept header must list text/event-stream.")
+            raise HttpRejection(406, "The Accept header must list text/event-stream.")
         if SESSION_HEADER not in headers:
-            raise HttpRefusal(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
-        entry = self._found(peer)
+            raise HttpRejection(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
+        entry = self._find_session(peer)
         if self.draining:
-            raise HttpRefusal(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
+            raise HttpRejection(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
         if last := headers.get("last-event-id"):
             await self._resume(entry, last, receive, send)
         else:
@@ -88,37 +88,37 @@ class LegacyEndpoint:
         """End a session, and everything that runs in it (L-HTTP-19c)."""
         check_version(peer.headers)
         if SESSION_HEADER not in peer.headers:
-            raise HttpRefusal(405, "There is no session to delete.", [ALLOW])
-        self.sessions.end(self._found(peer), CancelReason.DISCONNECT)
+            raise HttpRejection(405, "There is no session to delete.", [ALLOW])
+        self.sessions.end(self._find_session(peer), CancelReason.DISCONNECT)
         await respond(send, 204)
 
     # sessions
 
-    async def _open_session(self, request_id: RequestId, envelope: Envelope, exchange: Exchange) -> None:
+    async def _open_session(self, request_id: RequestId, envelope: Envelope[Received], exchange: Exchange) -> None:
         try:
-            self.sessions.check_room(envelope.peer.principal)
+            self.sessions.make_room(envelope.peer.principal)
         except TooManySessions as error:
             exchange.add_header(*RETRY_LATER)
             await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
             return
-        session = ServerSession(self._service, shared=False)
+        session = open_request_session(self._service)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
-        if session.initialized:  # a refused one leaves nothing behind
+        if session.initialized:  # a rejected one leaves nothing behind
             entry = self.sessions.add(session, envelope.peer.principal)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
         await exchange.run()
 
-    def _found(self, peer: Peer) -> LegacySession:
+    def _find_session(self, peer: Peer) -> LegacySession:
         """The session that a request names (L-HTTP-18s); one that somebody else opened is as unknown as one that never was."""
         session_id = peer.headers.get(SESSION_HEADER)
         if session_id is None:
-            raise HttpRefusal(
+            raise HttpRejection(
                 400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
             )
         entry = self.sessions.find(session_id, peer.principal)
         if entry is None:
-            raise HttpRefusal(404, SESSION_OVER)
+            raise HttpRejection(404, SESSION_OVER)
         return entry
 
     # streams
@@ -127,7 +127,7 @@ class LegacyEndpoint:
         """Open a new standalone stream. What the one before had not sent yet moves over."""
         streams = entry.streams
         if not streams.idle:
-            raise HttpRefusal(
+            raise HttpRejection(
                 409, "This session has an open stream already: resume that one with the Last-Event-ID header."
             )
         stream = self._new_stream(entry)
@@ -135,37 +135,39 @@ class LegacyEndpoint:
             stream.outbox.post(envelope)
         streams.standalone = stream
         reader = StreamReader(receive, send, stream)
-        await self._carry(entry, stream, reader, reader.listen())
+        await self._serve_stream(entry, stream, reader, reader.listen())
 
     async def _resume(self, entry: LegacySession, last: str, receive: Receive, send: Send) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""
         number, after = read_event_id(last)
-        events = await self._missed(entry, number, after)  # an id that cannot be resumed takes nothing from a reader
-        stream = entry.streams.live.get(number)
+        events = await self._missed_events(
+            entry, number, after
+        )  # an id that cannot be resumed takes nothing from a reader
+        stream = entry.streams.active.get(number)
         if stream is None:
-            await Replay(receive, send).replay(entry.streams, number, after, events)
+            await LogReplay(receive, send).replay(entry.streams, number, after, events)
             return
         reader = StreamReader(receive, send, stream)
-        await self._carry(entry, stream, reader, reader.resume(after, events))
+        await self._serve_stream(entry, stream, reader, reader.resume(after, events))
 
-    async def _missed(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
+    async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
         """The first part of what came after an event, or why there is none; the session may end meanwhile."""
         try:
             events = await entry.streams.read(number, after)
-        except HttpRefusal:
+        except HttpRejection:
             if not entry.ended:
                 raise
         else:
             if not entry.ended:
                 return events
-        raise HttpRefusal(404, SESSION_OVER)
+        raise HttpRejection(404, SESSION_OVER)
 
-    async def _carry(
-        self, entry: LegacySession, stream: EventStream, reader: StreamReader, run: Awaitable[bool]
+    async def _serve_stream(
+        self, entry: LegacySession, stream: SessionStream, reader: StreamReader, run: Awaitable[bool]
     ) -> None:
         """Carry a stream until it ends, its reader goes, or another one comes; then see to what is left of it."""
-        stream.give_to(reader)
-        stream.patience = 0.0
+        stream.set_consumer(reader)
+        stream.extra_grace = 0.0
         standalone = stream is entry.streams.standalone
         if standalone:
             entry.session.attach(stream.outbox)
@@ -174,25 +176,25 @@ class LegacyEndpoint:
         finally:
             reader.ended()
             entry.seen = trio.current_time()
-            if stream.holder is reader:
+            if stream.consumer is reader:
                 if standalone:
                     entry.session.attach(None)
-                self._put_down(entry, stream)
+                self._on_reader_gone(entry, stream)
 
-    def _put_down(self, entry: LegacySession, stream: EventStream) -> None:
+    def _on_reader_gone(self, entry: LegacySession, stream: SessionStream) -> None:
         """Nobody reads a stream now. A standalone one waits, a call goes on for the grace period (L-HTTP-9b)."""
-        stream.holder = None
+        stream.consumer = None
         if stream.done:
             stream.retire()
         elif stream is not entry.streams.standalone and not self._nursery.cancel_scope.cancel_called:
-            unattended = Unattended(stream)
-            stream.give_to(unattended)
-            self._nursery.start_soon(self._outlive, entry, stream, unattended)
+            background = BackgroundLogger(stream)
+            stream.set_consumer(background)
+            self._nursery.start_soon(self._run_unread, entry, stream, background)
 
-    async def _outlive(self, entry: LegacySession, stream: EventStream, unattended: Unattended) -> None:
+    async def _run_unread(self, entry: LegacySession, stream: SessionStream, background: BackgroundLogger) -> None:
         """Let a call go on without its client for a while, then cancel it."""
-        await unattended.run(self._grace + stream.patience)
-        if stream.holder is not unattended:
+        await background.run(self._grace + stream.extra_grace)
+        if stream.consumer is not background:
             return
         ended = stream.outbox.closed
         stream.retire()
@@ -200,8 +202,10 @@ class LegacyEndpoint:
             entry.session.disconnect(stream.listener)
             await entry.streams.log.forget(stream.number)  # an end without an answer is none to come back for
 
-    def _new_stream(self, entry: LegacySession) -> EventStream:
-        return EventStream(entry.streams, self._outbox(), primes=entry.session.connection.codec.revision.polling)
+    def _new_stream(self, entry: LegacySession) -> SessionStream:
+        return SessionStream(
+            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.codec.revision.polling
+        )
 
     def _outbox(self) -> Outbox[Envelope]:
         return Outbox(self._service.options.outbox)
@@ -211,8 +215,8 @@ SESSION_OVER = "This session is unknown or has ended: send initialize to open an
 
 
 def check_version(headers: Mapping[str, str]) -> None:
-    """L-HTTP-21s: an unknown version is refused; without one an older client is assumed."""
+    """L-HTTP-21s: reject an unknown version; without the header a client of an older revision is assumed."""
     version = headers.get(VERSION_HEADER)
     if version is not None and version not in REVISIONS:
         known = ", ".join(SUPPORTED)
-        raise HttpRefusal(400, f"The protocol version {version[:64]!r} is not spoken here; there are: {known}.")
+        raise HttpRejection(400, f"The protocol version {version[:64]!r} is not spoken here; there are: {known}.")

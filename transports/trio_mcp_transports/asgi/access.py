@@ -69,7 +69,7 @@ Python never let go of what is."""
 WEBSOCKET_KEY = re.compile("[A-Za-z0-9+/]{22}==")
 
 
-class HttpRefusal(Exception):
+class HttpRejection(Exception):
     """A request that is answered with a status and a sentence, and costs nothing else.
 
     Attributes:
@@ -160,13 +160,13 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     """The headers by lower-case name.
 
     Raises:
-        HttpRefusal: 400, one of them came twice that is no list: readers would differ in which one they believe.
+        HttpRejection: 400, one of them came twice that is no list: readers would differ in which one they believe.
     """
     headers = {USUAL.get(name) or name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
     if len(headers) != len(raw):
         for name, lines in repeated(raw).items():
             if name not in LISTS:
-                raise HttpRefusal(400, f"The header {name.decode('latin-1')} came twice.")
+                raise HttpRejection(400, f"The header {name.decode('latin-1')} came twice.")
             headers[name.decode("latin-1")] = b", ".join(lines).decode("latin-1")
     return headers
 
@@ -183,21 +183,25 @@ def check_access(headers: Mapping[str, str], access: Access) -> None:
     """Refuse a foreign Host (421) and a foreign Origin (403)."""
     host = headers.get("host", "")
     if host_name(host) not in access.allowed:
-        raise HttpRefusal(421, f"This server is not {host[:128]!r}. Name the hosts it is reached by in allowed_hosts.")
+        raise HttpRejection(
+            421, f"This server is not {host[:128]!r}. Name the hosts it is reached by in allowed_hosts."
+        )
     origin = headers.get("origin")
     if origin is not None:
         if not access.allows_origin(origin):
-            raise HttpRefusal(403, f"The origin {origin[:128]!r} may not call this server. Name it in allowed_origins.")
+            raise HttpRejection(
+                403, f"The origin {origin[:128]!r} may not call this server. Name it in allowed_origins."
+            )
     elif headers.get("sec-fetch-site") == "cross-site":
-        raise HttpRefusal(403, "A page of another site may not call this server.")
+        raise HttpRejection(403, "A page of another site may not call this server.")
 
 
 def check_content(headers: Mapping[str, str]) -> None:
     """Refuse a body that no MCP client posts: another content type, or an encoding (415)."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise HttpRefusal(415, "The Content-Type of a message is application/json.")
+        raise HttpRejection(415, "The Content-Type of a message is application/json.")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise HttpRefusal(415, "A message is sent without a Content-Encoding.")
+        raise HttpRejection(415, "A message is sent without a Content-Encoding.")
 
 
 def check_post(headers: Mapping[str, str]) -> None:
@@ -205,16 +209,16 @@ def check_post(headers: Mapping[str, str]) -> None:
     check_content(headers)
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
-        raise HttpRefusal(406, "The Accept header must list application/json and text/event-stream.")
+        raise HttpRejection(406, "The Accept header must list application/json and text/event-stream.")
 
 
 def check_upgrade(headers: Mapping[str, str], offered: Sequence[str]) -> None:
     """Refuse a WebSocket (400) whose client does not say that it speaks MCP on it, or whose key is none (RFC 6455, 4.2.1)."""
     key = headers.get("sec-websocket-key")  # HTTP/2 has none
     if key is not None and not WEBSOCKET_KEY.fullmatch(key):
-        raise HttpRefusal(400, "The Sec-WebSocket-Key must be 16 bytes in base64.")
+        raise HttpRejection(400, "The Sec-WebSocket-Key must be 16 bytes in base64.")
     if "mcp" not in offered:
-        raise HttpRefusal(
+        raise HttpRejection(
             400, 'A WebSocket of this endpoint speaks the subprotocol "mcp": offer it in Sec-WebSocket-Protocol.'
         )
 

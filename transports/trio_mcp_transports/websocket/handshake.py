@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, cast
 
@@ -10,23 +9,25 @@ import trio
 from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
 from wsproto.utilities import RemoteProtocolError
 
+from trio_mcp.groups import first_leaf
 from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 
-from .endpoint import SUBPROTOCOL
-from .wire import Address, Wire
+from ..tls import is_plain_text
+from .byte_stream import Address, LimitedStream
+from .close_codes import SUBPROTOCOL
 
 Failed: TypeAlias = Callable[[str], None]
 
-UNANSWERED = "it closed the connection before it had answered the upgrade"
+CLOSED_BEFORE_UPGRADE = "it closed the connection before it had answered the upgrade"
 
 
-class Refused(Exception):
+class HandshakeRejected(Exception):
     """The server did not let the connection be opened; the text says how."""
 
 
 async def open_socket(
     nursery: trio.Nursery,
-    wire: Wire,
+    wire: LimitedStream,
     address: Address,
     headers: Mapping[str, str],
     max_message: int,
@@ -40,13 +41,13 @@ async def open_socket(
         subprotocol: what the server has to speak; None: nothing in particular.
 
     Raises:
-        Refused: the server did not want to, or is none of MCP.
+        HandshakeRejected: the server did not want to, or is none of MCP.
 
     A cancel leaves the wire to its owner.
     """
     socket: WebSocketConnection | None = None
     opening = trio.CancelScope()
-    tasks = Contained(nursery, failed, opening)
+    tasks = ReaderNursery(nursery, failed, opening)
     with opening:
         socket = await wrap_client_stream(
             cast("trio.Nursery", tasks),
@@ -60,13 +61,13 @@ async def open_socket(
             receive_buffer_size=None,
         )
     if socket is None:
-        raise Refused(tasks.failure or UNANSWERED)
+        raise HandshakeRejected(tasks.failure or CLOSED_BEFORE_UPGRADE)
     if socket.subprotocol != subprotocol:
-        raise Refused(f"it does not speak the subprotocol {subprotocol}")
+        raise HandshakeRejected(f"it does not speak the subprotocol {subprotocol}")
     return socket
 
 
-class Contained:
+class ReaderNursery:
     """Stands for a nursery where trio-websocket starts its reader: what that raises is told, and breaks nothing else."""
 
     def __init__(self, nursery: trio.Nursery, failed: Failed, opening: trio.CancelScope) -> None:
@@ -83,9 +84,9 @@ class Contained:
         try:
             await reader()
         except ConnectionRejected as rejection:
-            self._fail(rejected(rejection))
+            self._fail(rejection_text(rejection))
         except Exception as error:  # noqa: BLE001  it is told to whoever uses the connection
-            self._fail(f"the connection failed: {reason_of(error)}")
+            self._fail(f"the connection failed: {error_text(error)}")
         finally:
             self._opening.cancel()  # nobody else ends the wait for a handshake that never comes
 
@@ -94,7 +95,7 @@ class Contained:
         self._failed(why)
 
 
-def rejected(rejection: ConnectionRejected) -> str:
+def rejection_text(rejection: ConnectionRejected) -> str:
     """The status of a refusal, and the sentence in its body."""
     body = (rejection.body or b"")[:10_000]
     message = parse(body)
@@ -103,19 +104,18 @@ def rejected(rejection: ConnectionRejected) -> str:
     return f"the server answered HTTP {rejection.status_code}{': ' if words else ''}{words}"
 
 
-def reason_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """One line about an error; Trio wraps what went wrong with each address of a host."""
-    cause = blamed(error)
+    cause = server_fault(error)
     while isinstance(cause.__cause__, BaseException):
         cause = cause.__cause__
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+    cause = first_leaf(cause)
+    if is_plain_text(cause):
         return "no TLS is spoken there; is it ws:// instead of wss://?"
     return str(cause) or type(cause).__name__
 
 
-def blamed(error: BaseException) -> BaseException:
+def server_fault(error: BaseException) -> BaseException:
     """What was wrong with the server's answer, when the library failed in telling the server so; else the error."""
     before = error.__context__
     while before is not None:

@@ -1,4 +1,4 @@
-"""What a client allows a server: times in seconds, sizes in bytes."""
+"""Limits of a client: times in seconds, sizes in bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 CONNECT_TIMEOUT: Final = 10.0
-TELL_TIMEOUT: Final = 5.0
+POST_TIMEOUT: Final = 5.0
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 
 INBOX: Final = 256
@@ -18,11 +18,11 @@ class ClientLimits:
     """What a client allows a server.
 
     Attributes:
-        connect: seconds to reach it, and to hand it a message.
-        tell: seconds that it may take to accept what it need not answer.
-        message: bytes that one message of it may have.
+        connect: seconds to reach the server, and to hand it a message.
+        post_timeout: seconds that the server may take to accept a message that it does not answer.
+        message: bytes that one message of the server may have.
     """
 
     connect: float = CONNECT_TIMEOUT
-    tell: float = TELL_TIMEOUT
+    post_timeout: float = POST_TIMEOUT
     message: int = MAX_MESSAGE

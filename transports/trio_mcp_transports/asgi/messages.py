@@ -10,7 +10,7 @@ import trio
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, dump
 from trio_mcp.session import Peer
 
-from .refusals import HttpRefusal
+from .access import HttpRejection
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -19,7 +19,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
-class Incoming(NamedTuple):
+class AuthorizedRequest(NamedTuple):
     """A request whose sender may call; nothing of its body has been read."""
 
     scope: Scope
@@ -32,9 +32,9 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
     """The whole body of a request.
 
     Raises:
-        HttpRefusal: 413 over `limit` bytes, 408 after `seconds`, 400 when the client went away in the middle.
+        HttpRejection: 413 over `limit` bytes, 408 after `seconds`, 400 when the client went away in the middle.
     """
-    too_large = HttpRefusal(413, f"A message has at most {limit} bytes.", [(b"connection", b"close")])
+    too_large = HttpRejection(413, f"A message has at most {limit} bytes.", [(b"connection", b"close")])
     if announced is not None and announced.isdigit() and len(announced) < 20 and int(announced) > limit:
         raise too_large
     chunks: list[bytes] = []
@@ -43,7 +43,7 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise HttpRefusal(400, "The body ended too early.")
+                raise HttpRejection(400, "The body ended too early.")
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > limit:
@@ -51,7 +51,7 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    raise HttpRefusal(408, f"The body did not arrive within {seconds:g} seconds.", [(b"connection", b"close")])
+    raise HttpRejection(408, f"The body did not arrive within {seconds:g} seconds.", [(b"connection", b"close")])
 
 
 async def respond(
@@ -69,12 +69,12 @@ async def respond(
     await send({"type": "http.response.body", "body": body})
 
 
-async def refuse(send: Send, refusal: HttpRefusal) -> None:
+async def send_rejection(send: Send, rejection: HttpRejection) -> None:
     """Answer a request with a status, and with its sentence in a JSON-RPC error."""
-    await respond(send, refusal.status, error_of(refusal), refusal.headers)
+    await respond(send, rejection.status, error_of(rejection), rejection.headers)
 
 
-async def refuse_upgrade(scope: Scope, receive: Receive, send: Send, refusal: HttpRefusal) -> None:
+async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: HttpRejection) -> None:
     """Answer what asked for a WebSocket as any request (the extension `websocket.http.response`), and never accept it.
 
     Where the server has no such extension, it is 403 without a sentence.
@@ -83,16 +83,16 @@ async def refuse_upgrade(scope: Scope, receive: Receive, send: Send, refusal: Ht
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close"})
         return
-    body = error_of(refusal)
+    body = error_of(rejection)
     head = [
         (b"content-length", str(len(body)).encode()),
         (b"content-type", b"application/json"),
         (b"connection", b"close"),
-        *(header for header in refusal.headers if header[0] != b"connection"),
+        *(header for header in rejection.headers if header[0] != b"connection"),
     ]
-    await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": head})
+    await send({"type": "websocket.http.response.start", "status": rejection.status, "headers": head})
     await send({"type": "websocket.http.response.body", "body": body})
 
 
-def error_of(refusal: HttpRefusal) -> bytes:
-    return dump(ErrorResponse(refusal.request_id, ErrorDetail(INVALID_REQUEST, str(refusal))))
+def error_of(rejection: HttpRejection) -> bytes:
+    return dump(ErrorResponse(rejection.request_id, ErrorDetail(INVALID_REQUEST, str(rejection))))

@@ -1,19 +1,19 @@
-"""How many of something may be held, in all and by each principal."""
+"""How many of something may be held, in total and by each principal."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 
-class Places:
-    """Counts what is held, so that one principal cannot take what is there for all.
+class Quota:
+    """Counts what is held, so that one principal cannot use up what is there for all.
 
-    What is held by nobody (no `authenticate=`) counts in all only: there everybody is nobody.
+    Without authentication there is no principal: then only the total counts.
 
     Args:
-        what: is held, in the plural, for the refusals.
-        limit: of them in all.
-        per_principal: of them by one principal.
+        what: is held, in the plural, for the messages.
+        limit: in total.
+        per_principal: by one principal.
     """
 
     def __init__(self, what: str, limit: int, per_principal: int) -> None:
@@ -23,8 +23,8 @@ class Places:
         self._taken = 0
         self._by_principal: Counter[str] = Counter()
 
-    def refusal(self, principal: str | None) -> str | None:
-        """Why there is no place for one more of this principal's; None: there is one."""
+    def rejection(self, principal: str | None) -> str | None:
+        """Return the reason to reject one more of this principal, or None if there is capacity."""
         if self._taken >= self.limit:
             return f"This server already holds {self.limit} {self._what}, which is its limit. Try again later."
         if self.is_full_for(principal):
@@ -32,17 +32,17 @@ class Places:
         return None
 
     def is_full_for(self, principal: str | None) -> bool:
-        """The principal's own places are taken."""
+        """Return whether the principal holds as many as one principal may."""
         return principal is not None and self._by_principal[principal] >= self._per_principal
 
-    def take(self, principal: str | None) -> None:
-        """One more is held."""
+    def acquire(self, principal: str | None) -> None:
+        """Count one more."""
         self._taken += 1
         if principal is not None:
             self._by_principal[principal] += 1
 
-    def give_back(self, principal: str | None) -> None:
-        """One is held no longer."""
+    def release(self, principal: str | None) -> None:
+        """Count one less."""
         self._taken -= 1
         if principal is not None:
             self._by_principal[principal] -= 1
@@ -53,4 +53,4 @@ class Places:
         return self._taken
 
     def __repr__(self) -> str:
-        return f"<Places {self._what} {self._taken}/{self.limit}>"
+        return f"<Quota {self._what} {self._taken}/{self.limit}>"

@@ -1,4 +1,4 @@
-"""The transport `http`, as the core finds it."""
+"""Serving the HTTP application in this process: the server's end of the transports `http`, `sse` and `websocket`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import trio
@@ -13,13 +14,12 @@ import trio
 from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
-from ..hypercorn.config import guarded_config
-from ..hypercorn.serve import serve_asgi
-from .client.channel import connect
-from .server.app import asgi_app
-from .server.authentication import Authenticate
-from .server.limits import HttpLimits
-from .server.paths import MESSAGE_PATH
+from ...asgi.authentication import Authenticate
+from ...asgi.limits import HttpLimits
+from ...hypercorn.config import guarded_config
+from ...hypercorn.serve import serve_asgi
+from .app import asgi_app
+from .paths import MESSAGE_PATH, SSE_PATH
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -81,43 +81,43 @@ async def serve_http(
         event_store=event_store,
     )
 
-    entrances = [(kind, entrance) for kind, entrance in ((scheme, path), ("http", sse_path)) if entrance is not None]
+    endpoints = [(kind, entrance) for kind, entrance in ((scheme, path), ("http", sse_path)) if entrance is not None]
     name = server.identity.name if announce else None
 
     async def on_drain() -> None:
-        await app.drain(drain * FOR_CALLS, drain * FOR_CLEAN_UP)
+        await app.drain(drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN)
 
     await serve_asgi(
         app,
         host=host,
         port=port,
-        drain=drain * (FOR_CALLS + FOR_CLEAN_UP),
+        drain=drain * (CALL_SHARE_OF_DRAIN + CLEAN_UP_SHARE_OF_DRAIN),
         on_drain=on_drain,
         signals=signals,
         config=guarded_config(max_websocket_message=(limits or HttpLimits()).body),
-        task_status=Announcement(entrances, name, task_status),
+        task_status=Announcement(endpoints, name, task_status),
     )
 
 
 class Announcement(trio.TaskStatus[list[str]]):
-    """Tells the URLs of the entrances when the addresses are known.
+    """Tells the URLs of the endpoints when the addresses are known.
 
     Args:
-        entrances: scheme and path of each.
+        endpoints: scheme and path of each.
         name: of the server, said on stderr; None for not at all.
         task_status: who is told.
     """
 
     def __init__(
-        self, entrances: Sequence[tuple[str, str]], name: str | None, task_status: trio.TaskStatus[list[str]]
+        self, endpoints: Sequence[tuple[str, str]], name: str | None, task_status: trio.TaskStatus[list[str]]
     ) -> None:
-        self._entrances = entrances
+        self._endpoints = endpoints
         self._name = name
         self._task_status = task_status
 
     def started(self, value: list[str] | None = None) -> None:
         ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]
-        urls = [scheme + port + path for scheme, path in self._entrances for port in ports]
+        urls = [scheme + port + path for scheme, path in self._endpoints for port in ports]
         if self._name is not None:
             sys.stderr.write(f"{self._name} serves MCP at {', '.join(urls)}\n")
         self._task_status.started(urls)
@@ -135,16 +135,13 @@ def check_serving(port: object, drain: object) -> None:
         raise ValueError(f"drain: seconds from 0 on, not {drain}")
 
 
-FOR_CALLS = 0.7
-FOR_CLEAN_UP = 0.2
+CALL_SHARE_OF_DRAIN = 0.7
+CLEAN_UP_SHARE_OF_DRAIN = 0.2
 """The parts of the drain time in which calls may end by themselves, and then unwind and be answered. The rest is for writing."""
 
 
-class HttpTransport:
-    """The transport `http`: Streamable HTTP, both eras."""
+serve_sse = partial(serve_http, path=None, sse_path=SSE_PATH)
+"""As `serve_http`, without Streamable HTTP unless a `path` is given."""
 
-    serve = staticmethod(serve_http)
-    connect = staticmethod(connect)
-
-
-transport = HttpTransport()
+serve_websocket = partial(serve_http, scheme="ws")
+"""As `serve_http`: the same host, port and path serve both."""

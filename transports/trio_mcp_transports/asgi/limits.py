@@ -19,5 +19,5 @@ class HttpLimits:
     """WebSockets that may be open at once."""
     per_principal: int = 1_000
     """Sessions, and HTTP+SSE streams, and WebSockets that one principal may hold, if anybody is asked who he is."""
-    recheck: float = 60.0
+    recheck_seconds: float = 60.0
     """How often the credentials of an open WebSocket or HTTP+SSE stream are checked again, if anybody checks any."""

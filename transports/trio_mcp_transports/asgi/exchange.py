@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from trio_mcp.protocol.http.sse import KEEP_ALIVE, encode_event
 from trio_mcp.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INVALID_REQUEST,
@@ -21,16 +22,13 @@ from trio_mcp.protocol.jsonrpc import (
     UNSUPPORTED_VERSION,
     Answers,
     ErrorResponse,
-    Malformed,
-    Message,
-    Unanswered,
     dump,
 )
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope
 
-from .asgi import Headers, Receive, Send, respond
-from .refusals import RETRY_LATER
+from .access import RETRY_LATER
+from .messages import Headers, Receive, Send, respond
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -49,7 +47,7 @@ LEGACY_STATUS = {SERVER_BUSY: 503}
 BATCH_STATUS = {INVALID_REQUEST: 400}
 """For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
 
-KEEP_ALIVE = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 """Seconds of silence after which a stream gets a comment: proxies cut silent ones after 30 (reliability row 54)."""
 
 SSE_HEADERS = (
@@ -62,13 +60,23 @@ SSE_HEADERS = (
 class Exchange:
     """The sending half of one HTTP exchange."""
 
-    __slots__ = ("_headers", "_opened", "_receive", "_send", "_statuses", "_wake", "last_words", "leaving", "outbox")
+    __slots__ = (
+        "_headers",
+        "_opened",
+        "_receive",
+        "_send",
+        "_statuses",
+        "_wake",
+        "closing_bytes",
+        "is_ending",
+        "outbox",
+    )
 
     def __init__(self, receive: Receive, send: Send, statuses: dict[int, int], outbox: Outbox[Envelope]) -> None:
         self.outbox = outbox
-        self.leaving = False
+        self.is_ending = False
         """It is to end soon, whatever is still to come."""
-        self.last_words = b""
+        self.closing_bytes = b""
         """The last bytes of a stream."""
         self._receive = receive
         self._send = send
@@ -82,9 +90,9 @@ class Exchange:
         self._headers.append((name, value))
 
     async def run(self) -> bool:
-        """Send what comes into the outbox until it is closed, or until told to leave; False when the client went away first."""
+        """Send what comes into the outbox until it is closed or `end_response` is called; False if the client left first."""
         try:
-            while not (self.outbox.closed or self.leaving):  # each turn sends, or waits
+            while not (self.outbox.closed or self.is_ending):  # each turn sends, or waits
                 if len(self.outbox):
                     await self._send_events()
                 elif not await self._wait():
@@ -103,9 +111,9 @@ class Exchange:
             return False
         return await self.run()
 
-    def leave(self) -> None:
-        """End the response in order, soon."""
-        self.leaving = True
+    def end_response(self) -> None:
+        """End the response after what it is sending now."""
+        self.is_ending = True
         if self._wake is not None:
             self._wake()
 
@@ -113,13 +121,13 @@ class Exchange:
         """Answer with an error before anything was started."""
         await respond(self._send, status, dump(answer), self._headers)
 
-    async def accept(self) -> None:
+    async def send_accepted(self) -> None:
         """A notification or a response was taken."""
         await respond(self._send, 202)
 
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
-        if not (self._opened or self.leaving) and len(self.outbox) < 2:
+        if not (self._opened or self.is_ending) and len(self.outbox) < 2:
             await self._answer(self.outbox.take_nowait())
             return
         await self._send_events()
@@ -127,7 +135,7 @@ class Exchange:
 
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
-        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE) as ready:
+        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
             wake = self._wake = self.outbox.on_ready = ready.cancel
             try:
                 while (await self._receive())["type"] != "http.disconnect":
@@ -137,21 +145,21 @@ class Exchange:
                 self._wake = None
                 if self.outbox.on_ready is wake:  # else somebody else waits for it by now
                     self.outbox.on_ready = None
-        if not (len(self.outbox) or self.outbox.closed or self.leaving):
+        if not (len(self.outbox) or self.outbox.closed or self.is_ending):
             await self._keep_alive()
         return True
 
     async def _keep_alive(self) -> None:
         if not self._opened:
             await self._send_events()
-        await self._send_part(b": still here\n\n")
+        await self._send_part(KEEP_ALIVE)
 
     async def _answer(self, envelopes: Sequence[Envelope]) -> None:
         """The whole answer at once; none at all ends the exchange without one (the call was cancelled by its client)."""
         if not envelopes:
             await respond(self._send, 202)
             return
-        message = spoken(envelopes[0])
+        message = envelopes[0].message
         status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
         headers: Headers = [*self._headers, RETRY_LATER] if status == 503 else self._headers
         await respond(self._send, status, dump(message), headers)
@@ -165,7 +173,7 @@ class Exchange:
 
     async def _events(self) -> bytes:
         """What there is to send."""
-        return b"".join(event(dump(spoken(envelope))) for envelope in self.outbox.take_nowait())
+        return b"".join(encode_event(dump(envelope.message)) for envelope in self.outbox.take_nowait())
 
     async def _open(self) -> None:
         if not self._opened:
@@ -180,11 +188,11 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _send_last(self) -> None:
-        await self._send({"type": "http.response.body", "body": self.last_words, "more_body": False})
+        await self._send({"type": "http.response.body", "body": self.closing_bytes, "more_body": False})
 
 
-async def refused(exchange: Exchange, statuses: Mapping[int, int]) -> None:
-    """Send the error of a message that was refused before anything was started, or the errors of a batch."""
+async def send_rejection(exchange: Exchange, statuses: Mapping[int, int]) -> None:
+    """Send the error of a message that was rejected before anything was started, or the errors of a batch."""
     for envelope in exchange.outbox.take_nowait():
         answer = envelope.message
         assert isinstance(answer, ErrorResponse | Answers)
@@ -192,17 +200,3 @@ async def refused(exchange: Exchange, statuses: Mapping[int, int]) -> None:
         codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
         fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
         await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)
-
-
-def event(message: bytes, event_id: bytes | None = None) -> bytes:
-    """One message as one event. JSON has no raw line breaks, so a single data line carries it."""
-    if event_id is None:
-        return b"event: message\ndata: %b\n\n" % message
-    return b"event: message\nid: %b\ndata: %b\n\n" % (event_id, message)
-
-
-def spoken(envelope: Envelope) -> Message | Answers:
-    """What an outbox holds is what somebody said: only a reader meets anything else."""
-    message = envelope.message
-    assert not isinstance(message, Malformed | Unanswered)
-    return message
