@@ -204,4 +204,4 @@ async def test_what_is_no_time_to_wait_is_refused_and_nothing_is_sent(server: Se
     async with talk_to(server) as talk:
         await opened(talk)
         assert await talk.text(talk.call("asks")) == "done"
-    assert [failure.startswith("timeout: ") for failure in failures] == [True]
+    assert [failure.startswith("timeout must ") for failure in failures] == [True]

@@ -383,7 +383,7 @@ async def test_questions_and_rounds_do_not_move_the_servers_maximum(
     ids=str,
 )
 def test_what_is_no_time_is_refused_where_it_is_written(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: .*seconds"):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must .*seconds"):
         ServiceOptions(**wrong)  # type: ignore[arg-type]
 
 
