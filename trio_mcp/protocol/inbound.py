@@ -40,7 +40,8 @@ def classify(message: Message | Answers | Malformed | Unanswered) -> Inbound:
         RemoteProtocolError: the message holds encoded params that are not JSON.
     """
     if isinstance(message, Request):
-        meta = decoded(message.params).get("_meta")
+        params = message.params
+        meta = (params if isinstance(params, dict) else decoded(params)).get("_meta")
         if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
             return Inbound(message, meta)
     return Inbound(message)

@@ -140,7 +140,8 @@ class Tool:
             values = self._arguments.bind(arguments)
         except ValueError as error:
             return error_result(f"Invalid arguments for {self.name}: {error}")
-        self._handler.admit()
+        if not self._handler.is_async:
+            self._handler.admit()
         return Plan(partial(self._run, values), self.name, self.timeout, self._failed, self._resume)
 
     async def _run(self, values: dict[str, object], call: CallPort, lane: Lane) -> CallToolResult:

@@ -232,7 +232,7 @@ def _with_defaults(raw: bytes, result: Model) -> bytes:
     return b"{" + extra.removeprefix(b",") + separator + raw[1:]
 
 
-_CODECS: Mapping[str, Codec] = MappingProxyType({name: Codec(revision) for name, revision in REVISIONS.items()})
+CODECS: Mapping[str, Codec] = MappingProxyType({name: Codec(revision) for name, revision in REVISIONS.items()})
 
 
 def codec_for(version: str) -> Codec:
@@ -241,7 +241,7 @@ def codec_for(version: str) -> Codec:
     Raises:
         RemoteProtocolError: -32022 with the supported versions, for one that is not spoken here (M-VER-1s).
     """
-    codec = _CODECS.get(version)
+    codec = CODECS.get(version)
     if codec is None:
         raise unsupported_version(version)
     return codec
