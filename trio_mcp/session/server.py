@@ -57,8 +57,8 @@ logger = logging.getLogger("trio_mcp.session")
 class ServerSession:
     """The server's end of one connection.
 
-    On a pipe it lives as long as the connection; over HTTP a legacy session lives across requests, and a modern request has a
-    session of its own.
+    On a pipe it lives as long as the connection. Over HTTP each legacy session has one, and all modern requests share one, since
+    nothing of a modern request outlives it.
 
     Args:
         shared: see `Connection`.

@@ -145,7 +145,7 @@ class CallInRounds(Call):
             self._rounds.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
 
     async def _end_round_after_delay(self, legs: LegBook, number: int) -> None:
-        await trio.sleep(self.options.settle)
+        await trio.sleep(self._rounds.options.settle)
         if self.is_answering and legs.number == number:
             self._delayed_leg = 0
             self._end_round(legs)
@@ -161,7 +161,7 @@ class CallInRounds(Call):
             self._rounds.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
 
     def _payload(self, legs: LegBook) -> StatePayload:
-        node, options = self._rounds.node, self.options
+        node, options = self._rounds.node, self._rounds.options
         if self.memory is None:
             return StatePayload(node)
         return self.memory.payload(node, legs.records(), options.max_state, options.store)
@@ -191,7 +191,7 @@ class CallInRounds(Call):
             self.actor.cancel(CancelReason.EXPIRED)
             return
         self.end_leg(result)
-        if self.options.always_replay:
+        if self._rounds.options.always_replay:
             self.forget()
 
     def _encode_round(self, legs: LegBook, payload: StatePayload) -> Encoded:
@@ -273,7 +273,7 @@ class CallInRounds(Call):
         for key, asked in questions.items():
             answer = answers.get(key)
             if answer is not None:
-                decoded[key] = decoded_answer(facts.codec, key, asked.question.method, answer)
+                decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
         self._rounds.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
             require_capability(facts, questions[key].question)

@@ -57,7 +57,7 @@ class Retry:
             LimitExceeded: the server runs too many calls.
         """
         services, claims, payload = self.services, self.claims, self.payload
-        journal = payload.journal(self.facts.codec, self.params.input_responses or {})
+        journal = payload.journal(self.facts.terms.codec, self.params.input_responses or {})
         lost = payload.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
         if lost is not None:
             plan = plan._replace(run=failing_body(lost))

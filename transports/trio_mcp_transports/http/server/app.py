@@ -32,7 +32,7 @@ from trio_mcp.protocol.revisions import Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, Service
+from trio_mcp.session import Envelope, Peer, ServerSession, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -57,6 +57,7 @@ class Running:
     """What exists between the application's startup and its shutdown."""
 
     service: Service
+    modern: ServerSession
     legacy: LegacyEndpoint
     websockets: WebSockets
     sse: SseEndpoint
@@ -208,7 +209,7 @@ class McpApp:
             places = Places("WebSockets", self._limits.websockets, self._limits.per_principal)
             websockets = WebSockets(service, self._limits.body, places)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
-            self._running = Running(service, legacy, websockets, sse)
+            self._running = Running(service, ServerSession(service, shared=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
@@ -262,7 +263,7 @@ class McpApp:
         try:
             inbound = classify(message)
             if era_of(inbound, headers) is Era.MODERN:
-                await serve_modern(running.service, inbound, envelope, receive, send)
+                await serve_modern(running.modern, inbound, envelope, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
         except HttpRefusal as refusal:
