@@ -50,12 +50,12 @@ class Talk:
     # out
 
     def send_bytes(self, data: bytes) -> None:
-        self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
+        self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
 
     def send(self, message: Json) -> None:
         self._oracle.sent(message)
         data = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        listener = self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
+        listener = self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
         if isinstance(listener, ReplyTarget):
             self.listeners[listener.request_id] = listener
 
@@ -64,7 +64,7 @@ class Talk:
         for message in messages:
             self._oracle.sent(message)
         data = json.dumps([{"jsonrpc": "2.0", **message} for message in messages]).encode()
-        return self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
+        return self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
 
     def request(self, method: str, params: Json | None = None, *, id: RequestId | None = None) -> RequestId:
         request_id = next(self._ids) if id is None else id

@@ -1,0 +1,984 @@
+"""Each failure of the stock server, shown on the stock server first, and its absence behind the guard."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+import textwrap
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import hpack
+import hypercorn.trio.run
+import pytest
+import trio
+import trio.testing
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn_peer import (
+    GET,
+    SOON,
+    Client,
+    Server,
+    bystander,
+    frame,
+    get,
+    reply,
+    running,
+    serving,
+    upgrade,
+)
+from hyperframe.frame import HeadersFrame, SettingsFrame
+
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, GuardedConfig, guarded_config
+from trio_mcp_transports.hypercorn.connections import connection_limit
+from trio_mcp_transports.hypercorn.guard import GuardedTCPServer, UnsupportedHypercorn, install
+
+NOT_NOW = 0.5  # seconds in which something that must not happen does not happen
+
+stock = partial(running, guarded=False)
+guarded = partial(running, guarded=True)
+
+
+def limited(**limits: Any) -> GuardedConfig:
+    return guarded_config(limits=ConnectionLimits(**limits))
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    """Accept a WebSocket and echo it, or answer 200."""
+    if scope["type"] == "http":
+        while (await receive()).get("more_body"):
+            pass
+        await reply(send)
+        return
+    await receive()
+    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
+
+
+def http2(*fields: tuple[bytes, bytes]) -> bytes:
+    """An HTTP/2 connection with one request, from its first byte."""
+    headers = HeadersFrame(1, hpack.Encoder().encode(fields))
+    headers.flags.add("END_HEADERS")
+    headers.flags.add("END_STREAM")
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SettingsFrame(0).serialize() + headers.serialize()
+
+
+HOSTILE = {
+    "header-1": upgrade("sec-websocket-protocol: \xe9"),
+    "header-2": upgrade("sec-websocket-extensions: \xe9"),
+    "field-1": http2((b":method", b"CONNECT"), (b":authority", b"x")),
+    "field-2": http2((b":method", b"G\xe9T"), (b":path", b"/"), (b":scheme", b"http"), (b":authority", b"x")),
+    "field-3": http2((b":method", b"GET"), (b":path", b"/\xe9"), (b":scheme", b"http"), (b":authority", b"x")),
+}
+hostile_inputs = pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+
+
+# Errors of one connection
+
+
+@hostile_inputs
+async def test_stock_hypercorn_is_ended_by_a_hostile_input(data: bytes) -> None:
+    async with stock(serving(answer)) as server, server.client() as client:
+        await client.send(data)
+        await server.has_ended()
+        assert server.error is not None
+
+
+@hostile_inputs
+async def test_a_hostile_input_ends_only_its_connection(data: bytes) -> None:
+    async with guarded(serving(answer)) as server, bystander(server), server.client() as client:
+        await client.send(data)
+        if b"extensions" in data:  # as if it had not been offered
+            assert (await client.head())[0] == 101
+        else:
+            assert (await client.rest())[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 505")
+
+
+class Surprise(BaseException):
+    """No Exception, and not one that Python knows."""
+
+
+SURPRISES = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    Surprise(),
+    RecursionError(),
+    ExceptionGroup("", [ValueError()]),
+    BaseExceptionGroup("", [Surprise(), ValueError()]),
+    BaseExceptionGroup("", [BaseExceptionGroup("", [SystemExit(3)])]),
+]
+
+
+def raising(error: BaseException, after: str = "") -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if after:
+            headers = [] if after == "body" else [(b"content-length", b"2")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if after == "body":
+            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        raise error
+
+    return serving(app)
+
+
+async def test_stock_hypercorn_is_ended_by_a_system_exit_of_the_app() -> None:
+    async with stock(raising(SystemExit(3))) as server, server.client() as client:
+        await client.send(GET)
+        await server.has_ended()
+        assert server.error is not None
+
+
+@pytest.mark.parametrize("error", SURPRISES, ids=repr)
+async def test_whatever_the_app_raises_ends_only_its_own_exchange(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with guarded(raising(error), guarded_config()) as server, bystander(server):
+        assert await server.ask() == (500, b"")
+    assert [record.message for record in caplog.records] == ["the ASGI app failed in a http exchange"]
+
+
+async def test_an_app_that_fails_before_its_first_body_bytes_is_answered_with_500() -> None:
+    async with guarded(raising(ValueError(), "head"), guarded_config()) as server, bystander(server):
+        assert await server.ask() == (500, b"")
+
+
+async def test_an_app_that_fails_in_the_middle_of_its_body_leaves_it_unfinished() -> None:
+    async with guarded(raising(ValueError(), "body")) as server, bystander(server), server.client() as client:
+        await client.send(GET)
+        assert (await client.rest()).endswith(b"\r\n\r\n1\r\na\r\n")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [{"type": "http.response.body", "body": b"x"}],
+        [{"type": "http.response.start", "status": 200, "headers": []}],
+        [{"type": "http.response.start", "status": 200, "headers": [(b"bad\nname", b"x")]}],
+        [{"type": "http.response.start", "status": "x", "headers": []}],
+        [
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]},
+            {"type": "http.response.body", "body": b"too long"},
+        ],
+        [{"type": "nonsense"}],
+    ],
+)
+async def test_an_app_that_breaks_asgi_gets_its_client_a_500(messages: list[dict[str, Any]]) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for message in messages:
+            await send(message)
+
+    async with guarded(serving(app)) as server, bystander(server):
+        assert await server.ask() == (500, b"")
+
+
+async def test_an_error_of_the_connection_itself_is_logged_and_closes_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with guarded(serving(answer), guarded_config()) as server, bystander(server):
+        with monkeypatch.context() as patch:
+            patch.setattr("trio_mcp_transports.hypercorn.h11.check_request", lambda *_: 1 / 0)
+            async with server.client() as client:
+                await client.send(GET)
+                assert await client.rest() == b""
+    assert [record.message for record in caplog.records] == ["a connection failed and was closed"]
+
+
+# Stalled readers
+
+
+class Flood:
+    """An app that sends without end inside a deadline of its own, and records how that ended."""
+
+    def __init__(self, deadline: float = 60) -> None:
+        self.deadline = deadline
+        self.started = trio.Event()
+        self.ended = trio.Event()
+        self.error: BaseException | None = None
+        self.sent = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        self.started.set()
+        try:
+            with trio.move_on_after(self.deadline):
+                while True:
+                    await send({"type": "http.response.body", "body": bytes(65536), "more_body": True})
+                    self.sent += 1
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            self.ended.set()
+
+
+@asynccontextmanager
+async def stalled(server: Server, flood: Flood) -> Any:
+    """A client that asks and then reads nothing."""
+    async with server.client(receive_buffer=4096) as client:
+        await client.send(GET)
+        await flood.started.wait()
+        yield client
+
+
+async def test_stock_hypercorn_lets_a_stalled_reader_pin_the_app_beyond_its_own_deadline() -> None:
+    flood = Flood(deadline=0.2)
+    async with stock(serving(flood)) as server:
+        async with stalled(server, flood):
+            with trio.move_on_after(0.2 + NOT_NOW):
+                await flood.ended.wait()
+            assert not flood.ended.is_set()
+        await flood.ended.wait()
+
+
+async def test_stock_hypercorn_lets_a_stalled_reader_block_the_shutdown() -> None:
+    flood, config = Flood(), Config()
+    config.graceful_timeout = 0.2
+    async with stock(serving(flood), config) as server:
+        async with stalled(server, flood):
+            server.stop.set()
+            with trio.move_on_after(0.2 + NOT_NOW):
+                await server.ended.wait()
+            assert not server.ended.is_set()
+        await server.has_ended()
+
+
+async def test_a_stalled_reader_is_cut_off_and_its_app_told() -> None:
+    flood = Flood()
+    async with guarded(serving(flood), limited(send_timeout=0.3)) as server, bystander(server):
+        async with stalled(server, flood) as client:
+            with trio.fail_after(SOON):
+                await flood.ended.wait()
+            assert isinstance(flood.error, OSError)
+            assert len(await client.rest()) < 64 << 20
+
+
+async def test_a_stalled_reader_does_not_block_the_shutdown() -> None:
+    flood, config = Flood(), limited(send_timeout=60)
+    config.graceful_timeout = 0.1
+    async with guarded(serving(flood), config) as server, stalled(server, flood):
+        server.stop.set()
+        await server.has_ended()
+        assert server.error is None
+
+
+async def test_a_stalled_reader_does_not_block_a_cancel() -> None:
+    flood = Flood()
+    with trio.fail_after(SOON):
+        async with guarded(serving(flood), limited(send_timeout=60)) as server, stalled(server, flood):
+            pass
+
+
+async def test_a_slow_reader_that_goes_on_reading_is_not_cut_off() -> None:
+    took: list[float] = []
+    body = bytes(4 << 20)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        start = trio.current_time()
+        await reply(send, body)
+        took.append(trio.current_time() - start)
+
+    async with guarded(serving(app), limited(send_timeout=0.2)) as server:
+        async with server.client(receive_buffer=4096) as client:
+            await client.send(GET)
+            await client.head()
+            for _ in range(len(body) >> 12):
+                assert await client.exactly(4096) == body[:4096]
+                await trio.sleep(0.0005)  # the pace of the reader
+    assert took[0] > 0.2
+
+
+async def test_writes_from_several_tasks_stay_whole_and_in_order() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        async with trio.open_nursery() as nursery:
+            for letter in (b"a", b"b", b"c"):
+                nursery.start_soon(send, {"type": "websocket.send", "bytes": letter * 60_000})
+
+    async with guarded(serving(app)) as server, server.client(receive_buffer=4096) as client:
+        await client.send(upgrade())
+        await client.head()
+        frames = [await client.frame() for _ in range(3)]
+        assert sorted(payload for _, payload in frames) == [letter * 60_000 for letter in (b"a", b"b", b"c")]
+
+
+async def test_a_cancel_of_the_app_does_not_tear_a_message() -> None:
+    started, scope_of_app = trio.Event(), trio.CancelScope()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        with scope_of_app:
+            started.set()
+            await reply(send, bytes(4 << 20))
+            await trio.lowlevel.checkpoint()
+
+    async with guarded(serving(app)) as server, server.client(receive_buffer=4096) as client:
+        await client.send(GET)
+        await started.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        scope_of_app.cancel()  # its send waits for us to read
+        assert (await client.response())[2] == bytes(4 << 20)
+        assert await client.ask(get("/bystander")) == (200, b"ok")
+
+
+# Disconnects
+
+
+class Talker:
+    """An app that sends a little whenever it is asked to, whether or not anyone listens."""
+
+    def __init__(self) -> None:
+        self.left = trio.Event()
+        self.sends = 0
+        self.error: BaseException | None = None
+        self.ended = trio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.left.set()
+        try:
+            for _ in range(1000):
+                await send({"type": "http.response.body", "body": b"x", "more_body": True})
+                self.sends += 1
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            self.ended.set()
+
+
+async def leave_at_once(server: Server, talker: Talker) -> None:
+    async with server.client() as client:
+        await client.send(GET)
+        await client.head()
+    with trio.fail_after(SOON):
+        await talker.ended.wait()
+
+
+async def test_stock_hypercorn_lets_an_app_send_for_ever_to_a_client_that_left() -> None:
+    talker = Talker()
+    async with stock(serving(talker)) as server:
+        await leave_at_once(server, talker)
+        assert (talker.sends, talker.error) == (1000, None)
+
+
+async def test_a_send_to_a_client_that_left_raises_and_is_no_error_of_the_app(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    talker = Talker()
+    async with guarded(serving(talker), guarded_config()) as server, bystander(server):
+        await leave_at_once(server, talker)
+        assert talker.sends == 0
+        assert isinstance(talker.error, OSError)
+    assert not caplog.records
+
+
+class Pending:
+    """An app that waits for its client to leave, or to be let go."""
+
+    def __init__(self) -> None:
+        self.started = trio.Event()
+        self.left = trio.Event()
+        self.let_go = trio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.started.set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._wait_for_disconnect, receive, nursery.cancel_scope)
+            await self.let_go.wait()
+            nursery.cancel_scope.cancel()
+        if not self.left.is_set():
+            await reply(send)
+
+    async def _wait_for_disconnect(self, receive: Any, scope: trio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.left.set()
+        scope.cancel()
+
+
+async def test_stock_hypercorn_does_not_see_the_end_of_a_client_that_pipelined() -> None:
+    pending = Pending()
+    async with stock(serving(pending)) as server:
+        async with server.client() as client:
+            await client.send(GET + get("/bystander"))
+            await pending.started.wait()
+        with trio.move_on_after(NOT_NOW):
+            await pending.left.wait()
+        assert not pending.left.is_set()
+        pending.let_go.set()
+
+
+@pytest.mark.parametrize("ahead", [get("/bystander"), get("/bystander", "upgrade: h2c"), b"GET /bys"])
+async def test_the_end_of_a_client_that_pipelined_is_seen(ahead: bytes) -> None:
+    pending = Pending()
+    async with guarded(serving(pending)) as server:
+        async with server.client() as client:
+            await client.send(GET + ahead)
+            await pending.started.wait()
+        with trio.fail_after(SOON):
+            await pending.left.wait()
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    pending = Pending()
+    async with guarded(serving(pending)) as server, server.client() as client:
+        await client.send(GET + get("/bystander") + b"GET /bystander HTT")
+        await pending.started.wait()
+        await client.send(b"P/1.1\r\nhost: x\r\n\r\n")
+        pending.let_go.set()
+        assert [(await client.response())[2] for _ in range(3)] == [b"ok"] * 3
+
+
+async def test_a_client_that_pipelines_more_than_the_limit_is_cut_off() -> None:
+    pending = Pending()
+    async with guarded(serving(pending), limited(max_pipelined=10_000)) as server, bystander(server):
+        async with server.client() as client:
+            await client.send(GET + bytes(20_000))
+            await pending.started.wait()
+            await client.send(b"x")
+            assert await client.rest() == b""
+            await pending.left.wait()
+
+
+async def test_receive_gives_the_disconnect_again_and_again() -> None:
+    seen: list[str] = []
+    done = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend([(await receive())["type"] for _ in range(4)])
+        done.set()
+
+    async with guarded(serving(app)) as server:
+        async with server.client() as client:
+            await client.send(GET)
+        with trio.fail_after(SOON):
+            await done.wait()
+    assert seen == ["http.request", *["http.disconnect"] * 3]
+
+
+# HTTP/1.1
+
+
+async def test_head_and_body_arrive_together_and_a_short_request_is_one_event() -> None:
+    events: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        events.append(await receive())
+        await reply(send, b"hello")
+
+    async with guarded(serving(app)) as server, server.client() as client:
+        await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc")
+        assert (await client.stream.receive_some()).endswith(b"hello")
+    assert events == [{"type": "http.request", "body": b"abc", "more_body": False}]
+
+
+async def test_an_empty_chunk_sends_the_response_head_at_once() -> None:
+    let_go = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        await let_go.wait()
+        await send({"type": "http.response.body", "body": b"late"})
+
+    async with guarded(serving(app)) as server, server.client() as client:
+        await client.send(GET)
+        status, _ = await client.head()
+        let_go.set()
+        assert (status, await client.exactly(14)) == (200, b"4\r\nlate\r\n0\r\n\r\n")
+
+
+async def test_a_head_request_is_answered_without_a_body() -> None:
+    async with guarded(serving(answer)) as server, server.client() as client:
+        await client.send(GET.replace(b"GET", b"HEAD"))
+        assert (await client.head())[1]["content-length"] == "2"
+        assert await client.ask() == (200, b"ok")
+
+
+async def test_a_body_is_read_whatever_way_it_comes() -> None:
+    bodies: list[bytes] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        bodies.append(body)
+        await reply(send)
+
+    big = bytes(range(256)) * 8192  # more than the queue holds
+    async with guarded(serving(app)) as server, server.client() as client:
+        head = b"POST / HTTP/1.1\r\nhost: x\r\n"
+        await client.ask(head + b"content-length: %d\r\n\r\n" % len(big) + big)
+        await client.ask(head + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+        await client.send(head + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+        assert (await client.head())[0] == 100
+        assert await client.ask(b"hi") == (200, b"ok")
+    assert bodies == [big, b"abcde", b"hi"]
+
+
+async def test_an_early_refusal_is_read_by_a_client_that_is_still_sending() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await reply(send, b"too large", 413)
+
+    size = 8 << 20
+    async with guarded(serving(app)) as server, bystander(server):
+        for _ in range(3):
+            head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % size
+            assert await server.ask(head + bytes(size)) == (413, b"too large")
+
+
+async def test_an_app_that_answers_with_its_queue_full_is_not_stuck() -> None:
+    sent = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await sent.wait()  # by now more has come than the queue holds
+        await reply(send)
+
+    async with guarded(serving(app)) as server, server.client() as client:
+        await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n")
+        with trio.move_on_after(NOT_NOW):
+            while True:
+                await client.send(bytes(65536))
+        sent.set()
+        assert (await client.response())[0] == 200
+
+
+async def test_http2_by_prior_knowledge_is_answered_505() -> None:
+    async with guarded(serving(answer)) as server, bystander(server), server.client() as client:
+        await client.send(http2((b":method", b"GET"), (b":path", b"/"), (b":scheme", b"http"), (b":authority", b"x")))
+        assert (await client.rest()).startswith(b"HTTP/1.1 505 ")
+
+
+async def test_an_h2c_upgrade_is_answered_in_http_1_and_the_connection_kept() -> None:
+    async with guarded(serving(answer)) as server, server.client() as client:
+        for _ in range(2):
+            request = get("/", "connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABk")
+            assert await client.ask(request) == (200, b"ok")
+
+
+@pytest.mark.parametrize(
+    ("status", "request_bytes"),
+    [
+        (431, get("/", "a: " + 20_000 * "x")),
+        (400, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n"),
+        (400, b"nonsense\r\n\r\n"),
+        (400, b"GET / HTTP/1.1\r\n\r\n"),
+        (400, upgrade().replace(b"version: 13", b"version: 12")),
+    ],
+)
+async def test_a_bad_request_is_refused_and_its_connection_closed(status: int, request_bytes: bytes) -> None:
+    async with guarded(serving(answer)) as server, bystander(server), server.client() as client:
+        await client.send(request_bytes)
+        assert (await client.head())[0] == status
+        await client.rest()
+
+
+async def test_a_body_that_breaks_is_refused_even_while_the_app_is_about_to_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with guarded(serving(answer), guarded_config()) as server, bystander(server), server.client() as client:
+        await client.send(head + b"nonsense\r\n")
+        assert (await client.response())[0] == 400
+        await client.rest()
+    assert not caplog.records
+
+
+async def test_stock_hypercorn_accepts_a_long_head_that_comes_in_one_packet() -> None:
+    async with stock(serving(answer)) as server:
+        assert (await server.ask(get("/", "a: " + 20_000 * "x")))[0] == 200
+
+
+# Time
+
+
+async def test_a_slow_head_is_cut_off_however_it_trickles() -> None:
+    async with guarded(serving(answer), limited(header_timeout=0.3)) as server, bystander(server):
+        async with server.client() as client, trio.open_nursery() as nursery:
+            nursery.start_soon(trickle, client, nursery.cancel_scope)
+            assert await client.rest() == b""
+            nursery.cancel_scope.cancel()
+
+
+async def trickle(client: Client, scope: trio.CancelScope) -> None:
+    while True:
+        try:
+            await client.send(b"G")
+        except trio.BrokenResourceError:
+            return
+        await trio.sleep(0.05)
+
+
+async def test_a_second_head_has_the_same_time_as_the_first() -> None:
+    async with guarded(serving(answer), limited(header_timeout=0.3)) as server, server.client() as client:
+        assert await client.ask() == (200, b"ok")
+        await client.send(b"GET")
+        with trio.fail_after(SOON):
+            assert await client.rest() == b""
+
+
+async def test_an_idle_connection_is_kept_longer_than_a_head_may_take_and_then_closed() -> None:
+    config = limited(header_timeout=0.2)
+    config.keep_alive_timeout = 0.6
+    async with guarded(serving(answer), config) as server, server.client() as client:
+        for _ in range(2):
+            assert await client.ask() == (200, b"ok")
+            await trio.sleep(0.4)
+        start = trio.current_time()
+        assert await client.rest() == b""
+        assert trio.current_time() - start < 0.6
+
+
+async def test_a_request_in_progress_has_no_deadline_of_the_connection() -> None:
+    pending, config = Pending(), limited(header_timeout=0.1)
+    config.keep_alive_timeout = 0.1
+    async with guarded(serving(pending), config) as server, server.client() as client:
+        await client.send(GET)
+        with trio.move_on_after(NOT_NOW):
+            await pending.left.wait()
+        pending.let_go.set()
+        assert (await client.response())[0] == 200
+
+
+async def test_at_the_shutdown_idle_connections_close_and_busy_ones_finish() -> None:
+    pending, config = Pending(), guarded_config()
+    async with guarded(serving(pending), config) as server, server.client() as idle, server.client() as busy:
+        await idle.ask(get("/bystander"))
+        await busy.send(GET)
+        await pending.started.wait()
+        server.stop.set()
+        assert await idle.rest() == b""
+        pending.let_go.set()
+        status, headers, _ = await busy.response()
+        assert (status, headers["connection"]) == (200, "close")
+        await server.has_ended()
+
+
+# Connections
+
+
+async def test_above_the_connection_limit_a_connection_gets_503_and_the_limit_recovers() -> None:
+    async with guarded(serving(answer), limited(max_connections=2)) as server:
+        async with bystander(server), bystander(server):
+            status, headers = await refused(server)
+            assert (status, headers["connection"]) == (503, "close")
+        async with bystander(server):
+            pass
+
+
+async def refused(server: Server) -> tuple[int, dict[str, str]]:
+    async with server.client() as client:
+        await client.send(GET)
+        head = await client.head()
+        assert await client.rest() == b""
+        return head
+
+
+async def test_a_flood_of_connections_leaves_those_inside_the_limit_alone() -> None:
+    async with guarded(serving(answer), limited(max_connections=1)) as server, bystander(server):
+        clients = [server.client() for _ in range(50)]
+        for client in clients:
+            await client.__aenter__()
+        for client in clients:
+            await client.__aexit__(None, None, None)
+
+
+def test_the_connection_limit_leaves_the_process_files_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (128, 128))
+    assert connection_limit(ConnectionLimits()) == 80
+    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
+    assert connection_limit(ConnectionLimits()) == 10_000
+
+
+# WebSocket
+
+
+async def test_stock_hypercorn_negotiates_compression() -> None:
+    async with stock(serving(answer)) as server, server.client() as client:
+        await client.send(upgrade("sec-websocket-extensions: permessage-deflate"))
+        assert "permessage-deflate" in (await client.head())[1]["sec-websocket-extensions"]
+
+
+async def test_compression_is_never_negotiated_and_a_compressed_frame_ends_the_connection() -> None:
+    async with guarded(serving(answer)) as server, bystander(server), server.client() as client:
+        await client.send(upgrade("sec-websocket-extensions: permessage-deflate"))
+        assert "sec-websocket-extensions" not in (await client.head())[1]
+        await client.send(frame(1, b"hello"))
+        assert await client.frame() == (0x81, b"hello")
+        await client.send(frame(1, b"hello", first=0xC0))
+        assert (await client.frame())[1][:2] == (1002).to_bytes(2, "big")
+        await client.rest()
+
+
+@pytest.mark.parametrize("payload", [b"x" * 1001, "\u00e9".encode() * 501])
+async def test_a_websocket_message_over_the_limit_in_bytes_is_refused_by_name(payload: bytes) -> None:
+    config = guarded_config(max_websocket_message=1000)
+    async with guarded(serving(answer), config) as server, bystander(server), server.client() as client:
+        await client.send(upgrade())
+        await client.head()
+        await client.send(frame(1, b"y" * 1000))
+        assert (await client.frame())[0] == 0x81
+        await client.send(frame(1, payload))
+        _, reason = await client.frame()
+        assert reason == (1009).to_bytes(2, "big") + b"a message may have 1000 bytes"
+        await client.rest()
+
+
+async def test_a_websocket_close_is_answered() -> None:
+    async with guarded(serving(answer)) as server, server.client() as client:
+        await client.send(upgrade())
+        await client.head()
+        await client.send(frame(9, b"hi") + frame(8, (1000).to_bytes(2, "big")))
+        assert await client.frame() == (0x8A, b"hi")
+        assert await client.frame() == (0x88, (1000).to_bytes(2, "big"))
+        assert await client.rest() == b""
+
+
+async def test_a_silent_websocket_is_cut_after_two_intervals_and_one_that_answers_is_not() -> None:
+    config = guarded_config(websocket_ping_interval=0.2)
+    async with guarded(serving(answer), config) as server, server.client() as silent, server.client() as alive:
+        for client in (silent, alive):
+            await client.send(upgrade())
+            await client.head()
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer_pings, alive)
+            await silent.rest()
+            assert 0.4 < trio.current_time() - start < SOON
+            nursery.cancel_scope.cancel()
+        await alive.send(frame(1, b"hello"))
+        while (await alive.frame())[0] != 0x81:
+            pass
+
+
+@pytest.mark.parametrize(
+    "begun", [frame(1, b"x" * 100)[:50], frame(1, b"a", first=0), frame(1, b"a", first=0) + frame(0, b"", first=0)]
+)
+async def test_a_websocket_message_that_does_not_end_is_cut_however_its_bytes_drip(begun: bytes) -> None:
+    config = guarded_config(limits=ConnectionLimits(message_timeout=0.4), websocket_ping_interval=0.1)
+    async with guarded(serving(answer), config) as server, bystander(server), server.client() as client:
+        await client.send(upgrade())
+        await client.head()
+        await client.send(frame(1, b"whole"))
+        start = trio.current_time()
+        await client.send(begun)
+        drip = begun[-1:] if len(begun) == 50 else frame(0, b"b", first=0)
+        while (said := await client.frame())[0] != 0x88:
+            assert said in ((0x89, b""), (0x81, b"whole"))
+            await client.send(drip)
+        assert said[1] == (1008).to_bytes(2, "big") + b"a message may take 0.4 seconds"
+        assert trio.current_time() - start > 0.4
+        await client.rest()
+
+
+async def test_a_websocket_may_talk_without_a_pause_for_longer_than_one_message_may_take() -> None:
+    config = guarded_config(limits=ConnectionLimits(message_timeout=0.2), websocket_ping_interval=0.05)
+    async with guarded(serving(answer), config) as server, server.client() as client:
+        await client.send(upgrade())
+        await client.head()
+        start, pending = trio.current_time(), b""
+        while trio.current_time() - start < 0.6:
+            data = pending + frame(1, b"hello")  # it always ends with the beginning of the next one
+            await client.send(data[:-3])
+            pending = data[-3:]
+            assert (await client.frame())[0] in (0x81, 0x89)
+
+
+async def answer_pings(client: Client) -> None:
+    while True:
+        await client.frame()
+        await client.send(frame(10))
+
+
+async def test_a_websocket_send_after_the_client_left_raises() -> None:
+    errors: list[BaseException] = []
+    done = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        assert (await receive())["type"] == "websocket.disconnect"
+        try:
+            await send({"type": "websocket.send", "text": "x", "bytes": None})
+        except OSError as error:
+            errors.append(error)
+        await send({"type": "websocket.close", "code": 1000, "reason": None})
+        done.set()
+
+    async with guarded(serving(app)) as server:
+        async with server.client() as client:
+            await client.send(upgrade())
+            await client.head()
+        with trio.fail_after(SOON):
+            await done.wait()
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("messages", [[], [{"type": "websocket.accept", "subprotocol": "not offered", "headers": []}]])
+async def test_a_websocket_app_that_fails_in_the_handshake_gets_its_client_a_500(messages: list[Any]) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for message in messages:
+            await send(message)
+
+    async with guarded(serving(app)) as server, bystander(server), server.client() as client:
+        await client.send(upgrade())
+        assert (await client.head())[0] == 500
+        await client.rest()
+
+
+async def test_a_websocket_app_can_refuse_with_a_response_of_its_own() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"4")]
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": b"whom", "more_body": False})
+
+    async with guarded(serving(app)) as server, server.client() as client:
+        assert await client.ask(upgrade()) == (401, b"whom")
+
+
+async def test_a_websocket_that_ended_gives_its_place_back() -> None:
+    async with guarded(serving(answer), limited(max_connections=1)) as server:
+        async with server.client() as client:
+            await client.send(upgrade())
+            assert (await client.head())[0] == 101
+        with trio.fail_after(SOON):  # the ping interval is 20 s
+            while await server.ask() != (200, b"ok"):
+                pass
+
+
+async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_tell_the_app(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        told.set()
+
+    async with guarded(serving(app), guarded_config()) as server, server.client() as client:
+        await client.send(upgrade() + frame(1, b"early"))
+        assert (await client.head())[0] == 400
+        with trio.fail_after(SOON):
+            await told.wait()
+        await client.rest()
+    assert not caplog.records
+
+
+# TLS
+
+
+async def test_tls_offers_http_1_only_and_is_guarded_too(certificate: Path) -> None:
+    context = ssl.create_default_context(cafile=str(certificate))
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
+    async with guarded(serving(answer), config) as server, server.client() as plain:
+        tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
+        await tls.do_handshake()
+        assert tls.selected_alpn_protocol() == "http/1.1"
+        client = Client(tls)
+        assert await client.ask() == (200, b"ok")
+        async with server.client() as stranger:
+            await stranger.send(b"this is no TLS")
+            await stranger.rest()
+        assert await client.ask() == (200, b"ok")
+        await client.send(HOSTILE["header-1"])
+        assert (await client.head())[0] == 400
+
+
+# Settings and installing
+
+
+def test_the_settings_are_quiet_and_bounded() -> None:
+    config = guarded_config(bind=["127.0.0.1:0"], graceful_timeout=7)
+    assert (config.keep_alive_timeout, config.graceful_timeout) == (75, 7)
+    assert (config.include_server_header, config.accesslog, config.read_timeout) == (False, None, None)
+    assert config.alpn_protocols == ["http/1.1"]
+    assert config.keep_alive_max_requests > 10**9
+    assert config.log.error_logger is not None
+    assert config.log.error_logger.name == "trio_mcp.http"
+
+
+def test_listening_sockets_carry_the_kernels_own_limits() -> None:
+    sockets = guarded_config(bind=["127.0.0.1:0"], limits=ConnectionLimits(send_timeout=3)).create_sockets()
+    (sock,) = sockets.insecure_sockets
+    with sock:
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
+
+
+@pytest.fixture
+def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hypercorn.trio.run, "TCPServer", TCPServer)
+    monkeypatch.setattr(Config, "alpn_protocols", ["h2", "http/1.1"])
+
+
+def test_installing_is_idempotent(uninstalled: None) -> None:
+    install()
+    install()
+    assert vars(hypercorn.trio.run)["TCPServer"] is GuardedTCPServer
+    assert Config().alpn_protocols == ["http/1.1"]
+
+
+def test_another_version_of_hypercorn_is_refused(uninstalled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.19.0")
+    with pytest.raises(UnsupportedHypercorn, match=r"0\.18\.x only, and 0\.19\.0 is installed"):
+        install()
+
+
+def test_a_hypercorn_that_someone_else_patched_is_refused(uninstalled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hypercorn.trio.run, "TCPServer", int)
+    with pytest.raises(UnsupportedHypercorn, match="not hypercorn's own class"):
+        install()
+
+
+APP = """
+    from trio_mcp_transports.hypercorn.guard import install
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            while True:
+                kind = (await receive())["type"]
+                if kind == "lifespan.startup":
+                    install()
+                await send({"type": kind + ".complete"})
+                if kind == "lifespan.shutdown":
+                    return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+"""
+
+
+async def test_an_app_that_installs_at_startup_is_guarded_under_the_hypercorn_command(tmp_path: Path) -> None:
+    (tmp_path / "guarded_app.py").write_text(textwrap.dedent(APP))
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.set_inheritable(True)
+        sock.listen()
+        command = [sys.executable, "-m", "hypercorn", "-k", "trio", "-b", f"fd://{sock.fileno()}", "guarded_app:app"]
+        start = partial(trio.run_process, command, cwd=tmp_path, pass_fds=[sock.fileno()], capture_stderr=True)
+        server = Server(port=sock.getsockname()[1])
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                process = await nursery.start(partial(start, check=False))
+                try:
+                    for _ in range(2):  # in the backlog until the worker accepts
+                        assert await server.ask() == (200, b"ok")
+                        async with server.client() as client:
+                            await client.send(HOSTILE["header-1"])
+                            assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
+                finally:
+                    process.terminate()

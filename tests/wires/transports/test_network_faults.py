@@ -1,0 +1,287 @@
+"""What a network does to either end (reliability rows 33 to 36, 54, 58 and 61): silence, crowds, broken TLS, strange answers."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from hypercorn_peer import SOON, Client, bystander, get, running, serving
+from serving import IMPORTS, http_process, served
+from talk import modern_meta
+
+import trio_mcp
+from trio_mcp import Disconnected
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http.headers import mirrored
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
+
+HERE = Path(__file__).parent
+UNSHARE = shutil.which("unshare")
+
+guarded = partial(running, guarded=True)
+
+SLOWLY = 15.0
+
+
+async def wait_for_the_end(_scope: Any, receive: Any, _send: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# Row 33: the peer has vanished, and nobody was told
+
+
+@pytest.mark.skipif(
+    UNSHARE is None or subprocess.run([UNSHARE, "-rn", "true"], capture_output=True).returncode != 0,
+    reason="a network of its own takes unprivileged namespaces",
+)
+def test_a_client_that_vanished_is_found_by_what_it_does_not_acknowledge() -> None:
+    assert UNSHARE is not None
+    command = [UNSHARE, "-rn", sys.executable, str(HERE / "half_open.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(IMPORTS))
+    assert re.fullmatch(r"told after (\d\.\d)\n", done.stdout), (done.stdout, done.stderr)
+
+
+# Rows 34 and 35: crowds that are slow
+
+CROWD = 200
+
+
+async def test_a_crowd_that_does_not_read_is_cut_off_and_hurts_nobody() -> None:
+    """What is written for one that does not read waits for the write deadline, and all of them wait at the same time."""
+    told, over = 0, trio.Event()
+
+    async def flood(_scope: Any, receive: Any, send: Any) -> None:
+        nonlocal told
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        with suppress(OSError):
+            while True:
+                await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+        told += 1
+        if told == CROWD:
+            over.set()
+
+    config = guarded_config(limits=ConnectionLimits(send_timeout=0.5))
+    async with guarded(serving(flood), config) as server, bystander(server), AsyncExitStack() as crowd:
+        for _ in range(CROWD):
+            client = await crowd.enter_async_context(server.client(receive_buffer=4096))
+            await client.send(get("/"))
+        assert await server.ask(get("/bystander")) == (200, b"ok")
+        with trio.fail_after(SLOWLY):
+            await over.wait()
+
+
+@pytest.mark.parametrize("beginning", [b"GET / HT", get("/")[:-2], b"x"], ids=["line", "headers", "byte"])
+async def test_a_crowd_of_slow_senders_is_cut_off_and_hurts_nobody(beginning: bytes) -> None:
+    config = guarded_config(limits=ConnectionLimits(header_timeout=0.5))
+    async with guarded(serving(wait_for_the_end), config) as server, bystander(server), AsyncExitStack() as crowd:
+        clients = [await crowd.enter_async_context(server.client()) for _ in range(CROWD)]
+        for client in clients:
+            await client.send(beginning)
+        assert await server.ask(get("/bystander")) == (200, b"ok")
+        for client in clients:
+            assert b" 200 " not in await client.rest()
+
+
+# Row 36: more connections than files
+
+SERVER = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))
+from trio_mcp import Server
+
+server = Server("few files", version="1")
+
+
+@server.tool
+def echo(text: str) -> str:
+    return text
+
+
+server.run("http", port=int(sys.argv[2]))
+"""
+
+
+async def test_a_server_that_is_short_of_files_sheds_connections_and_recovers(tmp_path: Path) -> None:
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 300
+    script = tmp_path / "server.py"
+    script.write_text(SERVER)
+    async with http_process(script) as process, trio_mcp.Client.connect(process.url) as client:
+        port = int(process.url.rpartition(":")[2].partition("/")[0])
+        crowd = [socket.create_connection(("127.0.0.1", port), timeout=SOON) for _ in range(200)]
+        try:
+            answers = [await trio.to_thread.run_sync(received, each) for each in crowd[60:]]
+            assert any(answer.startswith(b"HTTP/1.1 503") for answer in answers)
+            assert all(answer.startswith(b"HTTP/1.1 503") for answer in answers if answer)  # the others were closed
+            assert (await client.call_tool("echo", {"text": "meanwhile"})).text == "meanwhile"
+        finally:
+            for each in crowd:
+                each.close()
+        with trio.fail_after(SOON):
+            async with trio_mcp.Client.connect(process.url) as another:
+                assert (await another.call_tool("echo", {"text": "again"})).text == "again"
+
+
+def received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(64)
+    except ConnectionError:
+        return b""
+
+
+# Row 58: TLS
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
+async def test_a_handshake_that_stalls_is_cut(certificate: Path, said: bytes) -> None:
+    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
+    config.ssl_handshake_timeout = 0.3
+    async with guarded(serving(wait_for_the_end), config) as server, server.client() as client:
+        if said:
+            await client.send(said)
+        assert await client.rest() == b""
+
+
+async def test_a_tls_connection_that_breaks_off_is_a_disconnect(certificate: Path) -> None:
+    told = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await wait_for_the_end(scope, receive, send)
+        told.set()
+
+    context = ssl.create_default_context(cafile=str(certificate))
+    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
+    async with guarded(serving(app), config) as server, server.client() as plain:
+        tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
+        await Client(tls).send(get("/"))
+        await plain.stream.aclose()  # without the alert that says so
+        with trio.fail_after(SOON):
+            await told.wait()
+
+
+# Row 61: what a client may find instead of a server
+
+
+def http(status: str, *headers: str, body: bytes = b"") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", f"content-length: {len(body)}", *headers, "", ""]).encode() + body
+
+
+@asynccontextmanager
+async def answering(answer: bytes | None) -> AsyncIterator[str]:
+    """Where every request gets these bytes, or a reset for None; the URL."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        await stream.receive_some(65536)
+        if answer is None:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            await stream.send_all(answer)
+        stream.socket.close()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, handle, listeners)
+        yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def nobody() -> AsyncIterator[str]:
+    with socket.socket() as bound:  # and not listening
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
+
+
+@asynccontextmanager
+async def nowhere() -> AsyncIterator[str]:
+    yield "http://no-such-host.invalid/mcp"
+
+
+@asynccontextmanager
+async def no_tls() -> AsyncIterator[str]:
+    async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
+        yield url.replace("http:", "https:")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy", "modern"])
+@pytest.mark.parametrize(
+    ("reached", "error", "said"),
+    [
+        (nowhere, Disconnected, "no-such-host.invalid"),
+        (nobody, Disconnected, "refused"),
+        (no_tls, Disconnected, "no TLS is spoken there"),
+        (partial(answering, None), Disconnected, "disconnected|reset"),
+        (partial(answering, b"SSH-2.0-OpenSSH\r\n"), Disconnected, "illegal|malformed|disconnected|broken"),
+        (partial(answering, http("200 OK")[:-2]), Disconnected, "disconnected|broken"),
+        (partial(answering, http("301 Moved", "location: http://127.0.0.1:1/")), RemoteProtocolError, "HTTP 301"),
+        (partial(answering, http("307 Away", "location: http://127.0.0.1:1/")), RemoteProtocolError, "HTTP 307"),
+        (partial(answering, http("429 Slow", "retry-after: 7", body=b"Slow down")), RemoteProtocolError, "Slow down"),
+        (partial(answering, http("500 Oops", body=b"oops")), RemoteProtocolError, "HTTP 500: oops"),
+        (partial(answering, http("502 Bad", body=b"<html>")), RemoteProtocolError, "HTTP 502: <html>"),
+    ],
+    ids=["dns", "refused", "tls", "reset", "ssh", "cut", "301", "307", "429", "500", "502"],
+)
+async def test_what_keeps_a_client_from_its_server_is_raised_at_once_and_named(
+    mode: str, reached: Callable[[], Any], error: type[Exception], said: str
+) -> None:
+    with trio.fail_after(SOON):
+        async with reached() as url:
+            with pytest.raises(error, match=f"(?i){said}"):
+                await trio_mcp.Client.connect(url, mode=mode).open()
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Whoever answers at the new place would be told what was meant for the old one."""
+    asked = []
+
+    async def handle(stream: trio.SocketStream) -> None:
+        asked.append(await stream.receive_some(65536))
+        await stream.aclose()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, handle, listeners)
+        async with answering(http("307 Away", f"location: http://127.0.0.1:{port}/")) as url:
+            with pytest.raises(RemoteProtocolError):
+                await trio_mcp.Client.connect(url, headers={"authorization": "Bearer x"}).open()
+        nursery.cancel_scope.cancel()
+    assert asked == []
+
+
+# Row 54: proxies
+
+
+async def test_a_stream_asks_proxies_to_hold_nothing_back() -> None:
+    """nginx reads the first header, every cache the second."""
+    server = trio_mcp.Server("streams", version="1")
+
+    @server.tool
+    async def report(ctx: trio_mcp.Context) -> str:
+        await ctx.progress(1)
+        return "done"
+
+    meta = {**modern_meta(), "progressToken": "p"}
+    params = {"name": "report", "arguments": {}, "_meta": meta}
+    headers = {"accept": "application/json, text/event-stream", **mirrored("tools/call", params)}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    async with served(server) as url, httpx2.AsyncClient() as client:
+        response = await client.post(url, json=message, headers=headers)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["x-accel-buffering"] == "no"
+    assert "no-cache" in response.headers["cache-control"] or "no-store" in response.headers["cache-control"]

@@ -1,0 +1,323 @@
+"""The stdio transport as a client: real child processes, well and badly behaved.
+
+Each child gets a pipe of the test as its stderr. All that it starts inherits it, so the end of that pipe says that no
+process is left, without asking for process ids.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp.protocol.jsonrpc import Malformed, Message, Notification, Request
+from trio_mcp.session.envelope import Envelope
+from trio_mcp.session.transport import Transport
+from trio_mcp_transports.entry_points import stdio as transport
+from trio_mcp_transports.stdio import ProcessChannel, connect
+
+PATIENCE = 20.0
+GRACE = 0.3
+
+ECHO = "for line in sys.stdin: print(line, end='', flush=True)"
+READY = """print('{"jsonrpc":"2.0","method":"ready"}', flush=True)"""
+DEAF = f"{READY}; time.sleep(3600)"
+STUBBORN = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {DEAF}"
+# A grandchild that ignores SIGTERM and keeps every pipe open, whatever its parent does.
+GRANDCHILD = f"subprocess.Popen([sys.executable, '-S', '-c', {'import signal, sys, time; ' + STUBBORN!r}])"
+FLOOD = """while True: print('{"jsonrpc":"2.0","method":"flood"}')"""
+REPORT = """print(json.dumps({"jsonrpc": "2.0", "method": "report", "params": {
+    "argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(),
+    "leads": os.getsid(0) == os.getpgrp() == os.getpid(),
+}}), flush=True)"""
+
+
+def python(script: str, *arguments: str) -> list[str]:
+    imports = "import json, os, signal, subprocess, sys, time"
+    return [sys.executable, "-S", "-c", f"{imports}\n{script}", *arguments]
+
+
+class Child:
+    """A connected child."""
+
+    def __init__(self, channel: ProcessChannel, stderr: trio.abc.ReceiveStream) -> None:
+        self.channel = channel
+        self._stderr = stderr
+
+    async def receive(self) -> Message | Malformed:
+        return (await self.channel.receive()).message
+
+    async def ready(self) -> None:
+        assert await self.receive() == Notification("ready")
+
+    async def gone(self) -> None:
+        """Wait until neither the child nor anything it started is left."""
+        async for _ in self._stderr:
+            pass
+
+
+@asynccontextmanager
+async def child(
+    script: str, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, max_line: int = 100_000
+) -> AsyncIterator[Child]:
+    """Connect to a child. When the connection is closed no process may be left, and the child was waited for."""
+    with trio.fail_after(PATIENCE):
+        ours, theirs = os.pipe()
+        async with trio.lowlevel.FdStream(ours) as stderr:
+            try:
+                async with connect(
+                    python(script, *arguments),
+                    env=env,
+                    cwd=cwd,
+                    stderr=theirs,
+                    shutdown_grace=GRACE,
+                    max_line=max_line,
+                ) as channel:
+                    os.close(theirs)
+                    theirs = -1
+                    yield Child(channel, stderr)
+            finally:
+                if theirs >= 0:
+                    os.close(theirs)
+                with trio.CancelScope(shield=True):
+                    async for _ in stderr:
+                        pass
+            assert channel.process.returncode is not None
+
+
+# A connection
+
+
+def test_the_transport_is_one() -> None:
+    checked: Transport = transport
+    assert checked is transport
+
+
+async def test_messages_go_to_the_child_and_come_back() -> None:
+    async with child(ECHO) as echo:
+        for id in range(3):
+            await echo.channel.send(Envelope(Request(id, "ping", {"text": "a\u2028b\nc"})))
+            assert await echo.receive() == Request(id, "ping", {"text": "a\u2028b\nc"})
+    assert echo.channel.process.returncode == 0
+
+
+async def test_after_the_connection_the_channel_is_closed() -> None:
+    async with child(ECHO) as echo:
+        pass
+    with pytest.raises(trio.ClosedResourceError):
+        await echo.channel.send(Envelope(Notification("late")))
+    with pytest.raises(trio.ClosedResourceError):
+        await echo.channel.receive()
+
+
+async def test_garbage_on_stdout_is_malformed_and_the_next_message_is_received() -> None:
+    async with child(f"print('Welcome to the server!'); print('x' * 2000); {READY}", max_line=1000) as garbage:
+        assert isinstance(await garbage.receive(), Malformed)
+        assert isinstance(await garbage.receive(), Malformed)
+        await garbage.ready()
+
+
+async def test_a_child_that_floods_its_stdout_is_received_and_ended() -> None:
+    async with child(FLOOD) as flood:
+        for _ in range(100):
+            assert await flood.receive() == Notification("flood")
+
+
+async def test_a_child_that_closes_its_stdout_ends_receive_and_may_still_be_sent_to() -> None:
+    async with child("sys.stdout.close(); os.close(1); sys.stdin.read()") as silent:
+        with pytest.raises(trio.EndOfChannel):
+            await silent.receive()
+        await silent.channel.send(Envelope(Notification("note")))
+        assert silent.channel.outcome is None
+
+
+async def test_what_a_child_says_on_stderr_is_no_failure() -> None:
+    said = "print('Traceback: all is lost', file=sys.stderr, flush=True); os.write(2, bytes(range(256)) * 100)"
+    async with child(f"{said}\n{ECHO}") as noisy:
+        await noisy.channel.send(Envelope(Request(1, "ping")))
+        assert await noisy.receive() == Request(1, "ping")
+        assert noisy.channel.outcome is None
+    assert noisy.channel.process.returncode == 0
+
+
+# What the child is given
+
+
+async def test_the_arguments_arrive_as_they_are_because_no_shell_sees_them() -> None:
+    arguments = ["two words", "$HOME", "; exit 1", "'", '"', "*", "", "ü"]
+    async with child(REPORT, *arguments) as reporter:
+        report = await reporter.receive()
+    assert isinstance(report, Notification)
+    assert isinstance(report.params, dict)
+    assert report.params["argv"] == arguments
+
+
+async def test_the_environment_is_the_allow_list_and_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("API_TOKEN", "PYTHONPATH", "LD_LIBRARY_PATH", "HOMESICK"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("TERM", "dumb")
+    async with child(REPORT, env={"GIVEN": "yes", "TERM": "given"}) as reporter:
+        report = await reporter.receive()
+    assert isinstance(report, Notification)
+    assert isinstance(report.params, dict)
+    environment = report.params["env"]
+    assert isinstance(environment, dict)
+    assert (environment["GIVEN"], environment["TERM"], environment["LC_TIME"]) == ("yes", "given", "C")
+    assert environment["PATH"] == os.environ["PATH"]
+    assert "secret" not in environment.values()
+
+
+async def test_the_child_leads_a_session_of_its_own_in_the_given_directory(tmp_path: Path) -> None:
+    tmp_path = Path(os.path.realpath(tmp_path))  # noqa: ASYNC240
+    async with child(REPORT, cwd=tmp_path) as reporter:
+        report = await reporter.receive()
+    assert isinstance(report, Notification)
+    assert isinstance(report.params, dict)
+    assert report.params["leads"] is True
+    assert report.params["cwd"] == str(tmp_path)
+
+
+async def test_a_relative_executable_is_found_from_the_given_directory(tmp_path: Path) -> None:
+    tmp_path.joinpath("server").symlink_to(sys.executable)
+    with trio.fail_after(PATIENCE):
+        async with connect(["./server", *python(READY)[1:]], cwd=tmp_path, shutdown_grace=GRACE) as channel:
+            assert (await channel.receive()).message == Notification("ready")
+
+
+@pytest.mark.parametrize("name", ["no-such-server", "./no-such-server", "/no/such/server"])
+async def test_a_missing_executable_is_named(name: str) -> None:
+    with pytest.raises(FileNotFoundError, match=name):
+        async with connect([name, "argument"]):
+            pytest.fail("it was started")
+
+
+async def test_an_executable_is_looked_for_in_the_path_the_child_will_have(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="sh"):
+        async with connect(["sh"], env={"PATH": str(tmp_path)}):
+            pytest.fail("it was started")
+
+
+@pytest.mark.parametrize("argv", ["server --flag", []])
+async def test_a_command_line_that_a_shell_would_have_to_split_is_refused(argv: str | list[str]) -> None:
+    with pytest.raises(TypeError, match="shell"):
+        async with connect(argv):
+            pytest.fail("it was started")
+
+
+# How it ends
+
+
+async def test_a_child_that_leaves_at_the_end_of_its_stdin_is_not_signalled() -> None:
+    script = f"signal.signal(signal.SIGTERM, lambda *_: os._exit(1)); {READY}; sys.stdin.read(); sys.exit(7)"
+    async with child(script) as polite:
+        await polite.ready()
+    assert polite.channel.process.returncode == 7
+
+
+async def test_what_the_child_still_writes_while_it_leaves_does_not_hold_it_up() -> None:
+    async with child(f"{READY}; sys.stdin.read(); print('x' * 1_000_000); sys.exit(7)") as talkative:
+        await talkative.ready()
+    assert talkative.channel.process.returncode == 7
+
+
+async def test_a_child_that_ignores_the_end_of_its_stdin_gets_sigterm() -> None:
+    async with child(DEAF) as deaf:
+        await deaf.ready()
+    assert deaf.channel.process.returncode == -signal.SIGTERM
+
+
+async def test_a_child_that_ignores_sigterm_too_gets_sigkill() -> None:
+    async with child(STUBBORN) as stubborn:
+        await stubborn.ready()
+    assert stubborn.channel.process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("parent", ["sys.stdin.read()", "time.sleep(3600)", STUBBORN])
+async def test_a_grandchild_that_ignores_everything_is_gone_too(parent: str) -> None:
+    async with child(f"{GRANDCHILD}; {parent}") as family:
+        await family.ready()
+
+
+@pytest.mark.parametrize("script", [ECHO, DEAF, STUBBORN, FLOOD, f"{GRANDCHILD}; {STUBBORN}"])
+async def test_a_cancelled_body_ends_everything_within_the_graces(script: str) -> None:
+    with trio.CancelScope() as scope:
+        async with child(script) as cancelled:
+            scope.cancel()
+            began = trio.current_time()
+            await cancelled.channel.receive()
+    assert scope.cancelled_caught
+    assert trio.current_time() - began < 2 * GRACE + 3
+
+
+async def test_an_exception_in_the_body_ends_everything_and_leaves_unwrapped() -> None:
+    with pytest.raises(LookupError, match="mine"):  # noqa: PT012
+        async with child(f"{GRANDCHILD}; {STUBBORN}") as family:
+            await family.ready()
+            raise LookupError("mine")
+
+
+async def test_a_channel_that_the_body_has_closed_is_no_trouble() -> None:
+    async with child(ECHO) as echo:
+        await echo.channel.aclose()
+    assert echo.channel.process.returncode == 0
+
+
+async def test_a_task_that_still_receives_when_the_connection_closes_gets_an_end() -> None:
+    async with trio.open_nursery() as nursery:
+        async with child(ECHO) as echo:
+
+            @nursery.start_soon
+            async def receiver() -> None:
+                with pytest.raises((trio.EndOfChannel, trio.ClosedResourceError)):
+                    await echo.receive()
+
+            await trio.testing.wait_all_tasks_blocked()
+
+
+# A child that dies
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [
+        ("sys.exit(3)", "exited with status 3"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL"),
+        (f"{GRANDCHILD}; sys.exit(3)", "exited with status 3"),
+    ],
+    ids=["exit", "signal", "grandchild"],
+)
+async def test_the_death_of_the_child_ends_receive_and_breaks_send(last: str, outcome: str) -> None:
+    """Also when a grandchild holds the other ends of the pipes."""
+    async with child(f"{READY}; {last}") as dead:
+        with pytest.raises(trio.EndOfChannel):  # noqa: PT012
+            while True:
+                assert await dead.receive() == Notification("ready")
+        await dead.channel.process.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.BrokenResourceError, match=outcome):
+            await dead.channel.send(Envelope(Notification("note")))
+        assert dead.channel.outcome == outcome
+        assert outcome in repr(dead.channel)
+
+
+async def test_what_the_child_wrote_before_it_died_is_received() -> None:
+    async with child(f"for _ in range(500): {READY}") as brief:
+        await brief.channel.process.wait()
+        received = [envelope.message async for envelope in brief.channel]
+    assert received == [Notification("ready")] * 500
+
+
+async def test_what_a_dead_child_left_running_is_ended_while_the_connection_lasts() -> None:
+    async with child(f"{GRANDCHILD}; sys.exit(0)") as dead:
+        with pytest.raises(trio.EndOfChannel):  # noqa: PT012
+            while True:
+                await dead.receive()
+        await dead.gone()

@@ -1,0 +1,245 @@
+"""The short way of a message (`hypercorn_direct.py`) does what the long one does, in the same order."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from hypercorn_peer import frame
+from hypothesis import example, given
+from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
+from websocket_peer import PING, PONG, TEXT, RawPeer, raw, served
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import TextMessage
+
+from trio_mcp import Server
+from trio_mcp_transports.hypercorn import guard as hypercorn_guard
+from trio_mcp_transports.hypercorn.direct import (
+    FastWebSocket,
+    between_messages,
+    text_frame,
+    whole_text_frame,
+)
+from trio_mcp_transports.hypercorn.exchange import Inbox, enable_fast_path
+from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
+from trio_mcp_transports.hypercorn.streams import GuardedWSStream
+
+LIMIT = 60.0
+
+texts = st.text(max_size=200) | st.integers(min_value=0, max_value=70_000).map(lambda size: "é" * (size // 2))
+
+
+def sent_by_client(text: str) -> bytes:
+    return Connection(ConnectionType.CLIENT).send(TextMessage(data=text))
+
+
+@given(texts)
+@example("x" * 125)
+@example("x" * 126)
+@example("x" * 65_535)
+@example("x" * 65_536)
+def test_a_frame_is_what_wsproto_makes_of_it(text: str) -> None:
+    assert text_frame(text.encode()) == Connection(ConnectionType.SERVER).send(TextMessage(data=text))
+
+
+@given(st.lists(st.text(max_size=200) | st.just("x" * 300) | st.just("x" * 65_535), max_size=4))
+def test_frames_that_are_whole_are_read_one_after_the_other(messages: list[str]) -> None:
+    data = b"".join(map(sent_by_client, messages))
+    start, read = 0, []
+    while found := whole_text_frame(data, start):
+        payload, start = found
+        read.append(payload.decode())
+    assert (read, start) == (messages, len(data))
+
+
+@given(st.text(max_size=200), st.integers(min_value=0, max_value=300))
+def test_a_frame_that_is_cut_short_is_left_alone(text: str, size: int) -> None:
+    data = sent_by_client(text)
+    assert whole_text_frame(data[: min(size, len(data) - 1)], 0) is None
+
+
+WHOLE = frame(TEXT, b"{}")
+SPECIAL = {
+    "binary": frame(2, b"{}"),
+    "ping": frame(PING),
+    "first fragment": frame(TEXT, b"{}", first=0),
+    "reserved bit": frame(TEXT, b"{}", first=0xC0),
+    "no mask": b"\x81\x02{}",
+    "not UTF-8": frame(TEXT, b"\xff"),
+    "a surrogate": frame(TEXT, b"\xed\xa0\x80"),
+    "long form of a short length": b"\x81\xfe\x00\x02\0\0\0\0{}",
+    "eight bytes of length": b"\x81\xff" + (2).to_bytes(8, "big") + b"\0\0\0\0{}",
+}
+
+
+@pytest.mark.parametrize("data", SPECIAL.values(), ids=SPECIAL.keys())
+def test_whatever_is_special_goes_the_long_way(data: bytes) -> None:
+    assert whole_text_frame(WHOLE, 0) == (b"{}", len(WHOLE))
+    assert whole_text_frame(data, 0) is None
+
+
+def test_wsproto_still_tells_whether_it_is_between_messages() -> None:
+    connection = Connection(ConnectionType.SERVER)
+    for part, between in [
+        (WHOLE, True),
+        (WHOLE[:1], False),
+        (WHOLE[1:], True),
+        (frame(TEXT, b"{", first=0), False),
+        (frame(PING), False),
+        (frame(0, b"}"), True),
+        (WHOLE + WHOLE[:-1], False),
+    ]:
+        connection.receive_data(part)
+        list(connection.events())
+        assert between_messages(connection) is between, part
+    assert not between_messages(object())
+
+
+# with sockets
+
+
+def echoing() -> Server:
+    server = Server("echo", version="1.0")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    return server
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[RawPeer]:
+    with trio.fail_after(LIMIT):
+        async with served(echoing()) as url, raw(url) as peer:
+            yield peer
+
+
+def ping(number: int) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}).encode()
+
+
+async def test_a_call_that_runs_alone_goes_the_short_way_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    take, write_now = GuardedWSStream.take, GuardedTCPServer.write_now
+    left: list[bytes] = []
+    written: list[bool] = []
+
+    def counting_take(self: GuardedWSStream, data: bytes) -> bytes:
+        left.append(take(self, data))
+        return left[-1]
+
+    def counting_write(self: GuardedTCPServer, data: bytes) -> bool:
+        written.append(write_now(self, data))
+        return written[-1]
+
+    monkeypatch.setattr(GuardedWSStream, "take", counting_take)
+    monkeypatch.setattr(GuardedTCPServer, "write_now", counting_write)
+    with trio.fail_after(LIMIT):
+        async with served(echoing()) as url, raw(url) as peer:
+            for number in range(5):
+                assert await peer.text(await peer.call("echo", {"text": str(number)})) == str(number)
+    assert (left[1:], written) == ([b""] * 4, [True] * 5)  # the first may come before anybody waits for it
+
+
+async def test_a_burst_is_answered_in_order_whichever_way_each_message_goes(peer: RawPeer) -> None:
+    burst = b""
+    for number in range(0, 400, 4):
+        half = ping(number + 2)
+        burst += frame(TEXT, ping(number)) + frame(TEXT, ping(number + 1))
+        burst += frame(TEXT, half[:9], first=0) + frame(PING, b"between") + frame(0, half[9:])
+        burst += frame(TEXT, ping(number + 3))
+    await peer.client.send(burst)
+    heard, pongs = [], 0
+    while len(heard) < 400:
+        first, payload = await peer.client.frame()
+        if first == 0x80 | PONG:
+            pongs += 1
+        else:
+            heard.append(json.loads(payload)["id"])
+    assert heard == list(range(400))
+    assert pongs == 100
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11, 64])
+async def test_how_the_bytes_were_cut_changes_nothing(peer: RawPeer, size: int) -> None:
+    data = b"".join(frame(TEXT, ping(number)) for number in range(8))
+    for start in range(0, len(data), size):
+        await peer.client.send(data[start : start + size])
+        await trio.lowlevel.checkpoint()
+    assert [(await peer.hear())["id"] for _ in range(8)] == list(range(8))
+
+
+async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anything_else(
+    monkeypatch: pytest.MonkeyPatch, peer: RawPeer
+) -> None:
+    def stingy(fd: int, data: bytes) -> int:
+        return write(fd, data[:3])
+
+    write = os.write
+    assert await peer.text(await peer.call("echo", {"text": "before"})) == "before"
+    monkeypatch.setattr(hypercorn_guard.os, "write", stingy)
+    for number in range(50):
+        assert await peer.text(await peer.call("echo", {"text": f"{number} " * number})) == f"{number} " * number
+    calls = [await peer.call("echo", {"text": f"{number} " * 100}) for number in range(20)]
+    heard = {(message := await peer.hear())["id"]: message["result"]["content"][0]["text"] for _ in calls}
+    assert heard == {call: f"{number} " * 100 for number, call in enumerate(calls)}
+
+
+async def test_nothing_is_sent_the_short_way_before_the_upgrade_or_after_the_close() -> None:
+    written: list[bytes] = []
+
+    async def send(data: bytes) -> None:
+        written.append(data)
+
+    def write_now(data: bytes) -> bool:
+        written.append(data)
+        return True
+
+    direct = FastWebSocket(write_now, send)
+    assert not direct.send_nowait(b"{}")
+    direct.connection = Connection(ConnectionType.SERVER)
+    assert direct.send_nowait(b"{}")
+    direct.connection.receive_data(frame(8, b""))
+    list(direct.connection.events())
+    assert not direct.send_nowait(b"{}")
+    assert written == [b"\x81\x02{}"]
+
+
+async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_message(peer: RawPeer) -> None:
+    inner = frame(TEXT, ping(1))
+    head = frame(TEXT, inner)[: -len(inner)]
+    await peer.client.send(frame(PING, b"first") + head)
+    assert await peer.client.frame() == (0x80 | PONG, b"first")  # so that the rest is a read of its own
+    await peer.client.send(inner)
+    assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
+
+
+async def write_nothing(_data: bytes) -> None: ...
+
+
+async def test_nothing_overtakes_what_is_queued() -> None:
+    inbox, heard = Inbox(9), list[object]()
+    direct = FastWebSocket(lambda _data: False, write_nothing)
+    enable_fast_path(direct, inbox)
+    direct.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
+
+    async def receive() -> None:
+        for _ in range(2):
+            heard.append((await inbox.receive())["type"])
+
+    assert not direct.offer(b"nobody waits")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive)
+        await wait_all_tasks_blocked()
+        assert direct.offer(b"first")
+        await inbox.put({"type": "websocket.receive", "text": "second", "bytes": None})
+        assert not direct.offer(b"third")  # the second is still queued
+        await wait_all_tasks_blocked()
+        assert direct.offer(b"fourth")
+        await inbox.put({"type": "websocket.disconnect", "code": 1000, "reason": ""})
+        assert not direct.offer(b"too late")
+    assert heard == [b"first", "websocket.receive", b"fourth", "websocket.disconnect"]

@@ -1,0 +1,137 @@
+"""What the tests of WebSockets share: a server on a loopback port, and a client that speaks bytes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import trio
+from hypercorn_peer import Client, frame
+from talk import EVERYTHING, Json, modern_meta
+
+from trio_mcp import Server
+from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp_transports.entry_points import websocket as transport
+
+START = 30.0
+SOON = 10.0
+
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+
+@asynccontextmanager
+async def served(server: Server, **options: Any) -> AsyncIterator[str]:
+    """The ws:// URL at which a server of this process is served, for the length of the block."""
+    serve = partial(transport.serve, server, port=0, announce=False, signals=False, **options)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(START):
+            (url,) = await nursery.start(serve)
+        yield url
+        nursery.cancel_scope.cancel()
+
+
+class RawPeer:
+    """One connection to a served URL. Frames are written as bytes; a mask of zeros is a mask."""
+
+    def __init__(self, stream: trio.abc.Stream, authority: str, path: str) -> None:
+        self.stream = stream
+        self.client = Client(stream)
+        self.authority = authority
+        self.path = path
+        self._ids: Iterator[int] = itertools.count(1)
+
+    # the handshake
+
+    async def upgrade(self, headers: Mapping[str, str | None] | None = None) -> tuple[int, Mapping[str, str], bytes]:
+        """Ask for a WebSocket, with these headers on top or (None) without them; the status, the headers and the body."""
+        sent: dict[str, str | None] = {
+            "host": self.authority,
+            "connection": "Upgrade",
+            "upgrade": "websocket",
+            "sec-websocket-version": "13",
+            "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+            "sec-websocket-protocol": "mcp",
+            **(headers or {}),
+        }
+        lines = [f"{name}: {value}" for name, value in sent.items() if value is not None]
+        await self.client.send("\r\n".join([f"GET {self.path} HTTP/1.1", *lines, "", ""]).encode("latin-1"))
+        status, received = await self.client.head()
+        body = await self.client.exactly(int(received.get("content-length", 0)))
+        return status, received, body
+
+    async def open(self, headers: Mapping[str, str | None] | None = None) -> Self:
+        status, received, body = await self.upgrade(headers)
+        assert (status, received["sec-websocket-protocol"]) == (101, "mcp"), body
+        return self
+
+    # messages
+
+    async def say(self, message: Json | str) -> None:
+        """Send one message in one text frame."""
+        text = message if isinstance(message, str) else json.dumps({"jsonrpc": "2.0", **message})
+        await self.client.send(frame(TEXT, text.encode()))
+
+    async def ask(self, method: str, params: Json | None = None) -> int:
+        request_id = next(self._ids)
+        await self.say({"id": request_id, "method": method, "params": params or {}})
+        return request_id
+
+    async def ask_modern(self, method: str, capabilities: Json = EVERYTHING, **params: Any) -> int:
+        return await self.ask(method, {**params, "_meta": modern_meta(capabilities)})
+
+    async def call(self, tool: str, arguments: Json | None = None) -> int:
+        """Call a tool as a modern client."""
+        return await self.ask_modern("tools/call", name=tool, arguments=arguments or {})
+
+    async def hear(self) -> Json:
+        """The next message, which is in one text frame; pings are answered on the way."""
+        while True:
+            first, payload = await self.client.frame()
+            if first == 0x80 | PING:
+                await self.client.send(frame(PONG, payload))
+                continue
+            assert first == 0x80 | TEXT, (hex(first), payload)
+            heard: Json = json.loads(payload)
+            return heard
+
+    async def result(self, request_id: int) -> Json:
+        message = await self.hear()
+        assert message.get("id") == request_id, message
+        assert "result" in message, message
+        result: Json = message["result"]
+        return result
+
+    async def text(self, request_id: int) -> str:
+        said: str = (await self.result(request_id))["content"][0]["text"]
+        return said
+
+    async def initialize(self) -> Json:
+        client = {"name": "raw", "version": "1"}
+        params = {"protocolVersion": NEWEST_LEGACY, "capabilities": EVERYTHING, "clientInfo": client}
+        result = await self.result(await self.ask("initialize", params))
+        await self.say({"method": "notifications/initialized"})
+        return result
+
+    async def closed(self) -> tuple[int, str]:
+        """The code and the reason of the close frame, which is the next one."""
+        first, payload = await self.client.frame()
+        assert first == 0x80 | CLOSE, (hex(first), payload)
+        return int.from_bytes(payload[:2], "big"), payload[2:].decode()
+
+
+@asynccontextmanager
+async def raw(url: str, *, connected: bool = True) -> AsyncIterator[RawPeer]:
+    """A connection of its own; with `connected`, it is a WebSocket already."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    with trio.fail_after(SOON):
+        stream = await trio.open_tcp_stream(parts.hostname, parts.port)
+    async with stream:
+        peer = RawPeer(stream, parts.netloc, parts.path)
+        yield await peer.open() if connected else peer
