@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import Json, as_legacy, as_modern, conversation, initialized, said, unopened
+from scripted import Json, as_legacy, as_modern, conversation, initialized, opening_client, said, unopened
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Client, ClientOptions, Handlers, accept, decline, dismiss
@@ -251,8 +251,7 @@ async def test_a_modern_server_is_told_the_log_level_with_every_request_if_there
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["agrees", "refuses"])
 async def test_a_legacy_server_is_told_the_log_level_once_if_it_has_logs(refuses: bool) -> None:
-    async with unopened(mode="legacy", on_log=lambda _params: None) as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy", on_log=lambda _params: None) as (client, wire, opened):
         result = initialized()
         await wire.respond(await wire.request("initialize"), {**result, "capabilities": {"logging": {}}})
         await wire.notification("notifications/initialized")
@@ -260,7 +259,6 @@ async def test_a_legacy_server_is_told_the_log_level_once_if_it_has_logs(refuses
         assert request["params"]["level"] == "info"
         await (wire.fail(request, METHOD_NOT_FOUND) if refuses else wire.respond(request, {}))
         assert await opened.result() is client
-        await client.aclose()
 
 
 # the server's questions (handshake era)
@@ -315,15 +313,13 @@ async def test_a_question_is_answered_by_its_handler(method: str, params: Json, 
 
 @pytest.mark.parametrize(("method", "params", "handlers", "_expected"), ANSWERS)
 async def test_only_what_has_a_handler_is_declared(method: str, params: Json, handlers: Json, _expected: Json) -> None:
-    async with unopened(mode="legacy", **handlers) as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy", **handlers) as (_client, wire, opened):
         request = await wire.request("initialize")
         expected = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
         assert {expected[method]} == set(request["params"]["capabilities"])
         await wire.respond(request, initialized())
         await wire.notification("notifications/initialized")
         await opened.result()
-        await client.aclose()
 
 
 @pytest.mark.parametrize(("method", "params"), [("elicitation/create", FORM), ("roots/list", {}), ("no/such", {})])

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from scripted import as_legacy, as_modern, conversation, handshake, initialized, said, unopened
+from scripted import as_legacy, as_modern, conversation, handshake, initialized, opening_client, said
 from trio.testing import MockClock
 
 from trio_mcp.errors import PeerError
@@ -25,29 +25,25 @@ def opening(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_nothing_but_initialize_is_sent_before_its_answer(autojump_clock: MockClock) -> None:
-    async with unopened(mode="legacy", on_log=lambda _params: None) as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy", on_log=lambda _params: None) as (_client, wire, opened):
         request = await wire.request("initialize")
         await wire.silence(5)
         await wire.respond(request, initialized())
         await wire.notification("notifications/initialized")
         await opened.result()
-        await client.aclose()
 
 
 # what a server may ask
 
 
 async def test_a_server_may_ping_before_it_answers_initialize() -> None:
-    async with unopened(mode="legacy") as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy") as (_client, wire, opened):
         request = await wire.request("initialize")
         await wire.ask("p", "ping", {})
         assert (await wire.answer("p"))["result"] == {}
         await wire.respond(request, initialized())
         await wire.notification("notifications/initialized")
         await opened.result()
-        await client.aclose()
 
 
 @pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "no/such/method"])
@@ -86,9 +82,7 @@ async def test_an_error_of_any_code_is_told_as_the_server_says_it(opening: Any, 
 
 
 async def test_the_version_that_is_asked_for_is_the_newest_of_its_era() -> None:
-    async with unopened() as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client() as (_client, wire, opened):
         await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
         assert (await handshake(wire))["protocolVersion"] == "2025-11-25"
         await opened.result()
-        await client.aclose()
