@@ -26,10 +26,9 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
-if TYPE_CHECKING:
-    from .types.base import JsonValue
+from .json_value import JsonValue
 
 E = TypeVar("E", bound=Exception)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import cast
 
+from ..protocol.schema.references import dereference
 from ..types import JsonObject, JsonValue, Tool
 from .failure import Failed, Status
 
@@ -94,7 +95,7 @@ def signature(tool: Tool) -> str:
 
 
 def shape(schema: JsonObject, root: JsonObject) -> str:
-    choices = resolved(schema, root).get("enum")
+    choices = (dereference(schema, root) or {}).get("enum")
     if isinstance(choices, list):
         return "|".join(map(str, choices))
     return "|".join(sorted(kinds(schema, root) - {"null"})) or "any"
@@ -102,7 +103,7 @@ def shape(schema: JsonObject, root: JsonObject) -> str:
 
 def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
     """The kinds of JSON that a schema takes; empty when it does not say."""
-    schema = resolved(schema, root)
+    schema = dereference(schema, root) or {}
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
@@ -113,16 +114,6 @@ def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
         return {found for option in options if isinstance(option, dict) for found in kinds(option, root)}
     choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
     return {KINDS.get(type(choice), "null") for choice in choices} if isinstance(choices, list) else set()
-
-
-def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
-    """What a `$ref` into the schema's own definitions refers to; one step, as the schemas of arguments take."""
-    reference = schema.get("$ref")
-    definitions = root.get("$defs")
-    if not isinstance(reference, str) or not isinstance(definitions, dict):
-        return schema
-    found = definitions.get(reference.rpartition("/")[2])
-    return found if isinstance(found, dict) and "$ref" not in found else {}
 
 
 def property_of(tool: Tool, name: str) -> JsonObject:

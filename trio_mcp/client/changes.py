@@ -10,8 +10,8 @@ from typing import Literal, Protocol, Self, TypeAlias
 import trio
 
 from ..errors import anew
+from ..protocol.uri.parts import is_part_of
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
-from .cache import is_part_of
 
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, TypeAda
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, to_json
 
+from ..protocol.schema.references import dereference
 from ..types import JsonObject, JsonValue, RequestedSchema
 
 T = TypeVar("T")
@@ -189,24 +190,22 @@ def located(steps: tuple[int | str, ...]) -> str:
 
 def flat(schema: JsonObject, name: str) -> JsonObject:
     """The schema pydantic gives for a model, narrowed to what a form may say."""
-    definitions = schema.get("$defs")
-    known = definitions if isinstance(definitions, dict) else {}
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         raise FormError(f"{name}: a form needs at least one field")
-    fields = {member: field(f"{name}.{member}", value, known) for member, value in properties.items()}
+    fields = {member: field(f"{name}.{member}", value, schema) for member, value in properties.items()}
     required = schema.get("required")
     return {"type": "object", "properties": cast("JsonValue", fields), **({"required": required} if required else {})}
 
 
-def field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def field(path: str, schema: JsonValue, root: JsonObject) -> JsonObject:
     """One member of a form."""
-    merged = resolved(path, schema, known)
+    merged = resolved(path, schema, root)
     kind = merged.get("type")
     if not isinstance(kind, str) or kind not in KEYWORDS:
         raise FormError(f"{path}: a form field is a string, number, boolean or choice, not {kind or 'a union'}")
     if kind == "array":
-        merged["items"] = items(path, merged.get("items"), known)
+        merged["items"] = items(path, merged.get("items"), root)
     kept = {key: value for key, value in merged.items() if key in COMMON or key in KEYWORDS[kind]}
     if kept.get("format") not in FORMATS:
         kept.pop("format", None)
@@ -215,20 +214,17 @@ def field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     return kept
 
 
-def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def resolved(path: str, schema: JsonValue, root: JsonObject) -> JsonObject:
     """Follow `$ref`, take the one real type of an optional, and write a constant as a choice of one."""
-    if not isinstance(schema, dict):
+    merged = dereference(schema, root) if isinstance(schema, dict) else None
+    if merged is None:
         raise FormError(f"{path}: not a schema")
-    merged = dict(schema)
     options = merged.pop("anyOf", None)
     if isinstance(options, list):
         real = [option for option in options if not (isinstance(option, dict) and option.get("type") == "null")]
         if len(real) != 1:
             raise FormError(f"{path}: a form field has one type, not a union of {len(real)}")
-        merged = {**resolved(path, real[0], known), **merged}
-    reference = merged.pop("$ref", None)
-    if isinstance(reference, str):
-        merged = {**resolved(path, known.get(reference.rpartition("/")[2]), known), **merged}
+        merged = {**resolved(path, real[0], root), **merged}
     if "const" in merged:
         merged["enum"] = [merged.pop("const")]
     choices = merged.get("enum")
@@ -237,9 +233,9 @@ def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     return merged
 
 
-def items(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def items(path: str, schema: JsonValue, root: JsonObject) -> JsonObject:
     """What a multiple choice chooses from."""
-    chosen = resolved(f"{path}[]", schema, known)
+    chosen = resolved(f"{path}[]", schema, root)
     if chosen.get("type") == "string" and "oneOf" in chosen:
         return {"anyOf": chosen["oneOf"]}
     if chosen.get("type") != "string" or "enum" not in chosen:
