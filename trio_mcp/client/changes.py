@@ -9,7 +9,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 
 import trio
 
-from ..errors import anew
+from ..errors import without_traceback
 from ..protocol.uri.parts import is_part_of
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
 
@@ -139,7 +139,7 @@ class Changes:
         self._check_begun()
         while not self._pending:
             if self._failure is not None:
-                raise anew(self._failure)
+                raise without_traceback(self._failure)
             if self._over:
                 raise StopAsyncIteration
             if self._stir.is_set():  # else another task waits for it already
@@ -188,7 +188,7 @@ class Changes:
         """No more changes; the first reason stays."""
         if not self._over:
             self._over = True
-            self._failure = None if failure is None else anew(failure)
+            self._failure = None if failure is None else without_traceback(failure)
         self._stir.set()
 
     @property

@@ -12,7 +12,7 @@ from collections import Counter
 
 import trio
 
-from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout, anew
+from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout, without_traceback
 from ..session import ClientSession
 from ..types import (
     Model,
@@ -159,7 +159,7 @@ class Listening:
             raise
         if changes.failure is not None:
             del self._open[changes]
-            raise anew(changes.failure)
+            raise without_traceback(changes.failure)
 
     async def _begin_watching(self, changes: Changes) -> None:
         self._open[changes] = None

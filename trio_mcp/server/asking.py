@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ..errors import CapabilityError, LimitExceeded
-from ..runtime import Budget, Lane
+from ..runtime import Lane, TokenBudget
 from ..session import Call, Question, used_tokens
 from ..types import (
     CreateMessageRequestParams,
@@ -81,7 +81,7 @@ def spoken(prompt: str) -> SamplingMessage:
 
 
 def ask_model(
-    waits: Patience, call: Call, lane: Lane, params: CreateMessageRequestParams, budget: Budget | None
+    waits: Patience, call: Call, lane: Lane, params: CreateMessageRequestParams, budget: TokenBudget | None
 ) -> Awaitable[CreateMessageResult]:
     """Ask the client's model, within a budget where there is one; see `Patience.ask`.
 
@@ -100,7 +100,7 @@ async def charged(
     lane: Lane,
     question: Question[CreateMessageResult],
     params: CreateMessageRequestParams,
-    budget: Budget,
+    budget: TokenBudget,
 ) -> CreateMessageResult:
     """Every attempt counts: one that was in vain, or was withdrawn, for what its request is estimated at."""
     budget.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, Unpack, overload
 
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session.subscriptions import Change
 from .completion import make_completer
 from .handler import Function
@@ -30,7 +30,7 @@ class Authoring:
 
     def __init__(self) -> None:
         self._registry = Registry(self._announce)
-        self._threads = Threads(MAX_THREADS)
+        self._threads = ThreadLimiter(MAX_THREADS)
 
     def _announce(self, change: Change) -> None:
         """Something has changed; whoever serves tells the clients."""

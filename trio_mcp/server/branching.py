@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypedDict, TypeVar, Unpack
 
-from ..runtime import Branch, Branches, Budget
+from ..runtime import Branch, Branches, TokenBudget
 from ..types import SamplingMessage, TextContent
 from .options import check_count, check_messages, check_timeout, options_of
 
@@ -99,7 +99,7 @@ class Terms:
 
     keys: frozenset[str] = frozenset()
     max_depth: int = sys.maxsize
-    budget: Budget | None = None
+    budget: TokenBudget | None = None
     allow_elicit: bool = True
     system_prompt: str | None = None
     parent_messages: Conversation = ()
@@ -109,7 +109,7 @@ class Terms:
         """The terms of a branch that is started now; `messages` are its parent's."""
         budget, prompt = self.budget, settings.system_prompt
         if settings.token_budget is not None:
-            budget = Budget(settings.token_budget, budget, "a branch of this call")
+            budget = TokenBudget(settings.token_budget, budget, "a branch of this call")
         if prompt is None and settings.inherit_system_prompt:
             prompt = self.system_prompt
         return Terms(

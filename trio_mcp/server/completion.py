@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session import Call, Plan, RequestFacts
 from ..types import CompleteResult, Completion, Model
 from .handler import Function, Handler, make_handler
@@ -41,7 +41,7 @@ class Completer:
         return CompleteResult(completion=completion(await self._handler(facts, values, call)))
 
 
-def make_completer(function: Function, threads: Threads) -> Completer:
+def make_completer(function: Function, threads: ThreadLimiter) -> Completer:
     """A completer from a function.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from ..errors import McpError
 from ..groups import leaf_exceptions
-from ..runtime import Budget, Threads
+from ..runtime import ThreadLimiter, TokenBudget
 from ..session import Call, RequestFacts
 from .branching import CallLimits, Terms
 from .context import BODY, Context
@@ -31,7 +31,7 @@ class Handler:
 
     function: Function
     context: str | None
-    threads: Threads
+    threads: ThreadLimiter
     is_async: bool
     terms: Terms = BODY
     token_budget: int | None = None
@@ -46,7 +46,7 @@ class Handler:
         if self.context is not None:
             terms = self.terms
             if self.token_budget is not None:
-                terms = replace(terms, budget=Budget(self.token_budget))
+                terms = replace(terms, budget=TokenBudget(self.token_budget))
             values = {**values, self.context: Context(call, call.actor.root, facts, terms)}
         try:
             if self.is_async:  # here, since each coroutine more is half a kilobyte of a call that waits
@@ -69,7 +69,7 @@ class Handler:
 def make_handler(
     function: Function,
     context: str | None,
-    threads: Threads,
+    threads: ThreadLimiter,
     elicits: Sequence[Elicit[object]] = (),
     limits: CallLimits = UNLIMITED,
 ) -> Handler:

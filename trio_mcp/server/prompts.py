@@ -11,7 +11,7 @@ from typing import TypedDict, cast, get_origin
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import (
     AudioContent,
@@ -117,7 +117,7 @@ class Prompt:
         return f"<Prompt {self.name}>"
 
 
-def make_prompt(function: Function, options: PromptOptions, threads: Threads) -> Prompt:
+def make_prompt(function: Function, options: PromptOptions, threads: ThreadLimiter) -> Prompt:
     """A prompt from a function.
 
     Raises:

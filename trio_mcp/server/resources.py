@@ -13,7 +13,7 @@ from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.template import UriTemplate
 from ..protocol.uri.uris import is_uri
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import (
     Annotations,
@@ -162,7 +162,7 @@ class Template:
         return f"<Template {self.model.uri_template}>"
 
 
-def make_resource(uri: str, function: Function, options: ResourceOptions, threads: Threads) -> Resource:
+def make_resource(uri: str, function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Resource:
     """A resource from a function without arguments.
 
     Raises:
@@ -188,7 +188,7 @@ def make_resource(uri: str, function: Function, options: ResourceOptions, thread
     return Resource(model, reader)
 
 
-def make_template(text: str, function: Function, options: ResourceOptions, threads: Threads) -> Template:
+def make_template(text: str, function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Template:
     """A resource template from a function that takes its variables.
 
     Raises:
@@ -220,7 +220,7 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
     return Template(model, pattern, reader)
 
 
-def make_reader(function: Function, options: ResourceOptions, threads: Threads) -> Reader:
+def make_reader(function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Reader:
     arguments = read_arguments(function)
     resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
     return Reader(arguments, make_handler(function, arguments.context, threads, options.elicits), options, resume)

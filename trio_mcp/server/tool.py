@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, TypedDict
 from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, RequestTimeout, ToolError
 from ..protocol.capabilities import lacks
 from ..protocol.http.parameter_headers import ParameterHeaders
-from ..runtime import CancelReason, Threads
+from ..runtime import CancelReason, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, Resume
 from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -165,7 +165,7 @@ class Tool:
         return f"<Tool {self.name}>"
 
 
-def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Tool:
+def make_tool(function: Function, options: ToolOptions, threads: ThreadLimiter) -> Tool:
     """A tool from a function.
 
     Raises:

@@ -28,9 +28,9 @@ from ..runtime import (
     Cancelled,
     CancelReason,
     Divergence,
-    Entry,
+    EntryKind,
     Journal,
-    Kind,
+    JournalEntry,
     Lane,
     Outcome,
     Raised,
@@ -103,7 +103,7 @@ class Call:
             label=self._plan.target,
             journal=journal,
         )
-        self.actor.held = self.leg.facts.size
+        self.actor.held_bytes = self.leg.facts.size
 
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
         """Ask the client; see `Backchannel.ask`."""
@@ -163,21 +163,21 @@ class Call:
 
     def recall_answer(self, key: str, question: Question[T], fingerprint: str) -> T | None:
         """The answer that an earlier run was given to this very question."""
-        known = self._recall(Kind.ANSWER, key, fingerprint)
+        known = self._recall(EntryKind.ANSWER, key, fingerprint)
         return None if known is None else question.answer_type.model_validate(known.value)
 
     def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
         if self.replayable:
-            self.actor.journal.record(Entry(Kind.ANSWER, key, answer.wire(), fingerprint))
+            self.actor.journal.record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
 
-    def recall_step(self, name: str) -> Entry | None:
+    def recall_step(self, name: str) -> JournalEntry | None:
         """The result that an earlier run had from this step, as JSON."""
-        return self._recall(Kind.STEP, name, "")
+        return self._recall(EntryKind.STEP, name, "")
 
     def record_step(self, name: str, result: JsonValue) -> None:
-        self.actor.journal.record(Entry(Kind.STEP, name, result))
+        self.actor.journal.record(JournalEntry(EntryKind.STEP, name, result))
 
-    def _recall(self, kind: Kind, name: str, fingerprint: str) -> Entry | None:
+    def _recall(self, kind: EntryKind, name: str, fingerprint: str) -> JournalEntry | None:
         if not self.replayable:
             return None
         try:

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import cast
 
 from ..errors import InvalidRequestState
-from ..runtime import Entry, Journal, Kind
+from ..runtime import EntryKind, Journal, JournalEntry
 from ..types import JsonObject, JsonValue
 
 
@@ -49,7 +49,7 @@ class Recollection:
 
     node: str
     asked: Mapping[str, Asked] = field(default_factory=dict[str, Asked])
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[JournalEntry, ...] = ()
     reference: str | None = None
     dropped: int = 0
 
@@ -88,15 +88,15 @@ class Recollection:
 
     def journal(self, answers: Mapping[str, JsonObject]) -> Journal:
         """What the replayed body finds: the old entries, and the answers that came with the retry."""
-        new = (Entry(Kind.ANSWER, key, answer, self.asked[key].digest) for key, answer in answers.items())
+        new = (JournalEntry(EntryKind.ANSWER, key, answer, self.asked[key].digest) for key, answer in answers.items())
         return Journal((*self.entries, *new))
 
 
-def entries_to_json(entries: tuple[Entry, ...]) -> JsonValue:
+def entries_to_json(entries: tuple[JournalEntry, ...]) -> JsonValue:
     return [[entry.kind.value, entry.name, entry.digest, cast("JsonValue", entry.value)] for entry in entries]
 
 
-def entries_from_json(said: JsonValue) -> tuple[Entry, ...]:
+def entries_from_json(said: JsonValue) -> tuple[JournalEntry, ...]:
     """Raises `TypeError` or `ValueError` for anything else than `entries_to_json` makes."""
     listed = cast("list[tuple[str, str, str, JsonValue]]", said)
-    return tuple(Entry(Kind(kind), name, value, digest) for kind, name, digest, value in listed)
+    return tuple(JournalEntry(EntryKind(kind), name, value, digest) for kind, name, digest, value in listed)

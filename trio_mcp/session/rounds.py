@@ -264,7 +264,7 @@ class Rounds:
     def _begin(self, leg: Leg, answers: Mapping[str, Model]) -> None:
         call = self._call
         call.service.supervisor.resume(call.actor)
-        call.actor.held += leg.facts.size
+        call.actor.held_bytes += leg.facts.size
         self.number += 1
         call.leg = leg
         for key, answer in answers.items():

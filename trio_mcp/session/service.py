@@ -23,7 +23,7 @@ from ..checks import check_callable, check_instance, check_int, check_seconds
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.sealing.request_state import KeyRing, Sealer
-from ..runtime import MAX_DEPTH, CancelReason, Supervisor, Threads, open_supervisor
+from ..runtime import MAX_DEPTH, CancelReason, Supervisor, ThreadLimiter, open_supervisor
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
 from ..types import Implementation, Model, ServerCapabilities
@@ -128,7 +128,7 @@ class Service:
         options: ServiceOptions,
         guards: Mapping[str, Guard],
         keys: KeyRing | None,
-        threads: Threads | None,
+        threads: ThreadLimiter | None,
     ) -> None:
         self.supervisor = supervisor
         self.routes = routes
@@ -212,7 +212,7 @@ async def open_service(
     instructions: str | None = None,
     options: ServiceOptions | None = None,
     guards: Mapping[str, Guard] = NO_GUARDS,
-    threads: Threads | None = None,
+    threads: ThreadLimiter | None = None,
 ) -> AsyncIterator[Service]:
     """A service for the length of the block; leaving it cancels what still runs, and waits for it all.
 
