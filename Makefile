@@ -13,22 +13,33 @@ PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python
 PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance autobahn lint clean
+.PHONY: help demo test test-wires long conformance autobahn mutants lint clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1  /p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
 
 demo: $(STAMPS)/run  ## see it work
 	$(BIN)/trio-mcp demo
 
-test: $(STAMPS)/dev  ## run the tests
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long -m 'not wires and not long'
+
+test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
+
+long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, full sweeps, mutants
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m long
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/sweep --every-step
+	$(MAKE) mutants
 
 conformance: $(STAMPS)/dev  ## run the official conformance suite (npm has to be there)
 	$(BIN)/python tests/conformance/run.py
 
 autobahn: $(STAMPS)/dev  ## run the Autobahn test suite for WebSockets (CPython 2.7 has to be there)
 	$(BIN)/python tests/autobahn/run.py
+
+mutants: $(STAMPS)/dev  ## break forty rules one by one and see which test notices
+	$(BIN)/python tests/mutants/run.py $(MUTANTS_FLAGS)
 
 lint: $(STAMPS)/dev  ## check format, style, types and the layers
 	$(BIN)/ruff check .

@@ -1,4 +1,8 @@
-"""What several test folders share."""
+"""What several test folders share, and the lane of each test: its folder says it.
+
+`tests/wires` needs real sockets, processes or other peers; `tests/long` takes minutes. Everything else runs in memory and virtual
+time, and is what `make test` runs. A single test elsewhere that needs such a thing carries the marker by hand.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,23 @@ import pytest
 from hypothesis import HealthCheck, settings
 from spec_schemas import MISSING, SPEC_DIR
 
+HERE = Path(__file__).parent
+LANES = ("wires", "long")
+
 # How long an example takes says something about the machine, and nothing about the rule.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-step", action="store_true", help="let every sweep interrupt at every step")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        lane = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+        if lane in LANES:
+            item.add_marker(lane)
 
 
 @pytest.fixture(scope="session")

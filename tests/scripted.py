@@ -10,7 +10,8 @@ from typing import Any
 import outcome
 import trio
 
-from trio_mcp.client import Client, Handlers
+from trio_mcp.client import Client, ClientOptions, Handlers
+from trio_mcp.client.cache import NO_CACHE
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, Answers, Batch, dump, parse
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import Envelope
@@ -151,17 +152,17 @@ async def unopened(
         async with ours:
             yield ours
 
-    client = Client(
-        channel(),
-        Handlers(**handlers),
+    options = ClientOptions(
+        handlers=Handlers(**handlers),
         on_log=on_log,
         on_change=on_change,
-        cache=cache,
+        cache=cache or NO_CACHE,
         log_level="info",
         mode=mode,
         info=Implementation(name="tester", version="1"),
         probe_timeout=probe_timeout,
     )
+    client = Client(channel(), options)
     async with trio.open_nursery() as nursery:
 
         def start(fn: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Pending:

@@ -12,7 +12,7 @@ import trio
 from scripted import Pending, Start
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.client import Client, Handlers
+from trio_mcp.client import Client, ClientOptions, Handlers
 from trio_mcp.types import Implementation
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http.client.channel import HttpChannel
@@ -195,15 +195,14 @@ async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIte
                     await channel.aclose()
 
     more = {name: options.pop(name) for name in ("on_log", "on_change", "cache") if name in options}
-    client = Client(
-        channel(),
-        Handlers(**options),
+    made = ClientOptions(
+        handlers=Handlers(**options),
         mode=mode,
         info=Implementation(name="tester", version="1"),
         probe_timeout=5,
-        log_level="info",
-        **{"on_log": None, **more},
+        **more,
     )
+    client = Client(channel(), made)
     async with trio.open_nursery() as nursery:
 
         def start(fn: Any, *args: Any, **kwargs: Any) -> Pending:

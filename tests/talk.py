@@ -23,7 +23,7 @@ from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERS
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.runtime import Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ class Talk:
         self.service = service
         self.session = ServerSession(service, shared=shared)
         self.outbox: Outbox[Envelope] = Outbox()
-        self.listeners: dict[RequestId, Listener] = {}
+        self.listeners: dict[RequestId, ReplyTarget] = {}
         self._peer = Peer(principal)
         self._ids: Iterator[int] = itertools.count(1)
         self._received: deque[Json] = deque()
@@ -50,21 +50,21 @@ class Talk:
     # out
 
     def send_bytes(self, data: bytes) -> None:
-        self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
+        self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
 
     def send(self, message: Json) -> None:
         self._oracle.sent(message)
         data = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        listener = self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
-        if isinstance(listener, Listener):
+        listener = self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
+        if isinstance(listener, ReplyTarget):
             self.listeners[listener.request_id] = listener
 
-    def send_batch(self, *messages: Json) -> Listener | OpenBatch | Refused | None:
+    def send_batch(self, *messages: Json) -> ReplyTarget | OpenBatch | Refused | None:
         """Send several messages in one array; returns what the session says to it."""
         for message in messages:
             self._oracle.sent(message)
         data = json.dumps([{"jsonrpc": "2.0", **message} for message in messages]).encode()
-        return self.session.receive(Envelope(parse(data), peer=self._peer), self.outbox)
+        return self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
 
     def request(self, method: str, params: Json | None = None, *, id: RequestId | None = None) -> RequestId:
         request_id = next(self._ids) if id is None else id

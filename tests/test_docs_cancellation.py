@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+from naming import unnamed
 from serving import ROOT
 from talk import ERAS, EVERYTHING, Legacy, accept, talk_to
 from trio.testing import MockClock
@@ -51,7 +52,7 @@ async def test_an_oven_is_switched_off_when_its_time_is_up(
     page["server"].add_tool(page["bake"], timeout=2)
     async with talk_to(page["server"]) as talk:
         failure = await talk.failure(talk.leg("bake", {"minutes": 60}))
-    assert failure == "bake did not finish within 2 seconds, its timeout."
+    assert unnamed(failure, "bake", "2 seconds") == []
     assert capsys.readouterr().out == "oven off: deadline\n"
 
 
@@ -61,7 +62,7 @@ async def test_the_main_program_prints_what_the_page_lets_expect(
     with trio.fail_after(BOUND):
         await page["main"]()
     lines = capsys.readouterr().out.splitlines()
-    assert "bake did not finish within 0.2 seconds; it was cancelled at the server" in lines
+    assert any(unnamed(line, "bake", "0.2 seconds") == [] for line in lines)
     assert "oven off: client" in lines
     assert "0 questions are open; 0 answers came late" in lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from naming import unnamed
 
 from trio_mcp.cli.wire import summary
 from trio_mcp.protocol.jsonrpc import Answers, ErrorDetail, ErrorResponse, Response, parse
@@ -11,9 +12,9 @@ from trio_mcp.protocol.jsonrpc import Answers, ErrorDetail, ErrorResponse, Respo
 @pytest.mark.parametrize(
     ("data", "shown"),
     [
-        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"},7]', ["request 1: ping", "no message: A message must be"]),
-        (b"[]", ["no message: A batch must hold at least one message."]),
-        (b"7", ["no message: A message must be a JSON object."]),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"},7]', ["request 1: ping", "message"]),
+        (b"[]", ["batch"]),
+        (b"7", ["JSON object"]),
     ],
     ids=["batch", "empty", "number"],
 )
@@ -24,5 +25,4 @@ def test_what_came_is_shown_as_what_it_is(data: bytes, shown: list[str]) -> None
 
 def test_the_answers_to_a_batch_are_shown_one_by_one() -> None:
     line = summary(Answers((Response("a", {}), ErrorResponse(2, ErrorDetail(-32601, "no such method")))))
-    assert "answer to a" in line
-    assert "error to 2: -32601 no such method" in line
+    assert unnamed(line, "a", "2", "-32601 no such method") == []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import eras
 import pytest
+from naming import naming, unnamed
 from scripted import Json, conversation, said
 
 from trio_mcp.client import Handlers, accept, accept_defaults, decline
@@ -134,7 +134,7 @@ async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_spec
         await wire.respond(
             await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": question}
         )
-        with pytest.raises(CapabilityError, match="not declare"):
+        with pytest.raises(CapabilityError):
             await call.result()
         call = start(client.call_tool, "book")
         await wire.respond(await wire.request("tools/call"), said("fine"))
@@ -143,27 +143,22 @@ async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_spec
 
 # handlers that return the wrong thing, or fail
 
-NO_ANSWERS: list[tuple[str, object, str, Json, str]] = [
-    ("on_elicit", {"seat": "1A"}, "elicitation/create", FORM, "on_elicit returns accept(field=value), decline() or"),
-    (
-        "on_elicit",
-        True,
-        "elicitation/create",
-        FORM,
-        "on_elicit returns accept(field=value), decline() or dismiss(), not",
-    ),
-    ("on_elicit", None, "elicitation/create", FORM, "dismiss(), not None"),
-    ("on_elicit_url", None, "elicitation/create", URL, "on_elicit_url returns accept(), decline() or dismiss()"),
-    ("on_sample", 5, "sampling/createMessage", SAMPLE, "on_sample returns a string or a CreateMessageResult, not 5"),
-    ("on_roots", "/tmp", "roots/list", {}, "on_roots returns a list of pathlib.Path or Root, not '/tmp'"),
-    ("on_roots", None, "roots/list", {}, "on_roots returns a list of pathlib.Path or Root, not None"),
-    ("on_roots", ["/tmp"], "roots/list", {}, "each of what on_roots returns is a pathlib.Path or a Root, not '/tmp'"),
+FORM_ANSWERS = ["on_elicit", "accept(field=value)", "decline()", "dismiss()"]
+NO_ANSWERS: list[tuple[str, object, str, Json, list[str]]] = [
+    ("on_elicit", {"seat": "1A"}, "elicitation/create", FORM, [*FORM_ANSWERS, "{'seat': '1A'}"]),
+    ("on_elicit", True, "elicitation/create", FORM, [*FORM_ANSWERS, "True"]),
+    ("on_elicit", None, "elicitation/create", FORM, [*FORM_ANSWERS, "None"]),
+    ("on_elicit_url", None, "elicitation/create", URL, ["on_elicit_url", "accept()", "decline()", "dismiss()", "None"]),
+    ("on_sample", 5, "sampling/createMessage", SAMPLE, ["on_sample", "CreateMessageResult", "5"]),
+    ("on_roots", "/tmp", "roots/list", {}, ["on_roots", "pathlib.Path", "Root", "'/tmp'"]),
+    ("on_roots", None, "roots/list", {}, ["on_roots", "pathlib.Path", "Root", "None"]),
+    ("on_roots", ["/tmp"], "roots/list", {}, ["on_roots", "pathlib.Path", "Root", "'/tmp'"]),
 ]
 
 
-@pytest.mark.parametrize(("handler", "value", "method", "params", "said"), NO_ANSWERS)
+@pytest.mark.parametrize(("handler", "value", "method", "params", "names"), NO_ANSWERS)
 async def test_a_handler_that_returns_no_answer_is_named_with_what_it_should_return(
-    handler: str, value: object, method: str, params: Json, said: str
+    handler: str, value: object, method: str, params: Json, names: list[str]
 ) -> None:
     handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
     async with conversation(eras.modern, **handlers) as (client, wire, start):
@@ -172,20 +167,21 @@ async def test_a_handler_that_returns_no_answer_is_named_with_what_it_should_ret
         await wire.respond(
             await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": questions}
         )
-        with pytest.raises(TypeError, match=re.escape(said)):
+        with pytest.raises(TypeError, match=naming(*names)):
             await call.result()
 
 
-@pytest.mark.parametrize(("handler", "value", "method", "params", "said"), NO_ANSWERS)
+@pytest.mark.parametrize(("handler", "value", "method", "params", "names"), NO_ANSWERS)
 async def test_in_the_handshake_era_the_server_hears_that_the_handler_failed_and_the_log_how(
-    handler: str, value: object, method: str, params: Json, said: str, caplog: pytest.LogCaptureFixture
+    handler: str, value: object, method: str, params: Json, names: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
     async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
         await wire.ask("q", method, params)
         error = (await wire.answer("q"))["error"]
-        assert error == {"code": INTERNAL_ERROR, "message": f"the client's handler of {method} failed"}
-    assert said in caplog.text
+        assert error["code"] == INTERNAL_ERROR
+        assert unnamed(error["message"], method) == []
+    assert unnamed(caplog.text, *names) == []
 
 
 async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
@@ -195,4 +191,4 @@ async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
     async with conversation(eras.legacy, on_elicit=failing) as (_client, wire, _start):
         await wire.ask("q", "elicitation/create", FORM)
         message = (await wire.answer("q"))["error"]["message"]
-        assert message == "the client's handler of elicitation/create failed: no more than three questions"
+        assert unnamed(message, "elicitation/create", "no more than three questions") == []

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import RequestTimeout
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, SERVER_BUSY
-from trio_mcp.session.client import MAX_SERVING
+from trio_mcp.session.client import MAX_SERVER_REQUESTS
 
 as_batching = partial(as_legacy, version="2025-03-26")
 ROOTS: Json = {"id": "r", "method": "roots/list"}
@@ -64,7 +64,7 @@ async def test_questions_of_a_batch_are_answered_in_one_array_when_the_last_answ
 async def test_a_ping_is_answered_however_much_is_asked_at_once(version: str) -> None:
     opening = partial(as_legacy, version=version)
     async with conversation(opening, on_roots=trio.sleep_forever) as (_client, wire, _start):
-        for number in range(MAX_SERVING):
+        for number in range(MAX_SERVER_REQUESTS):
             await wire.ask(number, "roots/list", {})
         await wire.ask("alive?", "ping", {})
         assert (await wire.answer("alive?"))["result"] == {}
@@ -89,13 +89,13 @@ async def test_a_question_that_the_server_cancels_is_missing_from_the_array(auto
 async def test_questions_over_the_limit_are_refused_within_the_array() -> None:
     ids = itertools.count()
     async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
-        await wire.send_batch(*({"id": next(ids), "method": "roots/list"} for _ in range(MAX_SERVING + 2)))
+        await wire.send_batch(*({"id": next(ids), "method": "roots/list"} for _ in range(MAX_SERVER_REQUESTS + 2)))
         await wait_all_tasks_blocked()
-        await wire.send_batch(*map(cancel, range(MAX_SERVING)))
+        await wire.send_batch(*map(cancel, range(MAX_SERVER_REQUESTS)))
         answers = await wire.answers()
         assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [
-            (MAX_SERVING, SERVER_BUSY),
-            (MAX_SERVING + 1, SERVER_BUSY),
+            (MAX_SERVER_REQUESTS, SERVER_BUSY),
+            (MAX_SERVER_REQUESTS + 1, SERVER_BUSY),
         ]
 
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Change, ResponseCache
 from trio_mcp.client.cache import CacheView
-from trio_mcp.client.target import view_for
+from trio_mcp.client.target import cache_view
 from trio_mcp.errors import PeerError
 from trio_mcp.protocol.meta import SUBSCRIPTION_ID
 from trio_mcp.types import ClientCapabilities, ListToolsResult, ReadResourceResult
@@ -75,7 +75,7 @@ async def test_a_server_of_the_handshake_era_has_no_times_to_give() -> None:
 async def test_what_a_caller_does_to_an_answer_is_not_done_to_what_is_kept() -> None:
     cache = ResponseCache()
     mine = listed("a")
-    view(cache).keep("tools/list", None, mine, 0)
+    view(cache).store("tools/list", None, mine, 0)
     mine.tools.clear()
     for _ in range(2):
         found = view(cache).find("tools/list", None)
@@ -92,7 +92,7 @@ async def test_without_a_cache_nothing_is_kept() -> None:
 
 async def test_nothing_is_kept_longer_than_the_cache_allows(autojump_clock: MockClock) -> None:
     cache = ResponseCache(max_ttl=10)
-    view(cache).keep("tools/list", None, listed("a", ttl=10**9), 0)
+    view(cache).store("tools/list", None, listed("a", ttl=10**9), 0)
     await trio.sleep(11)
     assert view(cache).find("tools/list", None) is None
 
@@ -136,7 +136,7 @@ async def test_a_cursor_that_is_refused_again_is_the_error_of_the_server(autojum
         listing = start(client.list_tools)
         await wire.fail(await wire.request("tools/list"), -32602, "old cursor")
         request = await wire.request("tools/list")
-        kept.keep("tools/list", "c", listed("b", cursor="d"), kept.ticket())  # by another reader
+        kept.store("tools/list", "c", listed("b", cursor="d"), kept.generation())  # by another reader
         await wire.respond(request, tools("a", cursor="c"))
         await wire.fail(await wire.request("tools/list"), -32602, "old cursor")
         with pytest.raises(PeerError, match="old cursor"):
@@ -216,14 +216,14 @@ async def test_a_private_answer_never_crosses_principals_and_none_crosses_server
     scope: str, server: str, principal: str, found: bool
 ) -> None:
     cache = ResponseCache()
-    view(cache).keep("tools/list", None, listed("a", scope=scope), view(cache).ticket())
+    view(cache).store("tools/list", None, listed("a", scope=scope), view(cache).generation())
     assert (view(cache, server, principal).find("tools/list", None) is not None) == found
 
 
 async def test_an_answer_without_a_scope_is_private() -> None:
     cache = ResponseCache()
     answer = listed("a").model_copy(update={"cache_scope": None})
-    view(cache).keep("tools/list", None, answer, view(cache).ticket())
+    view(cache).store("tools/list", None, answer, view(cache).generation())
     assert view(cache, principal="bob").find("tools/list", None) is None
     assert view(cache).find("tools/list", None) == answer
 
@@ -231,12 +231,12 @@ async def test_an_answer_without_a_scope_is_private() -> None:
 async def test_an_answer_that_became_private_is_public_no_more() -> None:
     cache = ResponseCache()
     for scope in ("public", "private"):
-        view(cache).keep("tools/list", None, listed("a", scope=scope), view(cache).ticket())
+        view(cache).store("tools/list", None, listed("a", scope=scope), view(cache).generation())
     assert view(cache, principal="bob").find("tools/list", None) is None
 
 
 def seen_by(cache: ResponseCache, target: object, *, principal: str | None = None, headers: object = None) -> CacheView:
-    found = view_for(cache, target, principal, headers, NOBODY)
+    found = cache_view(cache, target, principal, headers, NOBODY)
     assert found is not None
     return found
 
@@ -245,7 +245,7 @@ async def test_clients_of_one_url_share_what_is_private_only_as_the_same_princip
     cache = ResponseCache()
     url = "http://x/mcp"
     ada = seen_by(cache, url, headers={"Authorization": "Bearer a"})
-    ada.keep("tools/list", None, listed("a"), ada.ticket())
+    ada.store("tools/list", None, listed("a"), ada.generation())
     assert seen_by(cache, url, headers={"authorization": "Bearer a"}).find("tools/list", None) is not None
     for other in (
         seen_by(cache, url, headers={"authorization": "Bearer b"}),
@@ -260,9 +260,9 @@ async def test_clients_of_one_url_share_what_is_private_only_as_the_same_princip
 async def test_clients_that_need_different_capabilities_share_nothing() -> None:
     cache = ResponseCache()
     one = seen_by(cache, "http://x/mcp")
-    one.keep("tools/list", None, listed("a", scope="public"), one.ticket())
+    one.store("tools/list", None, listed("a", scope="public"), one.generation())
     roots = ClientCapabilities.model_validate({"roots": {}})
-    other = view_for(cache, "http://x/mcp", None, None, roots)
+    other = cache_view(cache, "http://x/mcp", None, None, roots)
     assert other is not None
     assert other.find("tools/list", None) is None
 
@@ -271,7 +271,7 @@ async def test_a_command_and_a_server_object_are_another_server_for_each_client(
     cache = ResponseCache()
     for target in (["python", "server.py"], object()):
         one = seen_by(cache, target)
-        one.keep("tools/list", None, listed("a", scope="public"), one.ticket())
+        one.store("tools/list", None, listed("a", scope="public"), one.generation())
         assert one.find("tools/list", None) is not None
         assert seen_by(cache, target).find("tools/list", None) is None
 
@@ -299,7 +299,7 @@ async def test_what_changed_is_dropped_and_nothing_else(change: Change, dropped:
         answers = [(method, None) for method in lists] + [("resources/read", "a://b")]
         for method, what in answers:
             for each in (mine, other):
-                each.keep(method, what, ReadResourceResult.model_validate(read()), each.ticket())
+                each.store(method, what, ReadResourceResult.model_validate(read()), each.generation())
         if change.uri is None:
             await wire.notify(f"notifications/{change.kind}/list_changed", {})
         else:
@@ -344,9 +344,9 @@ async def test_the_cache_is_bounded_and_forgets_what_was_not_used_for_longest() 
     cache = ResponseCache(max_entries=2)
     mine = view(cache)
     for uri in ("1", "2"):
-        mine.keep("resources/read", uri, ReadResourceResult.model_validate(read()), mine.ticket())
+        mine.store("resources/read", uri, ReadResourceResult.model_validate(read()), mine.generation())
     assert mine.find("resources/read", "1")
-    mine.keep("resources/read", "3", ReadResourceResult.model_validate(read()), mine.ticket())
+    mine.store("resources/read", "3", ReadResourceResult.model_validate(read()), mine.generation())
     assert [mine.find("resources/read", uri) is not None for uri in ("1", "2", "3")] == [True, False, True]
     assert cache.statistics().entries == 2
 
@@ -355,9 +355,9 @@ async def test_the_cache_is_bounded_in_bytes_too() -> None:
     cache = ResponseCache(max_bytes=1000)
     mine = view(cache)
     for uri in "12345":
-        mine.keep("resources/read", uri, ReadResourceResult.model_validate(read("x" * 300)), mine.ticket())
+        mine.store("resources/read", uri, ReadResourceResult.model_validate(read("x" * 300)), mine.generation())
     assert 0 < cache.statistics().bytes <= 1000
-    mine.keep("resources/read", "big", ReadResourceResult.model_validate(read("x" * 2000)), mine.ticket())
+    mine.store("resources/read", "big", ReadResourceResult.model_validate(read("x" * 2000)), mine.generation())
     assert mine.find("resources/read", "big") is None
     cache.clear()
     assert (cache.statistics().entries, cache.statistics().bytes) == (0, 0)
@@ -368,7 +368,7 @@ def test_what_another_run_kept_is_dropped() -> None:
     cache = ResponseCache()
 
     async def keep() -> None:
-        view(cache).keep("tools/list", None, listed("a"), view(cache).ticket())
+        view(cache).store("tools/list", None, listed("a"), view(cache).generation())
         assert view(cache).find("tools/list", None)
 
     async def look() -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 import eras
 import pytest
 import trio
+from naming import naming
 from scripted import said
 from scripted_http import event, http_conversation
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -41,7 +42,7 @@ async def test_a_session_id_that_no_header_can_repeat_is_refused(session: str, a
 
 
 async def test_a_version_that_no_header_can_repeat_ends_the_opening_and_nothing_else(autojump_clock: MockClock) -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match="does not"), flatten_subgroups=True):
+    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError), flatten_subgroups=True):
         async with http_conversation() as (_client, wire, _start):
             request = await wire.next("POST", "initialize")
             hello = {"protocolVersion": "é\r\n", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
@@ -242,7 +243,7 @@ async def test_the_time_of_a_request_includes_opening_a_session_again(autojump_c
             (await wire.next("POST", "ping")).answer(404)
         await wire.next("POST", "initialize")  # never answered
         for ping in pings:
-            with pytest.raises(RequestTimeout, match="ping within 2 seconds"):
+            with pytest.raises(RequestTimeout, match=naming("ping", "2 seconds")):
                 await ping.result()
         assert trio.current_time() < 4
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import Envelope
 from trio_mcp.session.pump import serve_channel
 from trio_mcp.session.service import Service
-from trio_mcp.testing.contract import Proxy, Stage, Trait, contract_server, open_proxy, open_stage_port
+from trio_mcp.testing.contract import Proxy, Stage, Trait, lent_server, open_proxy, open_stage_port
 from trio_mcp_transports import stdio
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http.client import channel as http_client
@@ -72,25 +72,36 @@ class MemoryMaker:
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[MemoryEndpoint]:
-        async with contract_server(stage).open_service() as service, trio.open_nursery() as nursery:
-            yield self.endpoint(service, nursery)
-            nursery.cancel_scope.cancel()
+        with lent_server(stage) as server:
+            async with server.open_service() as service, trio.open_nursery() as nursery:
+                yield self.endpoint(service, nursery)
+                nursery.cancel_scope.cancel()
 
 
 class StdioMaker:
     name = "stdio"
     revisions = ALL
+    command: Sequence[str] = (sys.executable, "-m", "trio_mcp.testing.contract.child")
     traits = frozenset({Trait.SHARED, Trait.CHILD, Trait.TEXT, Trait.BYTES})
 
     @asynccontextmanager
     async def serve(self, stage: Stage, *, grace: float) -> AsyncIterator[StdioEndpoint]:
         async with open_stage_port(stage) as port:
-            yield StdioEndpoint(port)
+            yield StdioEndpoint([*self.command, str(port)])
+
+
+class ForkedStdioMaker(StdioMaker):
+    """The same with a server that is forked off, behind a launcher; see `forks.py`."""
+
+    traits = StdioMaker.traits - {Trait.CHILD}
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
 
 
 class StdioEndpoint:
-    def __init__(self, port: int) -> None:
-        self._command = [sys.executable, "-m", "trio_mcp.testing.contract.child", str(port)]
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
         self._channels: list[stdio.ProcessChannel] = []
 
     @asynccontextmanager
@@ -185,13 +196,14 @@ async def posted(http: httpx2.AsyncClient, url: str, data: bytes, headers: Mappi
 @asynccontextmanager
 async def open_application(stage: Stage, grace: float) -> AsyncIterator[tuple[McpApp, Proxy]]:
     """The contract's server under hypercorn, and a network in front of it."""
-    app = asgi_app(contract_server(stage), sse_path="/sse", limits=HttpLimits(disconnect_grace=grace))
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(START):
-            (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
-        async with open_proxy(int(url.partition(" ")[0].rpartition(":")[2])) as proxy:
-            yield app, proxy
-        nursery.cancel_scope.cancel()
+    with lent_server(stage) as server:
+        app = asgi_app(server, sse_path="/sse", limits=HttpLimits(disconnect_grace=grace))
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(START):
+                (url,) = await nursery.start(partial(serve_asgi, app, port=0, signals=False))
+            async with open_proxy(int(url.partition(" ")[0].rpartition(":")[2])) as proxy:
+                yield app, proxy
+            nursery.cancel_scope.cancel()
 
 
 class ProxiedEndpoint:

@@ -109,5 +109,5 @@ def test_a_server_in_a_process_of_its_own_loads_nothing_of_the_other_side() -> N
 def test_every_test_that_the_page_names_exists() -> None:
     named = re.findall(r"`(test_\w+\.py)::(\w+)`", TEXT)
     assert named
-    sources = {path.name: path.read_text() for path in (ROOT / "tests").glob("*/test_*.py")}
+    sources = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in sources[file]] == []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from naming import unnamed
 from spec_schemas import VERSIONS, definitions
 
 from trio_mcp.protocol.codec import codec_for
@@ -77,13 +78,13 @@ def test_the_revisions_with_batches_are_those_of_the_schema_files(spec_dir: Path
 @pytest.mark.parametrize("version", OTHERS)
 def test_a_batch_is_refused_as_one_message_in_every_other_revision(version: str) -> None:
     event = agreed(version).receive(batch(ping()))
-    assert "batches are not supported" in refusal(event)
+    assert unnamed(refusal(event), "batches") == []
     assert isinstance(event, Refused)
     assert event.error.request_id is None
 
 
 def test_a_batch_before_initialize_is_refused() -> None:
-    assert "batches are not supported" in refusal(Connection(Side.CLIENT).receive(batch(ping())))
+    assert unnamed(refusal(Connection(Side.CLIENT).receive(batch(ping()))), "batches") == []
 
 
 def test_a_batch_after_the_end_is_ignored() -> None:
@@ -93,15 +94,14 @@ def test_a_batch_after_the_end_is_ignored() -> None:
 
 
 def test_an_empty_batch_is_refused() -> None:
-    assert "at least one message" in refusal(agreed().receive(batch()))
+    assert unnamed(refusal(agreed().receive(batch())), "one message") == []
 
 
 def test_a_batch_over_the_limit_is_refused_and_the_limit_is_named() -> None:
     assert MAX_BATCH == 100
     assert len(received(*map(ping, range(MAX_BATCH)))) == MAX_BATCH
     text = refusal(agreed().receive(batch(*map(ping, range(MAX_BATCH + 1)))))
-    assert "101" in text
-    assert "limit is 100" in text
+    assert unnamed(text, 101, 100) == []
 
 
 # what is in it
@@ -158,8 +158,8 @@ def test_requests_of_one_batch_that_share_an_id_are_all_refused(shared: bool) ->
     event = connection.receive(batch(ping("twice"), ping("once"), ping("twice")))
     assert isinstance(event, BatchIn)
     first, other, second = [connection.receive(message) for message in event.messages]
-    assert "'twice' stands more than once" in refusal(first)
-    assert "'twice' stands more than once" in refusal(second)
+    assert unnamed(refusal(first), "'twice'") == []
+    assert unnamed(refusal(second), "'twice'") == []
     assert isinstance(other, RequestIn)
 
 
@@ -173,14 +173,14 @@ def test_an_id_that_is_in_use_by_an_open_request_is_refused_alone() -> None:
     event = connection.receive(batch(ping(5), ping(6)))
     assert isinstance(event, BatchIn)
     refused, request = map(connection.receive, event.messages)
-    assert "in use" in refusal(refused)
+    assert unnamed(refusal(refused), "use") == []
     assert isinstance(request, RequestIn)
 
 
 def test_initialize_in_a_batch_is_refused() -> None:
     params = {"protocolVersion": BATCHING, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     refused, request = received(ping(1, method="initialize", params=params), ping(2))
-    assert "initialize cannot be part of a batch" in refusal(refused)
+    assert unnamed(refusal(refused), "initialize", "batch") == []
     assert isinstance(request, RequestIn)
 
 
@@ -188,7 +188,7 @@ def test_initialize_in_a_batch_is_refused() -> None:
 def test_a_request_with_a_revision_of_its_own_is_refused_in_a_batch(version: object) -> None:
     meta = {PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {}}
     refused, request = received(ping(1, method="server/discover", params={"_meta": meta}), ping(2))
-    assert "cannot be part of a batch" in refusal(refused)
+    assert unnamed(refusal(refused), "batch") == []
     assert refused.error.request_id == 1
     assert isinstance(request, RequestIn)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from naming import unnamed
 
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError
 from trio_mcp.protocol.codec import codec_for
@@ -87,7 +88,7 @@ def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
     event = connection.receive(Request(1, "initialize", HELLO))
     assert isinstance(event, RequestIn)
     assert isinstance(event.params, InitializeRequestParams)
-    assert event.meta is None
+    assert not event.terms.asks_in_rounds
     assert isinstance(connection.receive(Request(2, "ping", {})), RequestIn)
 
 
@@ -101,8 +102,7 @@ def test_initialize_alone_does_not_open_the_session() -> None:
 def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str) -> None:
     error = refusal(Connection(Side.CLIENT).receive(Request(1, method, {})))
     assert (error.code, error.request_id) == (INVALID_REQUEST, 1)
-    assert "before initialize" in str(error)
-    assert PROTOCOL_VERSION in str(error)
+    assert unnamed(str(error), "initialize", PROTOCOL_VERSION) == []
 
 
 def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
@@ -135,7 +135,7 @@ def test_a_closed_connection_ignores_everything() -> None:
     connection.close()
     assert Phase.CLOSED is connection.phase
     for message in (call(), modern(), Notification("notifications/initialized", {}), Response(1, {})):
-        assert Ignored("the connection is closed") == connection.receive(message)
+        assert isinstance(connection.receive(message), Ignored)
 
 
 def test_closing_tells_which_requests_of_ours_will_never_be_answered() -> None:
@@ -197,8 +197,8 @@ def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(con
     event = connection.receive(modern())
     assert isinstance(event, RequestIn)
     assert event.codec.revision.name == MODERN
-    assert event.meta is not None
-    assert event.meta.protocol_version == MODERN
+    assert event.terms.asks_in_rounds
+    assert event.terms.codec.revision.name == MODERN
 
 
 def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> None:
@@ -242,7 +242,7 @@ def test_an_id_in_use_is_refused_where_all_requests_share_a_channel() -> None:
     assert isinstance(connection.receive(call("a")), RequestIn)
     error = refusal(connection.receive(call("a")))
     assert (error.code, error.request_id) == (INVALID_REQUEST, "a")
-    assert "'a' is in use" in str(error)
+    assert unnamed(str(error), "'a'") == []
 
 
 def test_an_id_may_be_used_again_once_it_was_answered() -> None:
@@ -296,7 +296,7 @@ def test_an_answer_to_an_unknown_id_is_ignored(answer: Response | ErrorResponse)
     asked(connection)
     event = connection.receive(answer)
     assert isinstance(event, Ignored)
-    assert "not open" in event.why
+    assert unnamed(event.why, "open") == []
 
 
 def test_the_first_answer_wins_and_the_second_is_ignored() -> None:

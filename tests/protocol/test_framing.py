@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naming import naming, unnamed
 
 from trio_mcp.protocol.framing import LineDecoder, LineTooLong
 
@@ -88,7 +89,7 @@ def test_a_line_over_the_limit_is_refused_and_the_next_line_is_served() -> None:
 def test_a_line_over_the_limit_is_reported_once_and_before_its_end() -> None:
     decoder = LineDecoder(5)
     assert [LineTooLong(5)] == decoder.feed(b"123456")
-    assert "skipping a line over the limit" in repr(decoder)
+    assert "skipping" in repr(decoder)
     assert decoder.feed(b"7" * 100) == []
     assert decoder.feed(b"\nb\n") == [b"b"]
 
@@ -103,11 +104,11 @@ def test_a_carriage_return_beyond_the_limit_that_ends_no_line_counts() -> None:
 def test_the_error_for_a_long_line_names_the_limit() -> None:
     error = LineTooLong(5).error()
     assert (error.code, error.request_id) == (-32700, None)
-    assert "more than 5 bytes (max_line)" in str(error)
+    assert unnamed(str(error), "5 bytes", "max_line") == []
 
 
 def test_a_limit_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="max_line must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=naming("max_line", 0)):
         LineDecoder(0)
 
 

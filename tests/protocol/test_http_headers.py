@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, mirrored
+from trio_mcp.protocol.inbound import classify
+from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.types import JsonObject
@@ -38,7 +40,8 @@ def test_a_header_names_the_version_the_method_and_what_is_asked_for(
 
 def test_what_is_mirrored_passes_the_check() -> None:
     params: JsonObject = {**META, "name": " Žižkov\n"}
-    check_headers(mirrored("tools/call", params), "tools/call", params)
+    request = Request(1, "tools/call", params)
+    check_headers(mirrored("tools/call", params), classify(request).version, request)
 
 
 @pytest.mark.parametrize("value", ["echo", "a b", "=?base64?", "=?base64?abc", "abc?=", "=?BASE64?YQ==?=", "?=", ""])

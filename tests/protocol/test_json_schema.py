@@ -10,6 +10,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from naming import unnamed
 
 from trio_mcp.protocol.schema import compiled
 from trio_mcp.protocol.schema.json_schema import Schema
@@ -119,7 +120,7 @@ def test_what_another_keyword_saw_is_evaluated(around: JsonObject) -> None:
     definitions: JsonObject = {"open": {**OPEN, "$dynamicAnchor": "open"}, "resource": resource}
     schema: JsonObject = {**around, "$defs": definitions, "unevaluatedProperties": False}
     assert problems(schema, {"a": 1}) is None
-    assert problems(schema, {"a": 1, "b": 1}) == "the value: 'b' is unevaluated and not allowed"
+    assert unnamed(problems(schema, {"a": 1, "b": 1}) or "", "'b'") == []
 
 
 def test_a_schema_that_does_not_hold_has_evaluated_nothing() -> None:
@@ -209,7 +210,7 @@ def test_the_limits_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     Schema.compile(nested(MAX_DEPTH - 1), "it")
     monkeypatch.setattr(compiled, "MAX_SUBSCHEMAS", 10)
     Schema.compile({"allOf": [{"title": "at the limit"}] * 9}, "it")
-    assert "more than 10 schemas" in flaw({"allOf": [{"title": "over the limit"}] * 10})
+    assert "10 schemas" in flaw({"allOf": [{"title": "over the limit"}] * 10})
     assert MAX_SUBSCHEMAS == 10_000
 
 
@@ -230,9 +231,7 @@ def test_a_reference_out_of_the_schema_is_refused_and_never_fetched(
     keyword: str, reference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("urllib.request.urlopen", pytest.fail)
-    assert f"its {keyword} {reference!r} leads to nothing within it" in flaw(
-        {"properties": {"a": {keyword: reference}}}
-    )
+    assert unnamed(flaw({"properties": {"a": {keyword: reference}}}), keyword, repr(reference)) == []
 
 
 # What is kept
@@ -277,7 +276,7 @@ def doubling(depth: int, leaf: str) -> JsonObject:
     ids=["doubling", "doubling evaluated", "enum", "unique", "pattern"],
 )
 def test_what_costs_too_much_is_a_problem(schema: JsonObject, value: JsonValue) -> None:
-    assert problems(schema, value, "it") == f"it costs more to check than {MAX_STEPS} steps"
+    assert unnamed(problems(schema, value, "it") or "", "it", f"{MAX_STEPS} steps") == []
 
 
 @pytest.mark.parametrize(
@@ -291,7 +290,7 @@ def test_what_costs_too_much_is_a_problem(schema: JsonObject, value: JsonValue) 
     ],
 )
 def test_a_schema_that_refers_to_itself_without_an_end_is_a_problem(schema: JsonObject) -> None:
-    assert problems(schema, {"a": 1}) == "the value cannot be checked: the schema refers to itself without an end"
+    assert unnamed(problems(schema, {"a": 1}) or "", "schema", "itself") == []
 
 
 def test_a_tree_may_refer_to_itself() -> None:

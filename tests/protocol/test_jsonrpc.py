@@ -8,6 +8,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naming import naming, unnamed
 
 from trio_mcp.errors import InvalidRequestState, ProtocolError
 from trio_mcp.protocol.jsonrpc import (
@@ -129,7 +130,7 @@ def test_json_that_is_no_message_is_an_invalid_request(text: str) -> None:
 def test_a_batch_is_refused_as_one(text: str) -> None:
     error = refused(text).error
     assert (error.code, error.request_id) == (INVALID_REQUEST, None)
-    assert "batches are not supported" in str(error)
+    assert unnamed(str(error), "batches") == []
 
 
 @pytest.mark.parametrize("version", ["", '"jsonrpc":"1.0",', '"jsonrpc":2.0,', '"jsonrpc":null,', '"JSONRPC":"2.0",'])
@@ -227,7 +228,7 @@ def test_a_method_must_be_a_short_string(method: str) -> None:
 def test_params_must_be_an_object(params: str) -> None:
     error = refused(f'{{"jsonrpc":"2.0","id":3,"method":"ping","params":{params}}}').error
     assert (error.code, error.request_id) == (INVALID_REQUEST, 3)
-    assert '"params" must be an object' in str(error)
+    assert unnamed(str(error), '"params"', "object") == []
 
 
 @pytest.mark.parametrize("extra", ['"result":{}', '"error":{"code":1,"message":""}', '"result":null'])
@@ -282,7 +283,7 @@ def test_a_message_over_a_limit_is_an_invalid_request_naming_it() -> None:
     outcome = parse(CORPUS[0], JsonLimits(max_bytes=20))
     assert isinstance(outcome, Malformed)
     assert outcome.error.code == INVALID_REQUEST
-    assert "the limit is 20 (max_bytes)" in str(outcome.error)
+    assert unnamed(str(outcome.error), 20, "max_bytes") == []
 
 
 @pytest.mark.parametrize("text", [b'{"jsonrpc":', b"\xff", b"[", b'{"jsonrpc":"1.0"}'])
@@ -336,7 +337,7 @@ def test_encoded_members_with_line_breaks_between_tokens_stay_one_line_with_the_
 
 def test_a_reader_gets_the_members_of_encoded_and_plain_objects_alike() -> None:
     assert {"a": 1} == decoded(Encoded(b'{"a":1}')) == decoded({"a": 1})
-    with pytest.raises(TypeError, match="must hold a JSON object, not list"):
+    with pytest.raises(TypeError, match=naming("JSON object", "list")):
         decoded(Encoded(b"[]"))
 
 

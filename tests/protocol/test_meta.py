@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.inbound import classify
+from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
     PROGRESS_TOKEN,
     PROTOCOL_VERSION,
-    read_meta,
 )
-from trio_mcp.protocol.revisions import MODERN, SUPPORTED
+from trio_mcp.protocol.revisions import MODERN, SUPPORTED, Era
+from trio_mcp.protocol.terms import RequestTerms, modern_terms
 from trio_mcp.types import ClientCapabilities, Implementation, JsonObject, JsonValue, SamplingCapability
 
 LEAST: JsonObject = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
@@ -25,26 +27,33 @@ def params(**changes: JsonValue) -> JsonObject:
     return {"_meta": {**LEAST, **{names[name]: value for name, value in changes.items()}}}
 
 
+def terms_of(params: JsonObject) -> RequestTerms:
+    inbound = classify(Request(1, "tools/list", params))
+    assert inbound.era is Era.MODERN
+    assert inbound.meta is not None
+    return modern_terms(inbound.meta)
+
+
 @pytest.mark.parametrize("legacy", [{}, {"_meta": {}}, {"_meta": {PROGRESS_TOKEN: 1}}, {"_meta": None}, {"_meta": "x"}])
 def test_without_a_protocol_version_a_request_is_a_legacy_one(legacy: JsonObject):
-    assert read_meta(legacy) is None
+    inbound = classify(Request(1, "tools/list", legacy))
+    assert (inbound.era, inbound.meta, inbound.version) == (Era.LEGACY, None, None)
 
 
 def test_the_least_a_modern_request_says():
-    meta = read_meta(params())
-    assert meta is not None
-    assert (meta.protocol_version, meta.client_capabilities, meta.raw) == (MODERN, ClientCapabilities(), LEAST)
-    assert (meta.client_info, meta.log_level, meta.progress_token) == (None, None, None)
+    terms = terms_of(params())
+    assert (terms.codec.revision.name, terms.client_capabilities, terms.meta) == (MODERN, ClientCapabilities(), LEAST)
+    assert (terms.client_info, terms.log_threshold.level, terms.progress_token) == (None, None, None)
+    assert terms.asks_in_rounds
 
 
 def test_everything_a_modern_request_can_say():
-    meta = read_meta(
+    terms = terms_of(
         params(capabilities={"sampling": {"tools": {}}}, info={"name": "a", "version": "1"}, level="warning", token="t")
     )
-    assert meta is not None
-    assert ClientCapabilities(sampling=SamplingCapability(tools={})) == meta.client_capabilities
-    assert Implementation(name="a", version="1") == meta.client_info
-    assert (meta.log_level, meta.progress_token) == ("warning", "t")
+    assert ClientCapabilities(sampling=SamplingCapability(tools={})) == terms.client_capabilities
+    assert Implementation(name="a", version="1") == terms.client_info
+    assert (terms.log_threshold.level, terms.progress_token) == ("warning", "t")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +76,7 @@ def test_everything_a_modern_request_can_say():
 )
 def test_a_key_that_is_missing_or_has_the_wrong_type_is_named(broken: JsonObject, names: str):
     with pytest.raises(RemoteProtocolError) as caught:
-        read_meta(broken)
+        terms_of(broken)
     assert caught.value.code == -32602
     assert names in str(caught.value)
 
@@ -75,6 +84,6 @@ def test_a_key_that_is_missing_or_has_the_wrong_type_is_named(broken: JsonObject
 @pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25", ""])
 def test_a_version_that_no_modern_request_can_have_is_told_before_anything_else(version: str):
     with pytest.raises(RemoteProtocolError) as caught:
-        read_meta({"_meta": {PROTOCOL_VERSION: version}})
+        terms_of({"_meta": {PROTOCOL_VERSION: version}})
     assert caught.value.code == -32022
     assert caught.value.data == {"supported": list(SUPPORTED), "requested": version}

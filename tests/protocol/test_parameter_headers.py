@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from naming import naming, unnamed
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.parameter_headers import MAX_MIRRORED, ParameterHeaders
@@ -56,9 +57,7 @@ def test_the_primitive_types_have_headers(kind: JsonValue) -> None:
     "kind", ["number", "object", "array", "null", None, ["string", "integer"], ["null"], [["string"]], {}, 3]
 )
 def test_other_types_have_none(kind: JsonValue) -> None:
-    assert "inputSchema.properties.it.x-mcp-header is on the type" in illegal(
-        schema_of(it={"type": kind, "x-mcp-header": "It"})
-    )
+    assert "inputSchema.properties.it.x-mcp-header" in illegal(schema_of(it={"type": kind, "x-mcp-header": "It"}))
 
 
 def test_a_property_without_a_type_has_no_header() -> None:
@@ -73,7 +72,7 @@ def test_a_name_that_is_no_token_is_refused(name: JsonValue) -> None:
 
 
 def test_a_long_name_is_refused() -> None:
-    assert "the limit is 128" in illegal(schema_of(it={"type": "string", "x-mcp-header": "x" * 129}))
+    assert "128" in illegal(schema_of(it={"type": "string", "x-mcp-header": "x" * 129}))
 
 
 def test_every_character_of_a_token_is_accepted() -> None:
@@ -182,14 +181,14 @@ def test_a_value_becomes_a_header(value: JsonValue, sent: str) -> None:
 def test_no_value_becomes_no_header(arguments: JsonObject) -> None:
     assert headers_of("string").headers(arguments) == {}
     headers_of("string").check({}, arguments)
-    assert "no such argument it" in refusal({"mcp-param-it": ""}, arguments)
+    assert unnamed(refusal({"mcp-param-it": ""}, arguments), "argument it") == []
 
 
 @pytest.mark.parametrize("value", [2**53, -(2**53), 1e300])
 def test_an_integer_that_a_double_cannot_hold_is_refused(value: JsonValue) -> None:
-    with pytest.raises(ValueError, match="the argument it is not within"):
+    with pytest.raises(ValueError, match=naming("argument it")):
         headers_of("integer").headers({"it": value})
-    assert "the argument it is not within" in refusal({"mcp-param-it": str(value)}, {"it": value})
+    assert unnamed(refusal({"mcp-param-it": str(value)}, {"it": value}), "argument it") == []
 
 
 def test_a_nested_argument_is_found_by_its_path() -> None:
@@ -217,7 +216,7 @@ def test_what_differs_is_refused(one: str, other: str) -> None:
 
 
 def test_a_missing_header_is_refused() -> None:
-    assert "the header mcp-param-it is missing" in refusal({}, {"it": "eu"})
+    assert unnamed(refusal({}, {"it": "eu"}), "header mcp-param-it", "missing") == []
 
 
 @pytest.mark.parametrize("sent", ["EU", "e u", "eu,eu", "=?base64?RVU=?=", "=?BASE64?ZXU=?=", "=?base64?ZXU="])

@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from naming import naming, unnamed
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
@@ -66,7 +67,6 @@ def test_any_bytes_are_read_or_refused_with_a_code(data: bytes) -> None:
     result = outcome(data)
     if isinstance(result, RemoteProtocolError):
         assert result.code in (-32700, -32600)
-        assert str(result).startswith("The message ")
 
 
 @given(st.text(alphabet='[]{}",:\\ud8c01eE.-+ntfalsrNaI \n', max_size=40))
@@ -116,7 +116,7 @@ def test_malformed_text_is_a_parse_error(text: str) -> None:
 def test_a_name_twice_in_one_object_is_refused_at_every_level(text: str) -> None:
     error = refusal(text.encode())
     assert error.code == -32700
-    assert "occurs twice in one object" in str(error)
+    assert unnamed(str(error), "twice") == []
 
 
 @given(values, st.text(max_size=8))
@@ -152,7 +152,7 @@ def test_the_largest_double_and_large_integers_are_read_exactly() -> None:
 def test_a_number_over_the_length_limit_is_refused_naming_it(number: str) -> None:
     error = refusal(f'{{"a":{number}}}'.encode())
     assert error.code == -32600
-    assert "the limit is 320 (max_number_chars)" in str(error)
+    assert unnamed(str(error), 320, "max_number_chars") == []
 
 
 def test_a_number_of_just_the_length_limit_is_read() -> None:
@@ -170,7 +170,7 @@ def test_a_byte_that_is_not_utf_8_is_refused_wherever_it_stands(bad: int) -> Non
 def test_surrogates_overlong_forms_and_cut_sequences_in_utf_8_are_refused(sequence: bytes) -> None:
     error = refusal(b'"%b"' % sequence)
     assert error.code == -32700
-    assert "byte 1 is not UTF-8" in str(error)
+    assert unnamed(str(error), "byte 1", "UTF-8") == []
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_surrogates_overlong_forms_and_cut_sequences_in_utf_8_are_refused(sequen
 def test_another_encoding_is_refused_by_its_name(encoding: str, name: str) -> None:
     error = refusal('{"method":"ping"}'.encode(encoding))
     assert error.code == -32700
-    assert f"it looks like {name}, and only UTF-8 without a byte order mark is read" in str(error)
+    assert unnamed(str(error), name, "UTF-8") == []
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_another_encoding_is_refused_by_its_name(encoding: str, name: str) -> No
 def test_half_a_surrogate_pair_is_refused(text: str) -> None:
     error = refusal(text.encode())
     assert error.code == -32700
-    assert "half a surrogate pair" in str(error)
+    assert unnamed(str(error), "surrogate") == []
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_depth_up_to_the_limit_is_read() -> None:
 def test_depth_over_the_limit_is_refused_naming_it(depth: int, opening: bytes) -> None:
     error = refusal((opening * depth)[: 4 * MIB])
     assert error.code == -32600
-    assert "the limit is 64 (max_depth)" in str(error)
+    assert unnamed(str(error), 64, "max_depth") == []
 
 
 def test_a_wide_text_is_not_deep() -> None:
@@ -262,13 +262,13 @@ def test_brackets_after_a_string_that_ends_in_a_backslash_count() -> None:
 def test_a_depth_limit_may_be_set_up_to_what_can_be_written() -> None:
     loads(nested(255), JsonLimits(max_depth=255))
     assert "max_depth" in str(refusal(nested(256), JsonLimits(max_depth=255)))
-    with pytest.raises(ValueError, match="max_depth must be from 1 to 255"):
+    with pytest.raises(ValueError, match=naming("max_depth", 255)):
         JsonLimits(max_depth=256)
 
 
 @pytest.mark.parametrize("length", [0, 641])
 def test_a_number_limit_stays_where_python_converts_integers(length: int) -> None:
-    with pytest.raises(ValueError, match="max_number_chars must be from 1 to 640"):
+    with pytest.raises(ValueError, match=naming("max_number_chars", 640)):
         JsonLimits(max_number_chars=length)
 
 
@@ -296,7 +296,7 @@ def test_a_text_over_the_size_limit_is_refused_naming_it() -> None:
     assert loads(b"[]" + b" " * (4 * MIB - 2)) == []
     error = refusal(b"[]" + b" " * (4 * MIB - 1))
     assert error.code == -32600
-    assert f"has {4 * MIB + 1} bytes; the limit is {4 * MIB} (max_bytes)" in str(error)
+    assert unnamed(str(error), 4 * MIB + 1, 4 * MIB, "max_bytes") == []
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_hostile_text_of_the_largest_size_takes_linear_time(head: bytes, unit:
 def test_long_names_on_the_way_to_a_flaw_take_linear_time() -> None:
     name = b'{"%b":' % (b"k" * 60_000)
     text = name * 60 + b"[" + b"1," * 100_000 + b'"\\ud800"]' + b"}" * 60
-    assert "half a surrogate pair" in str(refusal(text))
+    assert unnamed(str(refusal(text)), "surrogate") == []
 
 
 # Writing
@@ -348,7 +348,7 @@ def test_line_breaks_and_nul_in_strings_are_escaped() -> None:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_number_json_cannot_hold_is_refused_with_its_path(number: float) -> None:
     value: JsonValue = {"rows": [{"price": 1.0}, 2, 3, {"price": number}]}
-    with pytest.raises(ValueError, match=rf"^result\.rows\[3\]\.price is {number}, which JSON cannot hold$"):
+    with pytest.raises(ValueError, match=naming("result.rows[3].price", number, "JSON")):
         dumps(value, "result")
 
 
@@ -359,33 +359,33 @@ def test_text_that_only_speaks_of_such_numbers_is_written(text: str) -> None:
 
 
 def test_a_bad_number_beside_such_text_is_still_found() -> None:
-    with pytest.raises(ValueError, match=r"^b is nan"):
+    with pytest.raises(ValueError, match=naming("b", "nan")):
         dumps({"a": "NaN", "b": math.nan})
 
 
 def test_half_a_surrogate_pair_is_refused_with_its_path() -> None:
-    with pytest.raises(ValueError, match=r"^content\[0\]\.text holds half a surrogate pair"):
+    with pytest.raises(ValueError, match=naming("content[0].text", "surrogate")):
         dumps({"content": [{"text": "\ud800"}]})
-    with pytest.raises(ValueError, match=r'^content\["\\udfff"\] has half a surrogate pair in its name'):
+    with pytest.raises(ValueError, match=naming(r'content["\udfff"]', "surrogate", "name")):
         dumps({"content": {"\udfff": 1}})
 
 
 def test_a_flaw_in_the_value_itself_is_named_by_the_root() -> None:
-    with pytest.raises(ValueError, match=r"^the value is nan"):
+    with pytest.raises(ValueError, match=naming("value", "nan")):
         dumps(math.nan)
-    with pytest.raises(ValueError, match=r"^id holds half"):
+    with pytest.raises(ValueError, match=naming("id", "surrogate")):
         dumps("\ud800", "id")
 
 
 def test_odd_names_are_quoted_in_the_path() -> None:
-    with pytest.raises(ValueError, match=r'^result\["two words"\]\[""\]\._meta\[0\] is inf'):
+    with pytest.raises(ValueError, match=naming('result["two words"][""]._meta[0]', "inf")):
         dumps({"two words": {"": {"_meta": [math.inf]}}}, "result")
 
 
 def test_endless_and_too_deep_values_are_refused() -> None:
     endless: list[JsonValue] = []
     endless.append(endless)
-    with pytest.raises(ValueError, match="nested more than 255 levels deep, or contains itself"):
+    with pytest.raises(ValueError, match=naming(255)):
         dumps(endless)
     deep: list[JsonValue] = []
     for _ in range(255):
@@ -398,5 +398,5 @@ def test_endless_and_too_deep_values_are_refused() -> None:
 def test_a_value_that_is_no_json_is_refused_by_its_type() -> None:
     value: dict[str, JsonValue] = {}
     value["when"] = object()  # type: ignore[assignment]
-    with pytest.raises(ValueError, match=r"^when is a object, which is no JSON value"):
+    with pytest.raises(ValueError, match=naming("when", "object", "JSON")):
         dumps(value)

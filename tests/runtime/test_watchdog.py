@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from naming import unnamed
 from trio.testing import MockClock
 
 from trio_mcp.runtime import Actor, CancelReason, Outcome, Supervisor, open_supervisor
@@ -88,7 +89,7 @@ async def test_an_actor_that_blocks_the_loop_is_logged_with_its_name_and_where_i
         await run(supervisor, computes, "sum")
         assert supervisor.blocked == 1
     (said,) = barking.said
-    assert said.startswith("sum-1 has kept the event loop from turning for 0.02 seconds")
+    assert unnamed(said, "sum-1", "0.02 seconds") == []
     assert "barking.hear()  # this line blocks" in said
 
 

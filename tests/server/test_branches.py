@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
+from naming import naming, unnamed
 from talk import Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -375,7 +377,7 @@ async def test_branches_nest_as_deep_as_tool_or_branch_allow_and_never_deeper_th
     result = await call(nesting(ran, **branch), limits=server, **tool)
     assert ran == list(range(deepest + 1))
     assert result.is_error
-    assert result.text == (f"the branches of this call may nest {deepest} deep; this one would be {deepest + 1} deep")
+    assert unnamed(result.text, deepest, deepest + 1) == []
 
 
 async def test_a_limit_of_depth_that_a_branch_was_given_holds_for_those_below_it_only() -> None:
@@ -423,7 +425,7 @@ async def test_a_call_that_has_used_its_tokens_is_told_so_and_sends_nothing_more
     model = Model(TEN, TEN, TEN)
     result = await call(body, model=model, mode=mode, token_budget=20)
     assert result.is_error
-    assert result.text == "this call may use 20 tokens, and has used 20"
+    assert re.findall(r"\d+", result.text) == ["20", "20"]
     assert len(model.asked) == 2
 
 
@@ -450,7 +452,7 @@ async def test_a_branch_with_a_budget_is_charged_and_so_is_everything_above_it()
     async def body(ctx: Context) -> str:
         told = await ctx.branch(leaf, token_budget=15)
         await ctx.sample("?")
-        with pytest.raises(BranchLimit, match="this call may use 30 tokens, and has used 30"):
+        with pytest.raises(BranchLimit, match=r"30 .*30"):
             await ctx.sample("?")
         return told
 
@@ -475,7 +477,7 @@ async def test_a_branch_shares_the_budget_of_its_parent_where_it_has_none() -> N
 
 async def test_a_budget_of_a_branch_needs_none_of_the_tool() -> None:
     async def body(ctx: Context) -> str:
-        with pytest.raises(BranchLimit, match=r"^a branch of this call may use 0 tokens"):
+        with pytest.raises(BranchLimit, match=r"branch.* 0 "):
             await ctx.branch(lambda child: child.sample("?"), token_budget=0)
         await ctx.sample("free")
         return "done"
@@ -513,7 +515,7 @@ async def test_an_attempt_in_vain_counts_what_its_request_is_estimated_at() -> N
         for _ in range(2):
             with pytest.raises(PeerError):
                 await ctx.sample("12345678")  # two tokens
-        with pytest.raises(BranchLimit, match="has used 4"):
+        with pytest.raises(BranchLimit, match=naming(4)):
             await ctx.sample("12345678")
         return "enough"
 
@@ -528,7 +530,7 @@ async def test_an_attempt_that_was_withdrawn_counts_too(autojump_clock: MockCloc
     async def body(ctx: Context) -> str:
         with trio.move_on_after(1):
             await ctx.sample("1234")
-        with pytest.raises(BranchLimit, match="has used 1"):
+        with pytest.raises(BranchLimit, match=naming(1)):
             await ctx.sample("1234")
         return "enough"
 
@@ -572,7 +574,7 @@ async def test_a_replay_charges_the_answers_it_remembers_again() -> None:
         )
     report.check()
     assert report.result is not None
-    assert report.result.text == "this call may use 25 tokens, and has used 30"
+    assert re.findall(r"\d+", report.result.text) == ["25", "30"]
     assert len(set(spent)) == 1
     assert len(spent) > 1  # it ran more than once, and each time it came to the same
 
@@ -635,7 +637,8 @@ async def test_the_model_is_told_of_a_branch_that_took_too_long(autojump_clock: 
         return "never"
 
     result = await call(body)
-    assert (result.is_error, result.text) == (True, "a branch of this call did not end within 1.5 seconds")
+    assert result.is_error
+    assert unnamed(result.text, "branch", "1.5 seconds") == []
 
 
 async def test_a_cancelled_call_is_not_told_as_a_branch_that_took_too_long(autojump_clock: MockClock) -> None:
@@ -655,7 +658,7 @@ async def test_a_cancelled_call_is_not_told_as_a_branch_that_took_too_long(autoj
         return "never"
 
     async with talk_to(server) as talk:
-        assert await talk.failure(talk.leg("tool")) == "tool did not finish within 2 seconds, its timeout."
+        assert unnamed(await talk.failure(talk.leg("tool")), "tool", "2 seconds") == []
     assert seen == [CancelReason.DEADLINE]
 
 
@@ -742,7 +745,7 @@ async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who
 @both_eras
 async def test_a_branch_that_may_not_ask_the_user_asks_nobody_and_says_so(mode: str) -> None:
     async def below(child: Context) -> str:
-        with pytest.raises(BranchElicitNotAllowed, match="started with allow_elicit=False"):
+        with pytest.raises(BranchElicitNotAllowed, match=naming("allow_elicit=False")):
             await child.elicit("May I?", bool)
         return (await child.sample("But this")).text
 
@@ -764,10 +767,8 @@ async def test_the_model_is_told_of_a_branch_that_may_not_ask() -> None:
         return "never"
 
     result = await call(body)
-    assert (result.is_error, result.text) == (
-        True,
-        "this branch may not ask the user: it was started with allow_elicit=False",
-    )
+    assert result.is_error
+    assert unnamed(result.text, "branch", "allow_elicit=False") == []
 
 
 # the first to end
@@ -835,20 +836,20 @@ async def test_a_race_needs_somebody_to_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "text"),
+    ("options", "kind", "names"),
     [
-        ({"time": 3}, TypeError, "a branch has no option 'time': do you mean 'timeout'"),
-        ({"timeout": "3"}, TypeError, "timeout must be"),
-        ({"timeout": 0}, ValueError, "timeout must be"),
-        ({"max_depth": 1.5}, TypeError, "max_depth must be"),
-        ({"max_depth": True}, TypeError, "max_depth must be"),
-        ({"token_budget": -1}, ValueError, "token_budget must be"),
-        ({"messages": "hi"}, TypeError, "messages must be"),
-        ({"messages": ["hi"]}, TypeError, "each item of messages must be"),
+        ({"time": 3}, TypeError, ["'time'", "'timeout'"]),
+        ({"timeout": "3"}, TypeError, ["timeout", "'3'"]),
+        ({"timeout": 0}, ValueError, ["timeout", "0"]),
+        ({"max_depth": 1.5}, TypeError, ["max_depth", "1.5"]),
+        ({"max_depth": True}, TypeError, ["max_depth", "True"]),
+        ({"token_budget": -1}, ValueError, ["token_budget", "-1"]),
+        ({"messages": "hi"}, TypeError, ["messages", "SamplingMessage", "'hi'"]),
+        ({"messages": ["hi"]}, TypeError, ["messages", "SamplingMessage", "'hi'"]),
     ],
 )
 async def test_a_wrong_option_of_a_branch_is_rejected_and_nothing_runs(
-    options: dict[str, Any], kind: type[Exception], text: str
+    options: dict[str, Any], kind: type[Exception], names: list[str]
 ) -> None:
     async def never(_child: Context) -> None:
         raise AssertionError
@@ -861,7 +862,7 @@ async def test_a_wrong_option_of_a_branch_is_rejected_and_nothing_runs(
                 group.start(never, **options)
         return str(caught.value)
 
-    assert (await text_of(body)).startswith(text)
+    assert unnamed(await text_of(body), *names) == []
 
 
 # many
@@ -919,16 +920,16 @@ async def nothing(_ctx: Context) -> str:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "names"),
     [
-        (nothing, "a branch must be a function, not yet called: branch(nothing), not branch(nothing(...))"),
-        (lambda ctx: [nothing, nothing], "a branch must be a function that takes a Context, not [<function nothing"),
-        (lambda ctx: None, "a branch must be a function that takes a Context, not None"),
+        (nothing, ["branch(nothing)", "branch(nothing(...))"]),
+        (lambda ctx: [nothing, nothing], ["Context", "[<function nothing"]),
+        (lambda ctx: None, ["Context", "None"]),
     ],
     ids=["a coroutine", "a list", "nothing"],
 )
 @pytest.mark.filterwarnings("ignore:coroutine 'nothing' was never awaited")
-async def test_what_no_branch_can_run_is_refused_in_words(wrong: Callable[[Context], Any], said: str) -> None:
+async def test_what_no_branch_can_run_is_refused_in_words(wrong: Callable[[Context], Any], names: list[str]) -> None:
     server = Server("wrong")
     heard: list[str] = []
 
@@ -947,4 +948,4 @@ async def test_what_no_branch_can_run_is_refused_in_words(wrong: Callable[[Conte
         async with Client.connect(server) as client:
             assert not (await client.call_tool("begin")).is_error
     assert len(heard) == 3
-    assert all(text.startswith(said) for text in heard)
+    assert [unnamed(text, *names) for text in heard] == [[], [], []]

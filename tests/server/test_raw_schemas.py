@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import pytest
+from naming import naming, unnamed
 from pydantic import BaseModel
 from talk import Json, Talk, talk_to
 
@@ -69,8 +70,7 @@ async def test_arguments_that_break_it_are_told_to_the_model(arguments: Json, na
 
     async with talk_to(server) as talk:
         text = await talk.failure(talk.leg("send", arguments))
-    assert text.startswith("Invalid arguments for send: ")
-    assert named in text
+    assert unnamed(text, "send", named) == []
     assert ran == []
 
 
@@ -100,7 +100,7 @@ def test_what_is_no_schema_of_arguments_is_refused_when_the_tool_is_offered(sche
 
 
 def test_a_function_with_several_parameters_cannot_take_them_in_one() -> None:
-    with pytest.raises(TypeError, match="one parameter"):
+    with pytest.raises(TypeError, match=naming("input_schema", "parameter")):
         Server("wrong").add_tool(lambda a, b: "", name="x", input_schema={"type": "object"})
 
 
@@ -228,7 +228,7 @@ def test_a_key_that_is_no_identifier_is_refused(key: str) -> None:
 
 
 def test_two_questions_of_a_tool_have_two_keys() -> None:
-    with pytest.raises(ValueError, match="twice among seat, seat"):
+    with pytest.raises(ValueError, match=naming("seat, seat")):
         Server("wrong").add_tool(lambda: "", name="x", elicits=[Elicit("seat", str), Elicit("seat", int)])
 
 
@@ -242,7 +242,7 @@ async def test_a_question_that_was_not_declared_is_not_asked(caplog: pytest.LogC
 
     async with talk_to(server) as talk:
         await talk.failure(talk.leg("book"))
-    assert "'seat' was not declared" in caplog.text
+    assert unnamed(caplog.text, "'seat'") == []
 
 
 async def test_an_argument_can_be_marked_for_a_header() -> None:

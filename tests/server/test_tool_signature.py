@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import trio
+from naming import naming
 from pydantic import BaseModel, Field
 from talk import Json, talk_to
 
@@ -99,7 +100,7 @@ def test_a_name_is_taken_once(server: Server) -> None:
     @server.tool
     def book() -> None: ...
 
-    with pytest.raises(ValueError, match="there is a tool named 'book' already"):
+    with pytest.raises(ValueError, match=naming("'book'")):
         server.tool(name="book")(lambda: None)
     assert len(server.tools) == 1
 
@@ -109,9 +110,9 @@ def test_a_name_that_is_none_is_refused(server: Server, name: str) -> None:
     def function() -> None: ...
 
     function.__name__ = name
-    with pytest.raises(ValueError, match="is not a tool name"):
+    with pytest.raises(ValueError, match=naming("tool name")):
         server.tool(function)
-    with pytest.raises(ValueError, match="is not a tool name"):
+    with pytest.raises(ValueError, match=naming("tool name")):
         server.tool(name=name or " ")(function)
 
 
@@ -123,7 +124,7 @@ def test_a_generator_is_no_tool(server: Server) -> None:
         yield 1
 
     for function in (generator, async_generator):
-        with pytest.raises(TypeError, match="not a generator"):
+        with pytest.raises(TypeError, match=naming("generator")):
             server.tool(function)
 
 
@@ -134,7 +135,7 @@ def test_a_parameter_that_has_no_name_in_json_is_refused(server: Server, kind: s
         "**kwargs": lambda **kwargs: None,
         "a, /": lambda a, /: None,
     }
-    with pytest.raises(TypeError, match="must be an ordinary named parameter"):
+    with pytest.raises(TypeError, match=naming("parameter", repr(kind.strip("*, /")))):
         server.tool(name="tool")(functions[kind])
     assert server.tools == ()
 
@@ -331,7 +332,7 @@ async def test_a_cursor_that_was_not_issued_here_is_refused(server: Server) -> N
         await talk.initialize()
         error = await talk.error(talk.request("tools/list", {"cursor": "forged"}))
     assert error["code"] == -32602
-    assert error["message"].startswith('The cursor "forged" was not issued for tools/list by this server')
+    assert error["message"].startswith('The cursor "forged"')
 
 
 def test_a_context_without_its_annotation_is_refused_and_says_what_to_write() -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import trio
 
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.runtime import Outbox
+from trio_mcp.runtime import Lane, Outbox
 from trio_mcp.session import (
-    Call,
+    CallPort,
     Envelope,
     Plan,
     Question,
     RequestFacts,
+    Route,
     ServerSession,
     open_service,
 )
@@ -38,13 +39,13 @@ SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "An ode."}, "
 META = {PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {"sampling": {}}}
 
 
-async def compose(call: Call) -> Model:
+async def compose(call: CallPort, lane: Lane) -> Model:
     """A prompt that a model writes."""
     params = CreateMessageRequestParams(
         messages=[SamplingMessage(role="user", content=TextContent(text="Write an ode."))], max_tokens=10
     )
     question = Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
-    answer = await call.ask(call.actor.root, question)
+    answer = await call.ask(lane, question)
     assert isinstance(answer.content, TextContent)
     return GetPromptResult(messages=[PromptMessage(role="user", content=answer.content)])
 
@@ -67,8 +68,8 @@ class Conversation:
 
 
 @asynccontextmanager
-async def conversation() -> AsyncIterator[Conversation]:
-    routes = {"prompts/get": get_prompt}
+async def conversation(routes: Mapping[str, Route] | None = None) -> AsyncIterator[Conversation]:
+    routes = routes or {"prompts/get": get_prompt}
     capabilities = ServerCapabilities(prompts=PromptsCapability())
     async with open_service(routes, Implementation(name="poet", version="1"), capabilities) as service:
         yield Conversation(ServerSession(service))
@@ -86,6 +87,29 @@ async def test_a_prompt_may_ask_in_rounds() -> None:
         params["requestState"] = asked["requestState"]
         params["inputResponses"] = dict.fromkeys(asked["inputRequests"], SAMPLE)
         assert text_of(await talk.say(id=2, method="prompts/get", params=params)) == "An ode."
+
+
+async def test_questions_are_in_the_order_asked_whatever_their_names_hold() -> None:
+    """Keys hold a name or numbers, and neither says where a question stands."""
+    order: list[str | None] = []
+
+    async def ask(call: CallPort, lane: Lane, name: str | None) -> None:
+        order.append(name)
+        params = CreateMessageRequestParams(messages=[], max_tokens=1)
+        await call.ask(
+            lane, Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",), name)
+        )
+
+    async def body(call: CallPort, lane: Lane) -> Model:
+        async with trio.open_nursery() as nursery:
+            for name in ("delivery-date", None, "seat/1-0", "plain"):
+                nursery.start_soon(ask, call, lane, name)
+        raise AssertionError("nobody answers")
+
+    async with conversation({"prompts/get": lambda _facts, _params: Plan(body, "choose")}) as talk:
+        asked = (await talk.say(id=1, method="prompts/get", params={"name": "x", "_meta": META}))["result"]
+        wanted = [name or f"sample-{order.index(name) + 1}" for name in order]
+        assert list(asked["inputRequests"]) == wanted
 
 
 async def test_a_prompt_may_ask_live() -> None:

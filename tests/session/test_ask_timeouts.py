@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
+from naming import unnamed
 from talk import ERAS, Json, Legacy, Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -89,10 +90,12 @@ async def test_a_live_question_that_nobody_answers_is_withdrawn_at_the_client(
         call = talk.call("patient", {"kind": kind})
         question = await talk.question(method)
         assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
-        assert await talk.text(call) == f"3: nobody answered {method} within 3 seconds; the question was withdrawn"
+        text = await talk.text(call)
+        assert text.startswith("3: ")
+        assert unnamed(text, method, "3 seconds") == []
         talk.answer(question, {})  # too late
         await talk.silence()
-        assert talk.session.awaited == {}
+        assert talk.session._asks.mailboxes == {}  # noqa: SLF001
 
 
 @pytest.mark.parametrize("kind", list(ASKS))
@@ -104,7 +107,7 @@ async def test_a_question_of_a_round_that_nobody_answers_leaves_the_round(
         asked = await talk.round(talk.leg("patient", {"kind": kind}))
         await trio.sleep(10)
         last = talk.leg("patient", {"kind": kind}, state=asked.state, answers={asked.key: accept(value=3)})
-        assert "within 3 seconds" in await talk.text(last)
+        assert unnamed(await talk.text(last), "3 seconds") == []
 
 
 async def test_what_is_asked_instead_goes_out_and_the_withdrawn_question_does_not(
@@ -161,7 +164,7 @@ async def test_a_timeout_that_the_tool_lets_out_is_told_in_its_own_words(
         call = talk.call("impatient")
         await talk.question()
         await talk.notification("notifications/cancelled")
-        assert "nobody answered elicitation/create within 3 seconds" in await talk.failure(call)
+        assert unnamed(await talk.failure(call), "elicitation/create", "3 seconds") == []
 
 
 async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(
@@ -204,4 +207,4 @@ async def test_what_is_no_time_to_wait_is_refused_and_nothing_is_sent(server: Se
     async with talk_to(server) as talk:
         await opened(talk)
         assert await talk.text(talk.call("asks")) == "done"
-    assert [failure.startswith("timeout: ") for failure in failures] == [True]
+    assert [unnamed(failure, "timeout", repr(wrong)) for failure in failures] == [[]]

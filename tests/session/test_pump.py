@@ -116,7 +116,7 @@ async def test_a_client_that_leaves_work_behind_is_logged_and_one_that_only_list
         await wait_all_tasks_blocked()
         await served.wire.close()
         await served.ended()
-    assert ("what still runs for it is cancelled" in caplog.text) is (method == "tools/call")
+    assert bool(caplog.records) is (method == "tools/call")
 
 
 class Watched(trio.abc.Channel[Envelope]):

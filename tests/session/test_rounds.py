@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import trio
+from naming import unnamed
 from talk import Json, Talk, accept, log_level, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, RequestId
+from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, SERVER_BUSY, RequestId
 from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer, digest
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
@@ -409,6 +410,33 @@ async def test_what_is_still_open_is_never_asked_of_a_client_that_does_not_decla
         assert await talk.text(talk.leg("both", state=first.state, answers=every, capabilities={})) == "3 4"
 
 
+async def test_a_retry_that_declares_nothing_goes_on_where_nothing_more_is_asked() -> None:
+    async with talk_to(Travel().server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)}, capabilities={})
+        assert "Booked TP2" in await talk.text(last)
+
+
+async def test_what_one_request_declares_does_not_count_for_the_next() -> None:
+    async with talk_to(Travel().server) as talk:
+        await talk.round(talk.leg("book"))
+        assert (await talk.error(talk.leg("book", capabilities={})))["code"] == MISSING_CAPABILITY
+
+
+async def test_branches_that_ask_a_client_that_cannot_are_one_refusal_that_names_what_is_missing() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def roots(ctx: Context) -> str:
+        await ctx.branch_all(*[lambda child: child.roots()] * 100)
+        return "never"
+
+    async with talk_to(server) as talk:
+        error = await talk.error(talk.leg("roots", capabilities={"elicitation": {"form": {}}, "sampling": {}}))
+        assert error["code"] == MISSING_CAPABILITY
+        assert error["data"] == {"requiredCapabilities": {"roots": {}}}
+
+
 # at most once
 
 
@@ -489,7 +517,7 @@ async def test_the_outcome_is_kept_for_the_grace_period(autojump_clock: MockCloc
 async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_first(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(f"trio_mcp.session.directory.{limit}", value)
+    monkeypatch.setattr(f"trio_mcp.session.calls.directory.{limit}", value)
     travel = Travel()
     async with talk_to(travel.server) as talk:
         asked = [await talk.round(talk.leg("book", {"to": str(n) * 800})) for n in range(3)]
@@ -507,7 +535,7 @@ async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_firs
 
 
 async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.session.directory.MAX_FINISHED_BYTES", 10)
+    monkeypatch.setattr("trio_mcp.session.calls.directory.MAX_FINISHED_BYTES", 10)
     async with talk_to(Travel().server) as talk:
         asked = await talk.round(talk.leg("book"))
         answers = {asked.key: accept(value=1)}
@@ -569,7 +597,7 @@ async def test_a_call_whose_own_time_is_up_while_it_is_parked_tells_the_next_leg
         await trio.sleep(40)
         assert reasons == [CancelReason.DEADLINE]
         last = talk.leg("slow", state=asked.state, answers={asked.key: accept(value=True)})
-        assert "did not finish within 30 seconds" in await talk.failure(last)
+        assert unnamed(await talk.failure(last), "slow", "30 seconds") == []
 
 
 # whose state it is
@@ -598,6 +626,16 @@ async def test_a_tampered_state_is_refused_and_nothing_runs(damage: str) -> None
         }[damage]
         last = talk.leg("book", state=state, answers={asked.key: accept(value=1)})
         await refused_everywhere(talk, travel, last)
+
+
+@pytest.mark.parametrize("state", [1, True, {}, []], ids=str)
+async def test_a_state_that_is_no_text_is_refused_and_nothing_runs(state: Any) -> None:
+    travel = Travel()
+    async with talk_to(travel.server) as talk:
+        asked = await talk.round(talk.leg("book"))
+        error = await talk.error(talk.leg("book", state=state, answers={asked.key: accept(value=1)}))
+        assert error["code"] == INVALID_PARAMS
+        assert travel.effects == ["searched"]
 
 
 async def test_a_state_of_another_principal_is_refused_and_nothing_runs() -> None:
@@ -786,7 +824,7 @@ async def test_a_copy_of_a_leg_that_was_cancelled_is_told_so() -> None:
         for request_id in (unwinding, gone):
             error = await talk.error(request_id)
             assert error["code"] == INTERNAL_ERROR
-            assert "was cancelled" in error["message"]
+            assert unnamed(error["message"], "cancelled") == []
 
 
 # running out of time and room
@@ -838,7 +876,7 @@ async def test_every_round_has_the_whole_ttl(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize(
     ("limits", "named"),
-    [(Limits(parked=1), "1 calls already wait"), (Limits(parked_per_principal=1), "1 of your calls already wait")],
+    [(Limits(parked=1), "1 calls"), (Limits(parked_per_principal=1), "1 of your calls")],
     ids=["in all", "per principal"],
 )
 async def test_a_call_that_may_not_be_parked_is_told_which_limit_it_met_and_is_cleaned_up(
@@ -853,6 +891,30 @@ async def test_a_call_that_may_not_be_parked_is_told_which_limit_it_met_and_is_c
         assert len(talk.service.supervisor.actors) == 1
         last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
         assert "Booked TP2" in await talk.text(last)
+
+
+LARGE = 100_000
+
+
+async def test_what_parked_calls_hold_is_counted_by_the_size_of_their_requests() -> None:
+    """The first legs of two large calls do not fit; the room of one that has ended is free again."""
+    async with talk_to(Travel(actors=Limits(parked_bytes=2 * LARGE)).server) as talk:
+        large = {"to": "x" * LARGE}
+        asked = await talk.round(talk.leg("book", large))
+        error = await talk.error(talk.leg("book", large))
+        assert error["code"] == SERVER_BUSY
+        assert unnamed(error["message"], f"{2 * LARGE} bytes") == []
+        assert await talk.text(talk.leg("book", large, state=asked.state, answers={asked.key: accept(value=1)}))
+        await talk.round(talk.leg("book", large))
+
+
+async def test_what_a_call_holds_grows_with_each_of_its_legs() -> None:
+    """What an earlier leg brought may still be held when the next one comes."""
+    async with talk_to(Travel(actors=Limits(parked_bytes=2 * LARGE)).server) as talk:
+        large = {"com.example/note": "x" * LARGE}
+        asked = await talk.round(talk.leg("twice", meta=large))
+        error = await talk.error(talk.leg("twice", meta=large, state=asked.state, answers={asked.key: accept(value=1)}))
+        assert unnamed(error["message"], f"{2 * LARGE} bytes") == []
 
 
 async def test_a_drained_server_cancels_parked_calls_and_cleans_up(autojump_clock: MockClock) -> None:

@@ -300,7 +300,7 @@ async def exclusive(talk: Talk, *messages: Json) -> tuple[OpenBatch, Outbox[Enve
     """A batch with an outbox of its own, as over HTTP."""
     outbox: Outbox[Envelope] = Outbox()
     data = json.dumps([{"jsonrpc": "2.0", **message} for message in messages]).encode()
-    batch = talk.session.receive(Envelope(parse(data)), outbox, exclusive=True)
+    batch = talk.session.receive(Envelope(parse(data)), outbox, owns_outbox=True)
     assert isinstance(batch, OpenBatch)
     await wait_all_tasks_blocked()
     return batch, outbox

@@ -267,6 +267,7 @@ def called(name: str) -> Scenario:
     async def scenario(client: Client) -> None:
         await client.call_tool(name, on_progress=lambda _report: None)
 
+    scenario.__name__ = name
     return scenario
 
 

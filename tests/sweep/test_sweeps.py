@@ -1,4 +1,7 @@
-"""Wherever a conversation is interrupted, every request has one outcome and nothing is left."""
+"""Wherever a conversation is interrupted, every request has one outcome and nothing is left.
+
+Some conversations are interrupted at every step, the others at every fifth; all at every step with `--every-step` (`make long`).
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,9 @@ TOOLS = [
     "too_slow",
     "hanging_up",
 ]
+OFTEN = {"asking_twice", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
+"""Those that are interrupted at every step in every run of the tests."""
+STRIDE = 5
 OTHERS: list[Scenario] = [
     several_calls,
     a_call_with_a_timeout,
@@ -58,10 +64,18 @@ OTHERS: list[Scenario] = [
     refused,
 ]
 
+
+@pytest.fixture(autouse=True)
+def stride(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.config.getoption("every_step"):
+        monkeypatch.setitem(globals(), "STRIDE", 1)
+
+
 eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 
 
 def swept(scenario: Scenario, mode: str, served: Server = server, **options: object) -> SweepReport:
+    stride = 1 if scenario.__name__ in OFTEN else STRIDE
     report = sweep(
         served,
         scenario,
@@ -70,10 +84,11 @@ def swept(scenario: Scenario, mode: str, served: Server = server, **options: obj
         on_sample=lambda _asked: "a line",
         on_roots=lambda: [Root(uri="file:///home")],
         effects=effects,
+        stride=stride,
         **options,  # type: ignore[arg-type]
     )
     report.check()
-    assert report.runs > report.steps
+    assert report.runs * stride > report.steps
     return report
 
 
@@ -127,14 +142,21 @@ def test_opening_and_closing_leave_nothing(mode: str) -> None:
 
 def test_a_call_that_is_replayed_at_every_leg_does_its_steps_once() -> None:
     replayed = server.with_options(replace(server.options, always_replay=True))
-    sweep(replayed, called("stepping"), mode=MODERN, on_elicit=lambda _asked: accept(value=1), effects=effects).check()
+    sweep(
+        replayed,
+        called("stepping"),
+        mode=MODERN,
+        on_elicit=lambda _asked: accept(value=1),
+        effects=effects,
+        stride=STRIDE,
+    ).check()
 
 
 def test_what_is_refused_leaves_nothing() -> None:
     play = Play(server, raw_client, messages_that_are_refused)
-    sweep_play(play, effects=effects, ways=[Way.PEER, Way.END, Way.MESSAGE]).check()
+    sweep_play(play, effects=effects, ways=[Way.PEER, Way.END, Way.MESSAGE], stride=STRIDE).check()
 
 
 def test_a_batch_leaves_nothing_wherever_it_is_interrupted() -> None:
     play = Play(server, raw_client, a_batch, logs=["the tool raising failed"])
-    sweep_play(play, effects=effects, ways=[Way.PEER, Way.END, Way.MESSAGE]).check()
+    sweep_play(play, effects=effects, ways=[Way.PEER, Way.END, Way.MESSAGE], stride=STRIDE).check()

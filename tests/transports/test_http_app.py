@@ -197,6 +197,7 @@ async def test_delete_cancels_what_runs_in_the_session(autojump_clock: MockClock
     await peer.post(b"", headers, method="DELETE")
     await stage.ended.wait()
     await reply.end()
+    assert stage.reason is CancelReason.DISCONNECT
 
 
 async def test_calls_with_the_same_id_do_not_cross(autojump_clock: MockClock, peer: AsgiPeer) -> None:

@@ -224,5 +224,5 @@ async def test_a_deleted_session_ends_its_batches(
     await stage.waiting.wait()
     assert (await peer.post(b"", headers, method="DELETE")).status == 204
     await reply.end()
-    assert stage.reason is CancelReason.CLIENT
+    assert stage.reason is CancelReason.DISCONNECT
     assert ids(reply) == {"p"}

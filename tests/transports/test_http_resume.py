@@ -351,7 +351,7 @@ async def test_a_session_that_ends_while_a_resume_waits_for_the_log_ends_the_res
         store.go_on.set()
         await resumed.end()
         await wait_all_tasks_blocked()
-        assert (len(store), talk.reason) == (0, CancelReason.CLIENT)
+        assert (len(store), talk.reason) == (0, CancelReason.DISCONNECT)
 
 
 async def test_a_session_that_ends_while_a_resume_reads_the_log_is_gone(

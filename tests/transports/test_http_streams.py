@@ -348,7 +348,7 @@ async def test_delete_ends_every_stream_and_forgets_what_they_said(autojump_cloc
         await resumed.end()
         await wait_all_tasks_blocked()
         assert len(store) == 0
-        assert talk.reason is CancelReason.CLIENT
+        assert talk.reason is CancelReason.DISCONNECT
         assert (await session.get("2-0")).status == 404
 
 

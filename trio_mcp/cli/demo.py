@@ -13,7 +13,7 @@ from typing import Literal
 import trio
 from pydantic import BaseModel
 
-from ..client import Client, Handlers, accept
+from ..client import Client, ClientOptions, Handlers, accept
 from ..protocol.jsonrpc import Request, Response, decoded
 from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
@@ -96,15 +96,13 @@ async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[
     """
     show(f"{title}\n{'=' * len(title)}\n")
     conversation = Conversation()
-    client = Client(
-        observed(find_transport("http").connect(url), conversation.on_message),
-        Handlers(on_elicit=conversation.elicit, on_sample=conversation.sample),
-        on_log=None,
-        log_level="info",
+    options = ClientOptions(
+        handlers=Handlers(on_elicit=conversation.elicit, on_sample=conversation.sample),
         mode=mode,
         info=Implementation(name="demo", version="1.0"),
         probe_timeout=LIMIT,
     )
+    client = Client(observed(find_transport("http").connect(url), conversation.on_message), options)
     with as_failures():
         async with client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"}, on_progress=lambda _report: None)

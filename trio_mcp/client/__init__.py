@@ -1,6 +1,7 @@
 """Calling servers: `Client`, and what answers their questions."""
 
 from .cache import CacheStatistics, ResponseCache
+from .calls import MAX_ROUNDS
 from .changes import Change, ChangeKind, Changes, OnChange
 from .client import Client
 from .handlers import (
@@ -15,7 +16,7 @@ from .handlers import (
     decline,
     dismiss,
 )
-from .rounds import MAX_ROUNDS
+from .options import ClientOptions
 
 __all__ = [
     "MAX_ROUNDS",
@@ -24,6 +25,7 @@ __all__ = [
     "ChangeKind",
     "Changes",
     "Client",
+    "ClientOptions",
     "Handlers",
     "OnChange",
     "OnElicit",

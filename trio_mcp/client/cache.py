@@ -1,7 +1,7 @@
-"""What a server allows to be kept, kept for as long as it allows (2026-07-28, caching: M-CACHE-2c).
+"""Caching responses for as long as the server allows (2026-07-28, caching: M-CACHE-2c).
 
-An entry belongs to a server, to a request (its method and what of its params the result depends on) and, unless its scope is
-public, to a principal. It ends when its time is up, when the server tells that it changed, or when others need the room.
+A cached result belongs to a server, to a request (its method and the params that the result depends on) and, unless its scope is
+public, to a principal. It goes when it expires, when the server announces a change, or when others need the space.
 """
 
 from __future__ import annotations
@@ -21,87 +21,87 @@ MAX_BYTES = 16 * 1024 * 1024
 MAX_TTL = 24 * 3600.0
 
 
-class Key(NamedTuple):
-    """What an entry is found by; `principal` is None for a public one."""
+class CacheKey(NamedTuple):
+    """What a result is cached under; `principal` is None if its scope is public."""
 
     server: Hashable
     method: str
-    what: str | None
+    request_key: str | None
     context: Hashable
     principal: Hashable
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A result, when it ends, and its size in bytes."""
+class CachedResult:
+    """A result, when it expires, and its size in bytes."""
 
     result: CacheableResult
-    ends: float
+    expires_at: float
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """How much is kept, and how often something was found or not."""
+    """How much is cached, and how many lookups found something."""
 
     entries: int
     bytes: int
-    found: int
-    missed: int
+    hits: int
+    misses: int
 
 
 class ResponseCache:
-    """Keeps results for clients, of one server or of several; pass it to `Client.connect(cache=...)`.
+    """Caches results of one server or several; pass it to `Client.connect(cache=...)`.
 
     Args:
-        max_entries, max_bytes: how much is kept; what was not used for longest goes first.
-        max_ttl: seconds after which an entry ends, whatever its server allows.
+        max_entries, max_bytes: how much is cached; the least recently used result is evicted first.
+        max_ttl: seconds after which a result expires, whatever its server allows.
 
-    Clients may share it: a private entry is only ever found by a client with the same server and the same principal. It belongs
-    to one run of Trio; what another run kept is dropped.
+    Clients may share it: only a client with the same server and the same principal finds a private result. A cache belongs to one
+    run of Trio; used in another run, it starts empty.
     """
 
     def __init__(self, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES, max_ttl: float = MAX_TTL) -> None:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
         self._max_ttl = max_ttl
-        self._entries: OrderedDict[Key, Entry] = OrderedDict()
+        self._entries: OrderedDict[CacheKey, CachedResult] = OrderedDict()
         self._bytes = 0
-        self._found = 0
-        self._missed = 0
+        self._hits = 0
+        self._misses = 0
         self._run: trio.lowlevel.TrioToken | None = None
         self.changes = 0
-        """How often something was dropped because it had changed. A result that was asked for before that is not kept."""
+        """Number of invalidations so far. A result that was requested before the last one is not stored."""
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Remove everything."""
         self._entries.clear()
         self._bytes = 0
         self.changes += 1
 
     def statistics(self) -> CacheStatistics:
-        return CacheStatistics(len(self._entries), self._bytes, self._found, self._missed)
+        return CacheStatistics(len(self._entries), self._bytes, self._hits, self._misses)
 
     def __repr__(self) -> str:
         return f"<ResponseCache entries={len(self._entries)}/{self._max_entries} bytes={self._bytes}/{self._max_bytes}>"
 
     # for its clients
 
-    def find(self, *keys: Key) -> CacheableResult | None:
-        """What is kept under the first of these keys that has something."""
+    def find(self, *keys: CacheKey) -> CacheableResult | None:
+        """Return the result under the first of these keys that has one, or None."""
         self._check_run()
         for key in keys:
             entry = self._entries.get(key)
-            if entry is not None and entry.ends > trio.current_time():
+            if entry is not None and entry.expires_at > trio.current_time():
                 self._entries.move_to_end(key)
-                self._found += 1
-                return entry.result.model_copy(deep=True)  # its lists can be changed by whoever gets it
+                self._hits += 1
+                return entry.result.model_copy(deep=True)  # the caller may change its lists
             self._remove(key)
-        self._missed += 1
+        self._misses += 1
         return None
 
-    def keep(self, key: Key, result: CacheableResult) -> None:
-        """Keep a result for as long as it says; one without a time is not kept."""
+    def store(self, key: CacheKey, result: CacheableResult) -> None:
+        """Store a result for as long as it says; one without a time to live is not stored."""
         self._check_run()
         self._remove(key)
         seconds = (
@@ -112,28 +112,28 @@ class ResponseCache:
         size = len(result.encode())
         if size > self._max_bytes:
             return
-        self._entries[key] = Entry(result.model_copy(deep=True), trio.current_time() + seconds, size)
+        self._entries[key] = CachedResult(result.model_copy(deep=True), trio.current_time() + seconds, size)
         self._bytes += size
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._remove(next(iter(self._entries)))
 
-    def drop(self, is_stale: Callable[[Key], bool]) -> None:
-        """Drop what has changed, for every principal."""
+    def invalidate(self, is_stale: Callable[[CacheKey], bool]) -> None:
+        """Remove what has changed, for every principal."""
         self.changes += 1
         for key in [key for key in self._entries if is_stale(key)]:
             self._remove(key)
 
-    def forget(self, key: Key) -> None:
-        """Drop one entry."""
+    def forget(self, key: CacheKey) -> None:
+        """Remove one result."""
         self._remove(key)
 
-    def _remove(self, key: Key) -> None:
+    def _remove(self, key: CacheKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._bytes -= entry.size
 
     def _check_run(self) -> None:
-        """Trio's clock starts anew with each run."""
+        """Start empty in another run of Trio: its clock starts from another time."""
         run = trio.lowlevel.current_trio_token()
         if run is not self._run:
             self.clear()
@@ -142,13 +142,13 @@ class ResponseCache:
 
 @dataclass(frozen=True, slots=True)
 class CacheView:
-    """What one client sees of a cache.
+    """The part of a cache that one client uses.
 
     Attributes:
-        cache: None keeps nothing.
-        server: whose results these are.
-        principal: who asks; private entries are found by the same one only.
-        context: what else of the client its server's results may depend on.
+        cache: None caches nothing.
+        server: the server that these results come from.
+        principal: who asks; private results are found under the same one only.
+        context: what else about the client the server's results may depend on.
     """
 
     cache: ResponseCache | None
@@ -156,42 +156,46 @@ class CacheView:
     principal: Hashable
     context: Hashable = None
 
-    def find(self, method: str, what: str | None) -> CacheableResult | None:
-        """The kept answer to a request: `what` is all that its result depends on beside the method."""
+    def find(self, method: str, request_key: str | None) -> CacheableResult | None:
+        """Return the cached result of a request; `request_key` is all that it depends on besides the method."""
         if self.cache is None:
             return None
-        return self.cache.find(self._private(method, what), self._public(method, what))
+        return self.cache.find(self._private(method, request_key), self._public(method, request_key))
 
-    def ticket(self) -> int:
-        """To be taken before a request is sent, and given to `keep`."""
+    def generation(self) -> int:
+        """Return the number of invalidations so far; take it before a request is sent, and give it to `store`."""
         return 0 if self.cache is None else self.cache.changes
 
-    def keep(self, method: str, what: str | None, result: CacheableResult, ticket: int) -> None:
-        """Keep an answer, unless something changed since `ticket`: the answer may be older than the news."""
-        if self.cache is None or ticket != self.cache.changes:
+    def store(self, method: str, request_key: str | None, result: CacheableResult, generation: int) -> None:
+        """Store a result, unless something was invalidated since `generation`: it may be older than the change."""
+        if self.cache is None or generation != self.cache.changes:
             return
-        private, public = self._private(method, what), self._public(method, what)
+        private, public = self._private(method, request_key), self._public(method, request_key)
         kept, other = (public, private) if result.cache_scope == "public" else (private, public)
         self.cache.forget(other)
-        self.cache.keep(kept, result)
+        self.cache.store(kept, result)
 
-    def drop(self, *methods: str) -> None:
-        """Drop every answer of this server to these methods."""
+    def invalidate(self, *methods: str) -> None:
+        """Remove every result of this server for these methods."""
         if self.cache is not None:
-            self.cache.drop(lambda key: key.server == self.server and key.method in methods)
+            self.cache.invalidate(lambda key: key.server == self.server and key.method in methods)
 
-    def drop_resource(self, uri: str) -> None:
-        """Drop what was read from a resource, and from those that it is a part of."""
+    def invalidate_resource(self, uri: str) -> None:
+        """Remove what was read from a resource, and from those that it is a part of."""
 
-        def stale(key: Key) -> bool:
+        def stale(key: CacheKey) -> bool:
             ours = key.server == self.server and key.method == "resources/read"
-            return ours and key.what is not None and is_part_of(uri, key.what)
+            return ours and key.request_key is not None and is_part_of(uri, key.request_key)
 
         if self.cache is not None:
-            self.cache.drop(stale)
+            self.cache.invalidate(stale)
 
-    def _private(self, method: str, what: str | None) -> Key:
-        return Key(self.server, method, what, self.context, ("private", self.principal))
+    def _private(self, method: str, request_key: str | None) -> CacheKey:
+        return CacheKey(self.server, method, request_key, self.context, ("private", self.principal))
 
-    def _public(self, method: str, what: str | None) -> Key:
-        return Key(self.server, method, what, self.context, None)
+    def _public(self, method: str, request_key: str | None) -> CacheKey:
+        return CacheKey(self.server, method, request_key, self.context, None)
+
+
+NO_CACHE = CacheView(None, None, None)
+"""Caches nothing."""

@@ -1,127 +1,214 @@
-"""Requests that may take several rounds: calling a tool, rendering a prompt, reading a resource."""
+"""Calling tools, rendering prompts and reading resources: the requests that may take several rounds.
+
+In the modern era a server asks by ending the request with its questions (`InputRequiredResult`). The client answers them and
+sends the request again, with the state that came with the questions, until the result is complete. The state is echoed byte
+for byte, never read, and never sent with another request (M-MRTR-8c). In the legacy era every result is complete.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from ..errors import PeerError
+import trio
+
+from ..checks import (
+    check_instance,
+    check_int,
+    check_seconds,
+    check_str,
+    check_str_mapping,
+    check_sync_callback,
+    mistake,
+)
+from ..errors import LimitExceeded, PeerError
 from ..protocol.jsonrpc import HEADER_MISMATCH
-from ..session import Answerer
-from ..session.idle import OnProgress
+from ..session.client import NO_HEADERS
+from ..session.idle_timeout import OnProgress
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
     GetPromptRequestParams,
     GetPromptResult,
+    InputRequiredResult,
     InputResponseRequestParams,
+    JsonObject,
+    JsonValue,
     Model,
     ReadResourceRequestParams,
     ReadResourceResult,
 )
-from .cache import CacheView
-from .checks import plain, seconds
+from .handlers import answer_round
 from .link import Link
-from .mirrors import Mirrors
-from .promises import Promises
-from .rounds import MAX_ROUNDS, Ask, Complete, request_in_rounds
+from .listed_tools import ListedTools
+from .options import ClientOptions
+from .timeouts import timeout_error
 
 M = TypeVar("M", bound=Model)
 
+MAX_ROUNDS: Final = 10
+"""Rounds after which a client gives up; other SDKs have the same limit (protocol.md 3.7)."""
+
+EMPTY_ROUND_DELAYS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds to wait before answering a round without questions, by round: such a server is not ready yet."""
+
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a call is made: who hears of its progress, how many rounds it may take, and for how many seconds it may be silent."""
+class CallOptions:
+    """How a call is made; `Client.call_tool` describes each option.
 
+    Raises:
+        TypeError, ValueError: an option is not what it should be.
+    """
+
+    timeout: float = math.inf
     on_progress: OnProgress | None = None
     max_rounds: int = MAX_ROUNDS
-    idle: float = math.inf
+    idle_timeout: float = math.inf
 
     def __post_init__(self) -> None:
-        plain(on_progress=self.on_progress)
-        seconds(idle_timeout=self.idle)
-        if not self.idle:
-            raise ValueError("idle_timeout is more than 0 seconds (math.inf for no end)")
-        if isinstance(self.max_rounds, bool) or not isinstance(self.max_rounds, int):
-            raise TypeError(f"max_rounds is a whole number, not {self.max_rounds!r:.80}")
-        if self.max_rounds < 0:
-            raise ValueError(f"max_rounds is a whole number from 0 on, not {self.max_rounds}")
+        # The defaults are valid; most calls pass nothing else, and pay for no check.
+        if self.timeout is not math.inf:
+            check_seconds("timeout", self.timeout, hint="math.inf for no limit")
+        if self.on_progress is not None:
+            check_sync_callback("on_progress", self.on_progress)
+        if self.idle_timeout is not math.inf:
+            check_seconds("idle_timeout", self.idle_timeout, positive=True, hint="math.inf for no limit")
+        if self.max_rounds is not MAX_ROUNDS:
+            check_int("max_rounds", self.max_rounds)
+
+
+class CompletedRequest(NamedTuple):
+    """A complete result, and after how many rounds it came."""
+
+    result: Model
+    rounds: int
 
 
 class Calls:
-    """The calls of one client, through all their rounds."""
+    """Makes the calls of one client, through all their rounds.
+
+    Args:
+        refresh_tools: lists the tools again.
+    """
 
     def __init__(
-        self,
-        link: Link,
-        answerers: Mapping[str, Answerer],
-        cache: CacheView,
-        mirrors: Mirrors,
-        promises: Promises,
-        refresh_tools: Callable[[], Awaitable[None]],
+        self, link: Link, options: ClientOptions, tools: ListedTools, refresh_tools: Callable[[], Awaitable[None]]
     ) -> None:
         self._link = link
-        self._answerers = answerers
-        self._cache = cache
-        self._mirrors = mirrors
-        self._promises = promises
+        self._request_handlers = options.handlers.request_handlers
+        self._cache = options.cache
+        self._tools = tools
         self._refresh_tools = refresh_tools
 
-    async def tool(self, params: CallToolRequestParams, manner: Manner) -> CallToolResult:
-        complete = await self._in_rounds(self._with_headers(params, manner), params, manner)
-        result = narrowed(complete.result, CallToolResult)
-        self._promises.check(params.name, result)
+    async def tool(
+        self, name: str, arguments: Mapping[str, JsonValue] | None, meta: JsonObject | None, options: CallOptions
+    ) -> CallToolResult:
+        """Call a tool; its result is validated if the tool was listed with an output schema."""
+        check_str("the name of the tool", name)
+        params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=check_meta(meta))
+        result = expect_type((await self._complete("tools/call", params, options, name)).result, CallToolResult)
+        listed = self._tools.by_name.get(name)
+        if listed is not None:
+            listed.check_result(result)
         return result
 
-    async def prompt(self, params: GetPromptRequestParams, manner: Manner) -> GetPromptResult:
-        complete = await self._in_rounds(self._plainly("prompts/get", manner), params, manner)
-        return narrowed(complete.result, GetPromptResult)
+    async def prompt(
+        self, name: str, arguments: Mapping[str, str] | None, meta: JsonObject | None, options: CallOptions
+    ) -> GetPromptResult:
+        """Render a prompt."""
+        check_str("the name of the prompt", name)
+        given = None if arguments is None else check_str_mapping("the arguments of the prompt", arguments)
+        params = GetPromptRequestParams(name=name, arguments=given, meta=check_meta(meta))
+        return expect_type((await self._complete("prompts/get", params, options, name)).result, GetPromptResult)
 
-    async def resource(self, params: ReadResourceRequestParams, manner: Manner) -> ReadResourceResult:
-        """What a resource holds; what took rounds is never kept, nor what more `_meta` was asked with (M-CACHE-2c)."""
+    async def resource(self, uri: str, meta: JsonObject | None, options: CallOptions) -> ReadResourceResult:
+        """Read a resource, from the cache where that has it.
+
+        A result that took rounds depends on the user's answers, and one that was requested with more `_meta` on that: neither
+        is cached (M-CACHE-2c).
+        """
+        check_str("the URI", uri)
         method = "resources/read"
-        found = None if params.meta else self._cache.find(method, params.uri)
-        if isinstance(found, ReadResourceResult):
-            return found
-        ticket = self._cache.ticket()
-        complete = await self._in_rounds(self._plainly(method, manner), params, manner)
-        result = narrowed(complete.result, ReadResourceResult)
-        if not complete.rounds and not params.meta:
-            self._cache.keep(method, params.uri, result, ticket)
+        params = ReadResourceRequestParams(uri=uri, meta=check_meta(meta))
+        cached = None if meta else self._cache.find(method, uri)
+        if isinstance(cached, ReadResourceResult):
+            return cached
+        generation = self._cache.generation()
+        completed = await self._complete(method, params, options, uri)
+        result = expect_type(completed.result, ReadResourceResult)
+        if not completed.rounds and not meta:
+            self._cache.store(method, uri, result, generation)
         return result
 
-    async def _in_rounds(self, ask: Ask, params: InputResponseRequestParams, manner: Manner) -> Complete:
-        return await request_in_rounds(self._link.session, ask, params, self._answerers, manner.max_rounds)
+    async def _complete(
+        self, method: str, params: InputResponseRequestParams, options: CallOptions, what: str
+    ) -> CompletedRequest:
+        """Send a request and answer its rounds, all within the timeout; `what` names it in errors.
 
-    def _with_headers(self, call: CallToolRequestParams, manner: Manner) -> Ask:
-        """Asks with the headers that the tool wants; when they were wrong, its schema was old (M-HTTP-7c)."""
-        arguments = call.arguments or {}
-        heard = partial(self._link.request, "tools/call", idle=manner.idle, on_progress=manner.on_progress)
+        Raises:
+            LimitExceeded: the server asked in more than `max_rounds` rounds.
+            CapabilityError: it asked for something that this client never declared.
 
-        async def ask(params: InputResponseRequestParams) -> Model:
-            headers = self._mirrors.headers(call.name, arguments)
-            try:
-                return await heard(params, headers=headers)
-            except PeerError as error:
-                if error.code != HEADER_MISMATCH:
-                    raise
-            await self._refresh_tools()
-            headers = self._mirrors.headers(call.name, arguments)
-            return await heard(params, headers=headers)
+        A cancel withdraws the request that is open and abandons the call.
+        """
+        with trio.move_on_after(options.timeout):
+            for number in range(options.max_rounds + 1):
+                result = await self._request(method, params, options)
+                if not isinstance(result, InputRequiredResult):
+                    return CompletedRequest(result, number)
+                if number < options.max_rounds:
+                    params = await self._answered(params, result, number)
+            raise LimitExceeded(f"the server asked in more than {options.max_rounds} rounds; the limit is max_rounds")
+        raise timeout_error(options.timeout, what)
 
-        return ask
+    async def _answered(
+        self, params: InputResponseRequestParams, asked: InputRequiredResult, number: int
+    ) -> InputResponseRequestParams:
+        """Return the params of the next round: those of the first, with the answers and the state."""
+        codec = self._link.session.terms.codec
+        answers = await answer_round(self._request_handlers, asked.input_requests or {}, codec)
+        if not answers:
+            await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
+        return params.model_copy(update={"input_responses": answers or None, "request_state": asked.request_state})
 
-    def _plainly(self, method: str, manner: Manner) -> Ask:
-        async def ask(params: InputResponseRequestParams) -> Model:
-            return await self._link.request(method, params, idle=manner.idle, on_progress=manner.on_progress)
+    async def _request(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
+        """Send one request of a call. If its headers were wrong, the tool was listed too long ago: try again (M-HTTP-7c)."""
+        if not isinstance(params, CallToolRequestParams):
+            return await self._link.request(method, params, idle=options.idle_timeout, on_progress=options.on_progress)
+        try:
+            return await self._call_tool(params, options)
+        except PeerError as error:
+            if error.code != HEADER_MISMATCH:
+                raise
+        await self._refresh_tools()
+        return await self._call_tool(params, options)
 
-        return ask
+    async def _call_tool(self, params: CallToolRequestParams, options: CallOptions) -> Model:
+        listed = self._tools.by_name.get(params.name)
+        headers = NO_HEADERS if listed is None else listed.headers(params.arguments or {})
+        return await self._link.request(
+            "tools/call", params, idle=options.idle_timeout, on_progress=options.on_progress, headers=headers
+        )
 
 
-def narrowed(result: Model, kind: type[M]) -> M:
-    """The codec decodes the result of a method to its one type; this tells the type checker."""
+def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        raise TypeError(
+            mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
+        )
+    return dict(arguments)
+
+
+def check_meta(meta: JsonObject | None) -> JsonObject | None:
+    return None if meta is None else check_instance("meta", meta, dict, "a dict of members for `_meta`")
+
+
+def expect_type(result: Model, kind: type[M]) -> M:
+    """Return the result as its type, for type checkers: the codec decodes the result of a method to its one type."""
     assert isinstance(result, kind)
     return result

@@ -1,14 +1,15 @@
-"""The changes that one listener hears of."""
+"""The changes that one subscriber is told of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
 import trio
 
+from ..checks import check_sequence
 from ..errors import without_traceback
 from ..protocol.uri.parts import is_part_of
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
@@ -42,15 +43,15 @@ LISTS: Mapping[str, ChangeKind] = {
 
 
 def change_of(method: str, params: Model) -> Change | None:
-    """What a notification says has changed; None when it is about something else."""
+    """Return the change that a notification announces, or None if it is about something else."""
     if isinstance(params, ResourceUpdatedNotificationParams):
         return Change("updated", params.uri)
     kind = LISTS.get(method)
     return None if kind is None else Change(kind)
 
 
-def asked_for(wanted: SubscriptionFilter) -> list[Change]:
-    """A change of each kind that a filter lets through."""
+def changes_matching(wanted: SubscriptionFilter) -> list[Change]:
+    """Return one change of each kind that a filter lets through."""
     lists: list[tuple[bool | None, ChangeKind]] = [
         (wanted.tools_list_changed, "tools"),
         (wanted.prompts_list_changed, "prompts"),
@@ -60,8 +61,8 @@ def asked_for(wanted: SubscriptionFilter) -> list[Change]:
     return changes + [Change("updated", uri) for uri in wanted.resource_subscriptions or ()]
 
 
-def common(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> SubscriptionFilter:
-    """What a server honours of what was asked for; what it adds on its own means nothing (M-SUB-2s)."""
+def intersection(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> SubscriptionFilter:
+    """Return what the server honours of what was asked for; anything else that it names is ignored (M-SUB-2s)."""
     asked = set(wanted.resource_subscriptions or ())
     return SubscriptionFilter(
         tools_list_changed=(wanted.tools_list_changed and honoured.tools_list_changed) or None,
@@ -72,20 +73,33 @@ def common(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> Subscrip
     )
 
 
-class Source(Protocol):
-    """Where changes come from."""
+def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Sequence[str]) -> SubscriptionFilter:
+    """Return what to subscribe to, see `Client.listen`; raise for arguments that name nothing or have the wrong type."""
+    check_sequence("uris", uris, str, 'a list of URIs, such as ["config://app"]', "a URI, as a string")
+    if not (tools or prompts or resources or uris):
+        raise ValueError("listen to something: tools, prompts, resources, or the uris of some")
+    return SubscriptionFilter(
+        tools_list_changed=tools or None,
+        prompts_list_changed=prompts or None,
+        resources_list_changed=resources or None,
+        resource_subscriptions=list(uris) or None,
+    )
+
+
+class ChangeSource(Protocol):
+    """What subscribes to changes at the server."""
 
     async def begin(self, changes: Changes, /) -> None:
-        """Start to tell of changes; returns when the server has agreed, or raises."""
+        """Subscribe to changes; returns when the server has agreed, or raises."""
         ...
 
     async def finish(self, changes: Changes, /) -> None:
-        """Tell no more. Shielded and bounded."""
+        """Unsubscribe again. Shielded and bounded."""
         ...
 
 
 class Changes:
-    """The changes that one listener hears of; made by `Client.listen`.
+    """The changes that one subscriber is told of; made by `Client.listen`.
 
         async with client.listen(tools=True, uris=["config://app"]) as changes:
             async for change in changes:
@@ -96,55 +110,58 @@ class Changes:
     because it may have changed meanwhile.
     """
 
-    def __init__(self, source: Source, wanted: SubscriptionFilter) -> None:
-        self.agreed = SubscriptionFilter()
-        """What the server honours, as far as it is known; `honoured` for whoever listens."""
+    def __init__(self, find_source: Callable[[], ChangeSource], wanted: SubscriptionFilter) -> None:
+        self.honoured_filter = SubscriptionFilter()
+        """What the server honours, as far as it is known."""
         self.wanted = wanted
-        self._source = source
+        self._find_source = find_source
+        self._source: ChangeSource | None = None
         self._pending: dict[Change, None] = {}
-        self._begun = False
-        self._left = False
+        self._entered = False
+        self._exited = False
         self._over = False
         self._failure: Exception | None = None
-        self._stir = trio.Event()
+        self._changed = trio.Event()
 
     async def __aenter__(self) -> Self:
-        """Start to listen; returns when the server has agreed.
+        """Subscribe; returns when the server has agreed.
 
         Raises:
-            PeerError, RequestTimeout, Disconnected: it did not.
-            RuntimeError: it was opened before; each `listen` is for once.
+            PeerError, RequestTimeout, Disconnected: the server did not agree.
+            RuntimeError: it was entered before; call `listen` again for another one.
         """
-        if self._begun:
+        if self._entered:
             raise RuntimeError("this was opened before; call client.listen(...) again")
-        self._begun = True
+        self._entered = True
+        self._source = self._find_source()
         await self._source.begin(self)
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        """Tell the server that nobody listens any more; bounded, also when cancelled."""
-        self._left = True
+        """Unsubscribe; bounded, also when cancelled."""
+        self._exited = True
         self.end()
+        assert self._source is not None
         await self._source.finish(self)  # noqa: ASYNC102  it is shielded and bounded itself
 
     def __aiter__(self) -> Self:
-        if self._left:  # who iterates already sees the end instead
+        if self._exited:  # an iteration that runs already sees the end instead
             raise RuntimeError("the `async with` of this listener has ended, and with it what could be heard")
         return self
 
     async def __anext__(self) -> Change:
-        """The next change. A cancel loses none."""
+        """Wait for the next change and return it. A cancel loses none."""
         self._check_begun()
         while not self._pending:
             if self._failure is not None:
                 raise without_traceback(self._failure)
             if self._over:
                 raise StopAsyncIteration
-            if self._stir.is_set():  # else another task waits for it already
-                self._stir = trio.Event()
-            await self._stir.wait()
+            if self._changed.is_set():  # else another task waits for it already
+                self._changed = trio.Event()
+            await self._changed.wait()
         await trio.lowlevel.checkpoint()
         change = next(iter(self._pending), None)
         if change is None:  # another task took it during the checkpoint
@@ -153,54 +170,54 @@ class Changes:
         return change
 
     def __repr__(self) -> str:
-        state = "over" if self._over else "open" if self._begun else "unopened"
+        state = "over" if self._over else "open" if self._entered else "unopened"
         return f"<Changes {state} pending={len(self._pending)}>"
 
     @property
     def honoured(self) -> SubscriptionFilter:
-        """What the server agreed to tell of: less than was asked for, perhaps.
+        """What the server agreed to announce; it may be less than was asked for.
 
         Raises:
-            RuntimeError: it was not asked yet.
+            RuntimeError: the subscription has not begun.
         """
         self._check_begun()
-        return self.agreed
+        return self.honoured_filter
 
-    # for the room
+    # for the change source
 
     def offer(self, change: Change) -> None:
-        """Note a change if it was asked for."""
+        """Queue a change if the subscriber wants it."""
         if not self._wants(change):
             return
         if len(self._pending) >= MAX_PENDING and change not in self._pending:
             self._pending = {noted: None for noted in self._pending if noted.kind != "updated"}
-            self.missed()
+            self.add_all()
         self._pending[change] = None
-        self._stir.set()
+        self._changed.set()
 
-    def missed(self) -> None:
-        """Everything that the server tells of may have changed unheard."""
-        for change in asked_for(self.agreed):
+    def add_all(self) -> None:
+        """Queue one change of each kind that the server honours: any of them may have been missed."""
+        for change in changes_matching(self.honoured_filter):
             self._pending[change] = None
-        self._stir.set()
+        self._changed.set()
 
     def end(self, failure: Exception | None = None) -> None:
-        """No more changes; the first reason stays."""
+        """End the iteration once the queued changes are read. The first reason stays."""
         if not self._over:
             self._over = True
             self._failure = None if failure is None else without_traceback(failure)
-        self._stir.set()
+        self._changed.set()
 
     @property
     def failure(self) -> Exception | None:
-        """Why there are no more changes; None as long as there may be, and after a good end."""
+        """Why the iteration failed; None while it goes on, and after a regular end."""
         return self._failure
 
     def _check_begun(self) -> None:
-        if not self._begun:
+        if not self._entered:
             raise RuntimeError("open it with `async with`: async with client.listen(...) as changes")
 
     def _wants(self, change: Change) -> bool:
         if change.uri is None:
-            return change in asked_for(self.wanted)
+            return change in changes_matching(self.wanted)
         return any(is_part_of(change.uri, whole) for whole in self.wanted.resource_subscriptions or ())

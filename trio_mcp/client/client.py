@@ -1,4 +1,4 @@
-"""`Client`: what a program asks of one server, in whichever era it speaks."""
+"""`Client`: a connection to one server, in either era."""
 
 from __future__ import annotations
 
@@ -11,47 +11,46 @@ from typing import Self, TypeVar
 
 import trio
 
-from ..errors import CapabilityError
+from ..checks import check_choice, check_seconds, check_str, check_str_mapping
 from ..session import ChannelServer, Envelope
-from ..session.idle import OnProgress
+from ..session.idle_timeout import OnProgress
 from ..types import (
     CallToolResult,
     ClientCapabilities,
+    CompleteRequestParams,
     CompleteResult,
     Completion,
+    CompletionArgument,
+    CompletionContext,
     GetPromptResult,
     Implementation,
     JsonObject,
     JsonValue,
     LoggingLevel,
-    NotificationParams,
     Prompt,
+    PromptReference,
     ReadResourceResult,
     Reference,
     RequestParams,
     Resource,
     ResourceTemplate,
+    ResourceTemplateReference,
     ServerCapabilities,
     Tool,
 )
-from .asked import a_completion, a_filter, a_prompt, a_resource, a_tool
-from .cache import CacheView, ResponseCache
-from .calls import Calls, Manner
-from .changes import Changes, OnChange
-from .checks import known_level, known_mode, plain, seconds, within
+from ..types.logging import LOGGING_LEVELS
+from .cache import ResponseCache
+from .calls import MAX_ROUNDS, CallOptions, Calls
+from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
-from .hearing import Hearing
-from .link import Link, Opening
-from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, Listing, Lists
-from .mirrors import Mirrors
-from .promises import Promises
-from .rounds import MAX_ROUNDS
-from .target import reached, view_for
+from .link import Link
+from .listed_tools import ListedTools
+from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, Lists
+from .options import PROBE_TIMEOUT, ClientOptions
+from .target import cache_view, open_target
+from .timeouts import run_with_timeout
 
 T = TypeVar("T")
-
-PROBE_TIMEOUT = 5.0
-"""Seconds that a server may take to say which era it speaks, before it is taken to be an old one."""
 
 
 class Client:
@@ -60,35 +59,21 @@ class Client:
         async with Client.connect("http://localhost:8000/mcp", on_elicit=ask_me) as client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"})
 
-    Its tasks run on their own, owned by the client and ended by `aclose`, so it may be opened in one task and closed in
-    another, and a failing connection raises `Disconnected` in the calls that wait for it and nowhere else.
+    Its tasks belong to the client and end with `aclose`, so it may be opened in one task and closed in another. A failing
+    connection raises `Disconnected` in the calls that wait for it and nowhere else.
 
-    Every call raises `PeerError` when the server answers with an error, `RequestTimeout` when it takes longer than its
-    `timeout` (seconds), and `Disconnected` when the connection ends first. A cancel withdraws the call at the server.
+    Every call raises `PeerError` if the server answers with an error, `RequestTimeout` if it takes longer than its
+    `timeout` (seconds), and `Disconnected` if the connection ends first. A cancel withdraws the call at the server.
     """
 
     def __init__(
-        self,
-        channel: AbstractAsyncContextManager[trio.abc.Channel[Envelope]],
-        handlers: Handlers,
-        *,
-        on_log: OnLog | None,
-        log_level: LoggingLevel,
-        mode: str,
-        info: Implementation,
-        probe_timeout: float,
-        on_change: OnChange | None = None,
-        cache: CacheView | None = None,
+        self, channel: AbstractAsyncContextManager[trio.abc.Channel[Envelope]], options: ClientOptions
     ) -> None:
-        self._handlers = handlers
-        level = None if on_log is None else log_level
-        cache = cache or CacheView(None, None, None)
-        hearing = Hearing(on_log, on_change, cache)
-        self._link = Link(channel, handlers, Opening(mode, info, probe_timeout), level, hearing.notified)
-        self._listening = hearing.attach(self._link)
-        mirrors, promises = Mirrors(), Promises()
-        self._lists = Lists(self._link, cache, mirrors, promises)
-        self._calls = Calls(self._link, handlers.answerers, cache, mirrors, promises, self._lists.refresh_tools)
+        self._options = options
+        self._link = Link(channel, options)
+        tools = ListedTools()
+        self._lists = Lists(self._link, options.cache, tools)
+        self._calls = Calls(self._link, options, tools, self._lists.refresh_tools)
 
     @classmethod
     def connect(
@@ -110,50 +95,49 @@ class Client:
         principal: str | None = None,
         **options: object,
     ) -> Client:
-        """A client for a URL, for a command to run (a list of arguments), or for a server object in this process.
+        """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
 
         Args:
-            on_elicit, on_elicit_url, on_sample, on_roots: what answers the server's questions; what is missing is not
-                declared to it.
-            on_log: called with each log message of `log_level` and above; without it none is asked for.
-            on_change: called with each change the server tells of: in the handshake era as they come, in the modern era
-                those that a `listen` of this client asked for.
-            mode: "auto" finds out which era the server speaks; "modern", "legacy" (the newest revision of that era) or a
-                revision such as "2025-06-18" decides it.
-            probe_timeout: seconds before a silent server is taken to be of the handshake era, in which it has 30 more.
-            cache: keeps what the server allows to be kept; clients of one URL may share it. None: nothing is kept.
-            principal: as whom this client is known to the server, for what is kept for it alone. None: as the holder of the
-                `headers` it sends, or as nobody else when it sends none.
-            options: the transport's own, such as `headers` for HTTP and `env` for a command.
+            on_elicit, on_elicit_url, on_sample, on_roots: answer the server's questions. The client declares only the
+                capabilities whose handler is given.
+            on_log: called with each log message of `log_level` and above; without it the client requests none.
+            on_change: called with each change that the server announces. A modern server announces only those that a `listen`
+                of this client asked for.
+            mode: "auto" finds out which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
+                a revision such as "2025-06-18" exactly that one.
+            probe_timeout: seconds without an answer after which the client takes the server for a legacy one, which then has 30
+                more.
+            cache: caches responses for as long as the server allows; clients of one URL may share it. None caches nothing.
+            principal: cache partition for private responses; defaults to a digest of `headers`.
+            options: options of the transport, such as `headers` for HTTP and `env` for a command.
 
         `on_log` and `on_change` are plain functions, called in the task that reads from the server.
 
         Raises:
             TypeError, ValueError: an argument is not what it should be; nothing was started.
         """
-        known_mode(mode)
-        known_level("log_level", log_level)
-        plain(on_log=on_log, on_change=on_change)
-        seconds(probe_timeout=probe_timeout)
         handlers = Handlers(on_elicit, on_sample, on_roots, on_elicit_url)
-        return cls(
-            reached(target, options),
-            handlers,
+        made = ClientOptions(
+            info=Implementation(name=name, version=version),
+            handlers=handlers,
             on_log=on_log,
             on_change=on_change,
             log_level=log_level,
             mode=mode,
-            info=Implementation(name=name, version=version),
             probe_timeout=probe_timeout,
-            cache=view_for(cache, target, principal, options.get("headers"), handlers.capabilities),
+            cache=cache_view(cache, target, principal, options.get("headers"), handlers.capabilities),
         )
+        return cls(open_target(target, options), made)
 
     # life
 
     async def open(self) -> Self:
-        """Connect and find out what the server speaks; `async with` does it.
+        """Connect and find out which era the server speaks; `async with` does it.
 
-        Raises what the transport raises when it cannot connect, and see `open_conversation`. A cancel closes the client.
+        Raises:
+            PeerError, RequestTimeout, Disconnected, RemoteProtocolError: the server did not open a conversation.
+
+        It also raises what the transport raises if it cannot connect. A cancel closes the client.
         """
         await self._link.open()
         return self
@@ -173,38 +157,38 @@ class Client:
     # lists
 
     async def list_tools(self, *, timeout: float = math.inf) -> list[Tool]:
-        """Every tool the server offers, through all its pages.
+        """Return every tool that the server offers, from all pages.
 
-        Raises `PeerError` with the code -32601 when the server has no tools at all; the other lists likewise.
+        Raises `PeerError` with the code -32601 if the server has no tools at all; the other lists likewise.
         """
-        return await self._whole(TOOLS, timeout)
+        return await self._read_all(TOOLS, timeout)
 
     async def list_prompts(self, *, timeout: float = math.inf) -> list[Prompt]:
-        """Every prompt."""
-        return await self._whole(PROMPTS, timeout)
+        """Return every prompt."""
+        return await self._read_all(PROMPTS, timeout)
 
     async def list_resources(self, *, timeout: float = math.inf) -> list[Resource]:
-        """Every resource that has a fixed URI."""
-        return await self._whole(RESOURCES, timeout)
+        """Return every resource that has a fixed URI."""
+        return await self._read_all(RESOURCES, timeout)
 
     async def list_resource_templates(self, *, timeout: float = math.inf) -> list[ResourceTemplate]:
-        """Every template of resources."""
-        return await self._whole(RESOURCE_TEMPLATES, timeout)
+        """Return every resource template."""
+        return await self._read_all(RESOURCE_TEMPLATES, timeout)
 
     def iter_tools(self, *, timeout: float = math.inf) -> AsyncGenerator[Tool]:
-        """The tools one by one. A page is asked for when those before it are used up; `timeout` is for each page."""
+        """Iterate over the tools. Each page is requested when the one before is used up; `timeout` is for each page."""
         return self._items(TOOLS, timeout)
 
     def iter_prompts(self, *, timeout: float = math.inf) -> AsyncGenerator[Prompt]:
-        """The prompts one by one, as `iter_tools`."""
+        """Iterate over the prompts, as `iter_tools` does."""
         return self._items(PROMPTS, timeout)
 
     def iter_resources(self, *, timeout: float = math.inf) -> AsyncGenerator[Resource]:
-        """The resources one by one, as `iter_tools`."""
+        """Iterate over the resources, as `iter_tools` does."""
         return self._items(RESOURCES, timeout)
 
     def iter_resource_templates(self, *, timeout: float = math.inf) -> AsyncGenerator[ResourceTemplate]:
-        """The templates one by one, as `iter_tools`."""
+        """Iterate over the resource templates, as `iter_tools` does."""
         return self._items(RESOURCE_TEMPLATES, timeout)
 
     # calls
@@ -220,23 +204,22 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
         idle_timeout: float = math.inf,
     ) -> CallToolResult:
-        """Call a tool and answer what it asks on the way.
+        """Call a tool, answer the questions that it asks, and return its result.
 
         Args:
             timeout: seconds for the whole call, questions included.
-            on_progress: a plain function, called with each report: `progress`, and `total` and `message` where there are.
+            on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
             meta: more members for `_meta`.
             max_rounds: how often a modern server may ask.
-            idle_timeout: seconds without a report of progress, for which the server is asked. What is answered here meanwhile
-                does not count.
+            idle_timeout: seconds that the server may go without reporting progress, which it is asked to do. While this client
+                answers a question, the time does not count.
 
         Returns:
-            its result; look at `is_error`, and at `text` or `structured_content`. Of a tool that was listed, the structured
-            content is what its output schema says.
+            the result; look at `is_error`, and at `text` or `structured_content`. If the tool was listed, the structured content
+            was validated against its output schema.
         """
-        params = a_tool(name, arguments, meta)
-        manner = Manner(on_progress, max_rounds, idle_timeout)
-        return await within(timeout, name, partial(self._calls.tool, params, manner))
+        options = CallOptions(timeout, on_progress, max_rounds, idle_timeout)
+        return await self._calls.tool(name, arguments, meta, options)
 
     async def get_prompt(
         self,
@@ -249,10 +232,9 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
         idle_timeout: float = math.inf,
     ) -> GetPromptResult:
-        """Render a prompt, and answer what it asks on the way; the arguments are as for `call_tool`."""
-        params = a_prompt(name, arguments, meta)
-        manner = Manner(on_progress, max_rounds, idle_timeout)
-        return await within(timeout, name, partial(self._calls.prompt, params, manner))
+        """Render a prompt, answering the questions that it asks; the arguments are as for `call_tool`."""
+        options = CallOptions(timeout, on_progress, max_rounds, idle_timeout)
+        return await self._calls.prompt(name, arguments, meta, options)
 
     async def read_resource(
         self,
@@ -264,10 +246,9 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
         idle_timeout: float = math.inf,
     ) -> ReadResourceResult:
-        """Read a resource, and answer what it asks on the way; the arguments are as for `call_tool`."""
-        params = a_resource(uri, meta)
-        manner = Manner(on_progress, max_rounds, idle_timeout)
-        return await within(timeout, uri, partial(self._calls.resource, params, manner))
+        """Read a resource, answering the questions that it asks; the arguments are as for `call_tool`."""
+        options = CallOptions(timeout, on_progress, max_rounds, idle_timeout)
+        return await self._calls.resource(uri, meta, options)
 
     async def complete(
         self,
@@ -278,31 +259,31 @@ class Client:
         context: Mapping[str, str] | None = None,
         timeout: float = math.inf,
     ) -> Completion:
-        """Values that an argument may take, given what there is of it.
+        """Return values that complete what was typed of an argument.
 
         Args:
-            ref: whose argument it is: `PromptReference(name=...)` or `ResourceTemplateReference(uri=...)`.
-            context: the arguments that are settled already.
+            ref: the prompt or template that has the argument: `PromptReference(name=...)` or
+                `ResourceTemplateReference(uri=...)`.
+            context: the arguments that have their values already.
         """
-        seconds(timeout=timeout)
-        params = a_completion(ref, argument, value, context)
+        check_seconds("timeout", timeout)
+        params = complete_params(ref, argument, value, context)
         result = await self._link.request("completion/complete", params, timeout=timeout)
         assert isinstance(result, CompleteResult)
         return result.completion
 
     async def ping(self, *, timeout: float = 30) -> None:
-        """Ask for a sign of life, which takes `timeout` seconds at most. In the modern era this asks what the server is."""
-        seconds(timeout=timeout)
-        method = "server/discover" if self._link.session.modern else "ping"
-        await self._link.request(method, RequestParams(), timeout=timeout)
+        """Wait until the server answers a request that any server answers: `ping`, or `server/discover` in the modern era."""
+        check_seconds("timeout", timeout)
+        await self._link.request(self._link.dialect.ping_method, RequestParams(), timeout=timeout)
 
     async def set_log_level(self, level: LoggingLevel, *, timeout: float = math.inf) -> None:
-        """Say which log messages are wanted from now on: those of this level and above.
+        """Request log messages of this level and above from now on.
 
-        A modern server hears it with every request; one of the handshake era is asked now, and may refuse (`PeerError`).
+        A modern server gets the level with each later request. A legacy server is asked now, and may refuse (`PeerError`).
         """
-        known_level("level", level)
-        seconds(timeout=timeout)
+        check_choice("level", level, LOGGING_LEVELS)
+        check_seconds("timeout", timeout)
         await self._link.set_log_level(level, timeout)
 
     # changes
@@ -315,53 +296,49 @@ class Client:
         resources: bool = False,
         uris: Sequence[str] = (),
     ) -> Changes:
-        """Hear of changes: of the list of tools, prompts or resources, and of what the resources at `uris` hold.
+        """Subscribe to changes: of the list of tools, prompts or resources, and of the content of the resources at `uris`.
 
             async with client.listen(tools=True) as changes:
                 async for change in changes:
                     ...
 
-        `changes.honoured` says what the server agreed to. Several may listen at once. See `Changes`.
+        `changes.honoured` says what the server agreed to. Several tasks may listen at the same time. See `Changes`.
 
         Raises:
-            ValueError: nothing was asked for.
+            ValueError: no list and no URI was given.
             TypeError: `uris` is one string.
         """
-        return Changes(self._listening, a_filter(tools, prompts, resources, uris))
+        return Changes(lambda: self._link.listeners, subscription_filter(tools, prompts, resources, uris))
 
     async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
-        """Ask a server of the handshake era to tell of changes of a resource; `on_change` hears of them.
+        """Subscribe to changes of one resource at a legacy server; `on_change` is called with them.
 
         Raises:
             CapabilityError: the server is a modern one, where `listen` does this.
         """
-        self._needs_session("subscribe")
-        await within(timeout, uri, partial(self._listening.subscribe, uri))
+        await run_with_timeout(timeout, uri, partial(self._link.listeners.subscribe, uri))
 
     async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """Take a `subscribe` back. Raises as that does."""
-        self._needs_session("unsubscribe")
-        await within(timeout, uri, partial(self._listening.unsubscribe, uri))
+        await run_with_timeout(timeout, uri, partial(self._link.listeners.unsubscribe, uri))
 
     def roots_changed(self) -> None:
-        """Tell the server that `on_roots` would answer something else now; it may ask again.
+        """Tell the server that `on_roots` would return something else now, so that it can ask again.
 
-        A modern server is told nothing: it asks whenever it needs to know (L-ROOT-1c).
+        Nothing is sent to a modern server, which asks whenever it needs the roots (L-ROOT-1c).
         """
-        session = self._link.session
-        if not session.modern:
-            session.notify("notifications/roots/list_changed", NotificationParams())
+        self._link.dialect.announce_changed_roots()
 
-    # what is known of the server
+    # about the server
 
     @property
     def protocol_version(self) -> str:
-        """The revision that is spoken."""
+        """The revision that client and server agreed on."""
         return self._link.facts.protocol_version
 
     @property
     def server_info(self) -> Implementation | None:
-        """Who the server says it is."""
+        """The name and version that the server gives itself."""
         return self._link.facts.info
 
     @property
@@ -377,21 +354,33 @@ class Client:
     @property
     def capabilities(self) -> ClientCapabilities:
         """What this client declares."""
-        return self._handlers.capabilities
+        return self._options.handlers.capabilities
 
     def __repr__(self) -> str:
         return f"<Client {self._link!r}>"
 
     # one step each
 
-    def _items(self, listing: Listing[T], timeout: float) -> AsyncGenerator[T]:
-        seconds(timeout=timeout)
-        return self._lists.items(listing, timeout)
+    def _items(self, kind: ListKind[T], timeout: float) -> AsyncGenerator[T]:
+        check_seconds("timeout", timeout)
+        return self._lists.items(kind, timeout)
 
-    async def _whole(self, listing: Listing[T], timeout: float) -> list[T]:
-        return await within(timeout, listing.method, partial(self._lists.whole, listing))
+    async def _read_all(self, kind: ListKind[T], timeout: float) -> list[T]:
+        return await run_with_timeout(timeout, kind.method, partial(self._lists.read_all, kind))
 
-    def _needs_session(self, what: str) -> None:
-        if self._link.session.modern:
-            version = self.protocol_version
-            raise CapabilityError(f"{what} is of the handshake era; {version} has Client.listen for it", {})
+
+def complete_params(
+    ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
+) -> CompleteRequestParams:
+    """Return the params of `completion/complete`; raise `TypeError` for an argument of the wrong type."""
+    if not isinstance(ref, PromptReference | ResourceTemplateReference):
+        raise TypeError(
+            "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
+            f"of trio_mcp.types, not {ref!r:.80}"
+        )
+    check_str("argument", argument)
+    check_str("value", value)
+    given = None
+    if context is not None:
+        given = CompletionContext(arguments=check_str_mapping("context", context))
+    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=given)

@@ -1,7 +1,7 @@
-"""What a client answers: the user's and the model's side of a server's questions.
+"""Answering the server's questions: what the program passes as `on_elicit`, `on_sample` and `on_roots`.
 
-A handler is a function of the question's params, plain or async; what it returns may be as short as it can be:
-`accept(seat="aisle")`, `decline()`, a string for a sample, a list of folders for the roots.
+A handler is a function of the question's params, plain or async. It may return a short form: `accept(seat="aisle")`,
+`decline()`, a string for a sample, a list of folders for the roots.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
-from ..errors import CapabilityError
-from ..session import Answerer
+import trio
+
+from ..checks import check_callable
+from ..errors import CapabilityError, LimitExceeded
+from ..groups import unwrap
+from ..protocol.codec import Codec
+from ..session import RequestHandler
 from ..types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -22,6 +27,9 @@ from ..types import (
     ElicitRequestURLParams,
     ElicitResult,
     ElicitValue,
+    InputRequest,
+    InputResponseRequestParams,
+    JsonObject,
     JsonValue,
     ListRootsResult,
     LoggingMessageNotificationParams,
@@ -31,9 +39,11 @@ from ..types import (
     SamplingCapability,
     TextContent,
 )
-from .checks import is_function
 
 T = TypeVar("T")
+
+MAX_QUESTIONS = 1000
+"""Questions of one round that are answered."""
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
 OnElicitUrl: TypeAlias = Callable[[ElicitRequestURLParams], ElicitResult | Awaitable[ElicitResult]]
@@ -76,7 +86,7 @@ def dismiss() -> ElicitResult:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What this client can be asked; what is None is not declared to the server."""
+    """What answers the server's questions. The client declares the capabilities of those that are not None."""
 
     on_elicit: OnElicit | None = None
     on_sample: OnSample | None = None
@@ -85,11 +95,13 @@ class Handlers:
 
     def __post_init__(self) -> None:
         for handler in fields(self):
-            is_function(handler.name, getattr(self, handler.name))
+            value = getattr(self, handler.name)
+            if value is not None:
+                check_callable(handler.name, value)
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What to declare."""
+        """The capabilities to declare."""
         return ClientCapabilities(
             elicitation=self._elicitation,
             sampling=SamplingCapability() if self.on_sample else None,
@@ -103,9 +115,9 @@ class Handlers:
         return ElicitationCapability(form={} if self.on_elicit else None, url={} if self.on_elicit_url else None)
 
     @property
-    def answerers(self) -> Mapping[str, Answerer]:
-        """What serves each method that the server may ask for."""
-        served: dict[str, Answerer] = {}
+    def request_handlers(self) -> Mapping[str, RequestHandler]:
+        """The handler of each method that the server may request."""
+        served: dict[str, RequestHandler] = {}
         if self._elicitation is not None:
             served["elicitation/create"] = self._elicit
         if self.on_sample is not None:
@@ -117,9 +129,9 @@ class Handlers:
     async def _elicit(self, params: Model) -> Model:
         match params:
             case ElicitRequestURLParams() if self.on_elicit_url is not None:
-                return elicited("on_elicit_url", "accept()", await resolved(self.on_elicit_url(params)))
+                return to_elicit_result("on_elicit_url", "accept()", await maybe_await(self.on_elicit_url(params)))
             case ElicitRequestFormParams() if self.on_elicit is not None:
-                return elicited("on_elicit", "accept(field=value)", await resolved(self.on_elicit(params)))
+                return to_elicit_result("on_elicit", "accept(field=value)", await maybe_await(self.on_elicit(params)))
         mode = "url" if isinstance(params, ElicitRequestURLParams) else "form"
         raise CapabilityError(f"the server asked in {mode} mode, which this client did not declare", {})
 
@@ -128,7 +140,7 @@ class Handlers:
         assert isinstance(params, CreateMessageRequestParams)
         if params.tools or params.tool_choice is not None:
             raise CapabilityError("the server asked for a sample with tools, which this client did not declare", {})
-        answer: CreateMessageResult | str = await resolved(self.on_sample(params))
+        answer: CreateMessageResult | str = await maybe_await(self.on_sample(params))
         if isinstance(answer, str):
             content = TextContent(text=answer)
             return CreateMessageResult(role="assistant", content=content, model="unnamed", stop_reason="endTurn")
@@ -138,17 +150,17 @@ class Handlers:
 
     async def _roots(self, _params: Model) -> Model:
         assert self.on_roots is not None
-        roots: object = await resolved(self.on_roots())
+        roots: object = await maybe_await(self.on_roots())
         if isinstance(roots, str) or not isinstance(roots, Iterable):
             raise TypeError(f"on_roots returns a list of pathlib.Path or Root, not {roots!r:.80}")
         return ListRootsResult(roots=[as_root(root) for root in roots])
 
 
-def elicited(handler: str, accepted: str, result: object) -> ElicitResult:
-    """What a handler of a question returned.
+def to_elicit_result(handler: str, accepted: str, result: object) -> ElicitResult:
+    """Return the answer that a handler gave.
 
     Raises:
-        TypeError: it is no answer.
+        TypeError: it is not an answer.
     """
     if not isinstance(result, ElicitResult):
         raise TypeError(f"{handler} returns {accepted}, decline() or dismiss(), not {result!r:.80}")
@@ -156,11 +168,11 @@ def elicited(handler: str, accepted: str, result: object) -> ElicitResult:
 
 
 def as_root(root: object) -> Root:
-    """A root as it is sent (L-ROOT-1c).
+    """Return a root in the form in which it is sent (L-ROOT-1c).
 
     Raises:
-        ValueError: its URI is not that of a file.
-        TypeError: it is no root.
+        ValueError: its URI is not the URI of a file.
+        TypeError: it is neither a `Root` nor a `Path`.
     """
     if not isinstance(root, Root | Path):
         raise TypeError(f"each of what on_roots returns is a pathlib.Path or a Root, not {root!r:.80}")
@@ -171,8 +183,43 @@ def as_root(root: object) -> Root:
     return root
 
 
-async def resolved(value: T | Awaitable[T]) -> T:
-    """The value of a plain or an async handler."""
+async def maybe_await(value: T | Awaitable[T]) -> T:
+    """Return a value, or await it first if it is awaitable: a handler may be plain or async."""
     if isinstance(value, Awaitable):
         return cast("T", await value)
     return value
+
+
+async def answer_round(
+    handlers: Mapping[str, RequestHandler], questions: Mapping[str, InputRequest], codec: Codec
+) -> dict[str, JsonObject]:
+    """Answer the questions of one round (2026-07-28), all at the same time, and return the answers by key.
+
+    Raises:
+        LimitExceeded: there are more than `MAX_QUESTIONS`.
+        CapabilityError: one asks for something that this client never declared.
+
+    What a handler raises ends the round: the server gets no answers, and is not waiting for any.
+    """
+    if len(questions) > MAX_QUESTIONS:
+        raise LimitExceeded(f"the server asked {len(questions)} questions at once; the limit is {MAX_QUESTIONS}")
+    answers: dict[str, JsonObject] = {}
+
+    async def answer(key: str, question: InputRequest) -> None:
+        handler = handlers.get(question.method)
+        if handler is None:
+            raise CapabilityError(f"the server asked for {question.method}, which this client did not declare", {})
+        params = question.params
+        result = await handler(params if params is not None else InputResponseRequestParams())
+        answers[key] = codec.encode_input_response(question.method, result)
+
+    failure: Exception | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            for key, question in questions.items():
+                nursery.start_soon(answer, key, question)
+    except ExceptionGroup as group:
+        failure = unwrap(group)
+    if failure is not None:  # raised out here, so that it keeps its own context
+        raise failure
+    return answers

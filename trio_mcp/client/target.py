@@ -1,4 +1,4 @@
-"""What a client may connect to, and what follows from that."""
+"""Choosing a transport by what the client connects to, and the cache that the client uses there."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 
 import trio
 
+from ..checks import check_int, check_seconds, check_str_mapping
 from ..session import Envelope, check_options, find_transport
 from ..types import ClientCapabilities
-from .cache import CacheView, ResponseCache
-from .checks import seconds, size, texts
+from .cache import NO_CACHE, CacheView, ResponseCache
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
 
-UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-LIKE_A_HOST = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+HOST_PATTERN = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
 DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "tell_timeout", "write_deadline"})
 SIZES = frozenset({"max_line", "max_message"})
@@ -31,12 +31,14 @@ MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
 
 
-def reached(target: object, options: Mapping[str, object]) -> AbstractAsyncContextManager[trio.abc.Channel[Envelope]]:
-    """A connection to a target, which is not opened yet.
+def open_target(
+    target: object, options: Mapping[str, object]
+) -> AbstractAsyncContextManager[trio.abc.Channel[Envelope]]:
+    """Return a context manager that opens a channel to the target.
 
     Raises:
-        TypeError: it is nothing to connect to, its transport has no such option, or that is of the wrong type.
-        ValueError: a URL leads nowhere, or an option cannot have that value.
+        TypeError: no transport reaches the target, or its transport has no such option, or the option has the wrong type.
+        ValueError: the URL has no host, or an option cannot have that value.
     """
     name = transport_name(target)
     transport = find_transport(name)
@@ -45,29 +47,29 @@ def reached(target: object, options: Mapping[str, object]) -> AbstractAsyncConte
     check_options(name, "connect", options)
     for option, value in options.items():
         if option in DURATIONS:
-            seconds(**{option: value})
+            check_seconds(option, value)
             if option == "ping_interval" and not value:
                 raise ValueError("ping_interval is more than 0 seconds (math.inf for no pings)")
         elif option in SIZES:
-            size(option, value)
+            check_int(option, value, least=1, hint="it counts bytes")
         elif option == "tls" and not isinstance(value, ssl.SSLContext | None):
             raise TypeError(f"tls is an ssl.SSLContext, which says whom to trust, or None; not {value!r:.80}")
         elif option == "headers" and value is not None:
-            check_headers(texts(option, value))
+            check_headers(check_str_mapping(option, value))
         elif option in MAPPINGS and value is not None:
-            texts(option, value)
+            check_str_mapping(option, value)
     return transport.connect(target, **options)
 
 
 def transport_name(target: object) -> str:
-    """Which transport reaches a target."""
+    """Return the name of the transport that reaches a target."""
     if isinstance(target, str):
         scheme = target.partition("://")[0].lower() if "://" in target else ""
         if scheme in ("http", "https"):
             return "http"
         if scheme in ("ws", "wss"):
             return "websocket"
-        raise TypeError(f"{target!r} is not an http(s) or ws(s) URL; {advice(target)}")
+        raise TypeError(f"{target!r} is not an http(s) or ws(s) URL; {target_hint(target)}")
     if isinstance(target, Sequence) and not isinstance(target, bytes | bytearray | memoryview):
         check_command(target)
         return "stdio"
@@ -81,7 +83,7 @@ def transport_name(target: object) -> str:
 
 
 def check_url(url: str) -> None:
-    """Refuse a URL without a host, or with a port that there is not."""
+    """Raise `ValueError` for a URL without a host, or with an impossible port."""
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0
@@ -93,17 +95,17 @@ def check_url(url: str) -> None:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse what no header can be; a value may be secret, so it is not repeated."""
+    """Raise `ValueError` for what HTTP cannot send as a header; the error does not show the value, which may be secret."""
     for name, value in headers.items():
         if not HEADER_NAME.fullmatch(name):
             raise ValueError(f"headers: {name!r:.80} is no name of a header: letters, digits and '-', without spaces")
-        if UNSENDABLE.search(value):
+        if CONTROL_CHARACTERS.search(value):
             raise ValueError(f"headers: the value of {name!r} has a line break or another control character in it")
 
 
-def advice(text: str) -> str:
-    """What may be meant by a string that is no URL."""
-    if LIKE_A_HOST.match(text):
+def target_hint(text: str) -> str:
+    """Return advice about a string that is not a URL."""
+    if HOST_PATTERN.match(text):
         return f"did you mean 'http://{text}'?"
     if "://" in text:
         return "no other URL is known to a transport"
@@ -122,19 +124,19 @@ def check_command(command: Sequence[object]) -> None:
             raise TypeError(f"a command is a list of strings; {part!r:.80} is {type(part).__name__}")
 
 
-def view_for(
+def cache_view(
     cache: ResponseCache | None,
     target: object,
     principal: str | None,
     headers: object,
     capabilities: ClientCapabilities,
-) -> CacheView | None:
-    """What a client of `target` sees of a cache; only what is reached by a URL is the same server for several clients.
+) -> CacheView:
+    """Return the part of a cache that a client of `target` uses. Only a URL means the same server for several clients.
 
-    The headers stand for the principal as a digest: what they hold may be secret.
+    Without a `principal`, a digest of the headers stands for it: what they hold may be secret.
     """
     if cache is None:
-        return None
+        return NO_CACHE
     if not isinstance(cache, ResponseCache):
         raise TypeError(f"cache is a ResponseCache, as in cache=ResponseCache(), not {cache!r:.80}")
     if not isinstance(target, str):

@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
+from .inbound import Inbound, classify
 from .jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -39,10 +40,9 @@ from .jsonrpc import (
     RequestId,
     Response,
     Unanswered,
-    decoded,
 )
-from .meta import PROTOCOL_VERSION, RequestMeta, read_meta
-from .revisions import MODERN_ONLY, NEWEST_LEGACY, Side
+from .revisions import MODERN_ONLY, Side
+from .terms import RequestTerms, SessionTerms, modern_terms
 
 
 class Phase(Enum):
@@ -54,13 +54,17 @@ class Phase(Enum):
 
 
 class RequestIn(NamedTuple):
-    """The peer asks something of us: `params` are decoded, `meta` is None in the handshake era."""
+    """The peer asks something of us: `params` are decoded, `terms` say how to answer."""
 
     id: RequestId
     method: str
     params: Model
-    codec: Codec
-    meta: RequestMeta | None
+    terms: RequestTerms
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the request's revision."""
+        return self.terms.codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +154,14 @@ class Connection:
             request has a stream of its own (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_asked", "_codec", "_next_id", "_open", "_peer", "_phase", "_shared", "_withdrawn")
+    __slots__ = ("_asked", "_next_id", "_open", "_peer", "_phase", "_shared", "_withdrawn", "session")
 
     def __init__(self, peer: Side, *, shared: bool = True) -> None:
         self._peer = peer
         self._shared = shared
         self._phase = Phase.OPENING
-        self._codec = codec_for(NEWEST_LEGACY)
+        self.session = SessionTerms()
+        """What the session has agreed on: the terms of every request that does not state its own."""
         self._open: set[RequestId] = set()
         self._asked: dict[RequestId, Asked] = {}
         self._next_id = 0
@@ -169,11 +174,11 @@ class Connection:
     @property
     def codec(self) -> Codec:
         """The codec of the revision agreed on; the newest legacy one before that."""
-        return self._codec
+        return self.session.codec
 
     def agree(self, version: str) -> None:
         """The handshake settled on this revision."""
-        self._codec = codec_for(version)
+        self.session.codec = codec_for(version)
         self._phase = Phase.OPEN
 
     def close(self) -> list[RequestId]:
@@ -186,14 +191,18 @@ class Connection:
 
     # messages in
 
-    def receive(self, message: Message | Answers | Malformed | Unanswered) -> Event:
-        """Work out what a message means. Never raises for anything a peer may send."""
+    def receive(self, message: Message | Answers | Malformed | Unanswered, inbound: Inbound | None = None) -> Event:
+        """Work out what a message means. Never raises for anything a peer may send.
+
+        Args:
+            inbound: the same message, if it was classified before.
+        """
         if self._phase is Phase.CLOSED:
             return Ignored("the connection is closed")
         try:
             match message:
                 case Request():
-                    return self._request(message)
+                    return self._request(message, inbound)
                 case Notification():
                     return self._notification(message)
                 case Response() | ErrorResponse():
@@ -221,7 +230,7 @@ class Connection:
         """A request with a fresh id, unique for the life of the connection (L-RPC-2b)."""
         if self._phase is Phase.CLOSED:
             raise LocalProtocolError("the connection is closed")
-        codec = codec or self._codec
+        codec = codec or self.session.codec
         encoded = codec.encode_request(method, params)
         self._next_id += 1
         self._asked[self._next_id] = Asked(method, codec)
@@ -247,22 +256,24 @@ class Connection:
 
     # one step each
 
-    def _request(self, message: Request) -> RequestIn:
+    def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
         params = message.params
         if isinstance(params, Encoded):
             raise LocalProtocolError("a received message has decoded parameters")
-        meta = read_meta(params)
-        codec = self._codec if meta is None else codec_for(meta.protocol_version)
+        meta = (inbound or classify(message)).meta
         if meta is None:
+            terms = self.session.for_request(params)
             self._admit(message.method)
-        decoded = codec.decode_request(message.method, params, sender=self._peer)
+        else:
+            terms = modern_terms(meta)
+        decoded = terms.codec.decode_request(message.method, params, sender=self._peer)
         if self._shared:
             if message.id in self._open:
                 raise RemoteProtocolError(
                     f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST
                 )
             self._open.add(message.id)
-        return RequestIn(message.id, message.method, decoded, codec, meta)
+        return RequestIn(message.id, message.method, decoded, terms)
 
     def _admit(self, method: str) -> None:
         if self._phase is Phase.OPENING and method not in ("initialize", "ping"):
@@ -277,7 +288,7 @@ class Connection:
     def _notification(self, message: Notification) -> Event:
         params = message.params
         assert not isinstance(params, Encoded)
-        decoded = self._codec.decode_notification(message.method, params, sender=self._peer)
+        decoded = self.session.codec.decode_notification(message.method, params, sender=self._peer)
         if decoded is None:
             return Ignored(f"unknown notification {message.method}")
         if isinstance(decoded, CancelledNotificationParams):
@@ -323,7 +334,7 @@ class Connection:
         return Stray(f"{kind.value} answer to {request_id!r}, which is not open", kind)
 
     def _batch(self, batch: Batch) -> BatchIn | Refused:
-        if not self._codec.batches:
+        if not self.session.codec.batches:
             return Refused(batch.error)
         try:
             messages = batch.messages()
@@ -333,7 +344,8 @@ class Connection:
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
 
     def __repr__(self) -> str:
-        return f"<Connection {self._phase.value} {self._codec.revision.name} open={len(self._open)} asked={len(self._asked)}>"
+        version = self.session.codec.revision.name
+        return f"<Connection {self._phase.value} {version} open={len(self._open)} asked={len(self._asked)}>"
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:
@@ -352,7 +364,6 @@ def _misplaced(request: Request, ids: Mapping[RequestId, int]) -> str | None:
         return f"the request id {request.id!r} stands more than once in this batch"
     if request.method == "initialize":
         return "initialize cannot be part of a batch"
-    meta = decoded(request.params).get("_meta")
-    if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
+    if classify(request).meta is not None:
         return "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
     return None

@@ -43,7 +43,7 @@ A lane is cancelled with its actor, with the lane that it is a branch of, by a s
 #   branches.start(b)                         3
 #   the block of `branches` ends: join        2
 #   a asks                                    1
-#   b asks                                    0      on_quiet: both questions are sent, and the actor is parked
+#   b asks                                    0      on_quiescent: both questions are sent, and the actor is parked
 #   the answers are posted: a, b              2      in these steps, before a task runs; the actor was resumed
 #   a ends                                    1
 #   b ends                                    1      +1 for the body, which joined the two, then -1 for b: never 0
@@ -160,10 +160,9 @@ class Actor:
         "name",
         "on_cancel",
         "on_done",
-        "on_quiet",
+        "on_quiescent",
         "overdue_at",
         "principal",
-        "root",
         "scope",
         "state",
         "task",
@@ -185,7 +184,7 @@ class Actor:
         self.branches = 0
         self.held_bytes = 0
         """Bytes of its requests so far, counted by its owner for the limits; it must not change while the actor is parked."""
-        self.on_quiet: Callable[[], None] | None = None
+        self.on_quiescent: Callable[[], None] | None = None
         """Called whenever the last busy lane stops being busy."""
         self.on_cancel: Callable[[Actor], None] | None = None
         """Called by `cancel`, before the scope is cancelled."""
@@ -195,7 +194,6 @@ class Actor:
         """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
         self.task: trio.lowlevel.Task | None = None
         """The task that runs its body, while it does."""
-        self.root = Lane(self, "")
 
     @property
     def mailbox(self) -> Mailbox:
@@ -251,24 +249,14 @@ class Actor:
         """Number of questions of its lanes without an answer."""
         return 0 if self._mailbox is None else len(self._mailbox)
 
-    @property
-    def quiet(self) -> bool:
-        """Whether no lane is busy: nothing will happen until an answer arrives."""
-        return self.busy == 0
-
     def lane_busy(self) -> None:
         self.busy += 1
 
     def lane_idle(self, *, announce: bool = True) -> None:
         self.busy -= 1
         assert self.busy >= 0, f"more idle lanes than there are: {self!r}"
-        if announce and self.busy == 0 and self.on_quiet is not None:
-            self.on_quiet()
-
-    def let_go(self) -> None:
-        """It is over. It and its lane hold each other: that ends here, so that a call leaves the collector nothing to do."""
-        self.on_quiet = None
-        del self.root
+        if announce and self.busy == 0 and self.on_quiescent is not None:
+            self.on_quiescent()
 
     def statistics(self) -> ActorStatistics:
         return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
@@ -280,6 +268,9 @@ class Actor:
 
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
+
+    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. An actor is made with one busy lane,
+    `Lane(actor)`, which whoever runs its body makes.
 
     `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
     the body and one more for each branch below it.
@@ -300,7 +291,9 @@ class Lane:
         "siblings",
     )
 
-    def __init__(self, actor: Actor, path: str, parent: Lane | None = None, siblings: Siblings | None = None) -> None:
+    def __init__(
+        self, actor: Actor, path: str = "", parent: Lane | None = None, siblings: Siblings | None = None
+    ) -> None:
         self.actor = actor
         self.path = path
         self.parent = parent
@@ -327,6 +320,11 @@ class Lane:
             return key
         self._named = (*self._named, name)
         return name
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Where this lane's newest question stands among those of its call: by branch, then in the order asked."""
+        return (*map(int, self.path.split("/")[1:]), self._asked)
 
     def use_name(self, name: str) -> str:
         """Return a key for a step with this name.

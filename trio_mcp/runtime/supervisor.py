@@ -251,8 +251,7 @@ class Supervisor:
             if os.getpid() != self._pid:
                 os._exit(1)
             self._forget(actor)
-            self._tell(actor, outcome)
-            actor.let_go()
+            self._report_outcome(actor, outcome)
 
     def _forget(self, actor: Actor) -> None:
         """Remove an actor that has ended from all tables."""
@@ -263,7 +262,8 @@ class Supervisor:
             self._stuck -= 1
             logger.warning("%s, which was stuck, has ended", actor.name)
         actor.retire(ActorState.DONE)
-        actor.on_cancel = actor.task = None
+        # No reference back to the call that owns it, which would be a cycle.
+        actor.on_cancel = actor.on_quiescent = actor.task = None
         del self._actors[actor.name]
         self._per_principal[actor.principal] -= 1
         if not self._per_principal[actor.principal]:
@@ -271,7 +271,7 @@ class Supervisor:
         if self._closing and not self._actors:
             self._end_timing()
 
-    def _tell(self, actor: Actor, outcome: Outcome) -> None:
+    def _report_outcome(self, actor: Actor, outcome: Outcome) -> None:
         """Count the outcome of an actor and report it to its owner, unless that was done when it got stuck."""
         on_done, actor.on_done = actor.on_done, None
         if on_done is None:
@@ -330,7 +330,7 @@ class Supervisor:
         self._deadlines.drop(actor)
         self._stuck += 1
         self._ever_stuck += 1
-        self._tell(actor, Cancelled(reason))
+        self._report_outcome(actor, Cancelled(reason))
 
     def _unpark(self, actor: Actor) -> None:
         if actor.state is ActorState.PARKED:

@@ -8,7 +8,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ..errors import CapabilityError, LimitExceeded
 from ..runtime import Lane, TokenBudget
-from ..session import Call, Question, used_tokens
+from ..session import CallPort, Question, used_tokens
 from ..types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -81,7 +81,7 @@ def spoken(prompt: str) -> SamplingMessage:
 
 
 def ask_model(
-    waits: Patience, call: Call, lane: Lane, params: CreateMessageRequestParams, budget: TokenBudget | None
+    waits: Patience, call: CallPort, lane: Lane, params: CreateMessageRequestParams, budget: TokenBudget | None
 ) -> Awaitable[CreateMessageResult]:
     """Ask the client's model, within a budget where there is one; see `Patience.ask`.
 
@@ -96,7 +96,7 @@ def ask_model(
 
 async def charged(
     waits: Patience,
-    call: Call,
+    call: CallPort,
     lane: Lane,
     question: Question[CreateMessageResult],
     params: CreateMessageRequestParams,
@@ -104,7 +104,7 @@ async def charged(
 ) -> CreateMessageResult:
     """Every attempt counts: one that was in vain, or was withdrawn, for what its request is estimated at."""
     budget.check()
-    estimate = call.service.options.estimate_tokens
+    estimate = call.options.estimate_tokens
     try:
         answer = await waits.ask(call, lane, question)
     except (CapabilityError, LimitExceeded):  # nothing was sent

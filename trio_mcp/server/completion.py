@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..runtime import ThreadLimiter
-from ..session import Call, Plan, RequestFacts
+from ..runtime import Lane, ThreadLimiter
+from ..session import CallPort, Plan
 from ..types import CompleteResult, Completion, Model
 from .handler import Function, Handler, make_handler
 from .results import ReturnError, shown
@@ -31,14 +31,14 @@ class Completer:
     _handler: Handler
     _takes: frozenset[str]
 
-    def plan(self, facts: RequestFacts, target: str, value: str, arguments: Mapping[str, str]) -> Plan:
+    def plan(self, target: str, value: str, arguments: Mapping[str, str]) -> Plan:
         """How to complete one value; `arguments` are those that were settled before."""
         given = {"value": value, "arguments": arguments}
         values: dict[str, object] = {name: given[name] for name in self._takes}
-        return Plan(partial(self._run, facts, values), target)
+        return Plan(partial(self._run, values), target)
 
-    async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> Model:
-        return CompleteResult(completion=completion(await self._handler(facts, values, call)))
+    async def _run(self, values: dict[str, object], call: CallPort, lane: Lane) -> Model:
+        return CompleteResult(completion=completion(await self._handler(values, call, lane)))
 
 
 def make_completer(function: Function, threads: ThreadLimiter) -> Completer:

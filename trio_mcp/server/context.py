@@ -11,7 +11,7 @@ import trio
 from ..checks import check_choice, check_seconds
 from ..errors import BranchElicitNotAllowed, ElicitationInvalid
 from ..runtime import CancelReason, Lane, race, run_branch
-from ..session import Call, Question, RequestFacts
+from ..session import CallPort, Question, RequestFacts
 from ..types import (
     LOGGING_LEVELS,
     CreateMessageRequestParams,
@@ -43,14 +43,11 @@ BODY = Terms()
 class Context:
     """A tool declares a parameter of this type to be given one. It is good for the length of the call, in any of its tasks."""
 
-    __slots__ = ("_call", "_lane", "_messages", "_request", "_terms")
+    __slots__ = ("_call", "_lane", "_messages", "_terms")
 
-    def __init__(
-        self, call: Call, lane: Lane, request: RequestFacts, terms: Terms = BODY, messages: Conversation = ()
-    ) -> None:
+    def __init__(self, call: CallPort, lane: Lane, terms: Terms = BODY, messages: Conversation = ()) -> None:
         self._call = call
         self._lane = lane
-        self._request = request
         self._terms = terms
         self._messages = messages
 
@@ -311,13 +308,12 @@ class Context:
 
         In a call that takes several requests it is the current one.
         """
-        leg = self._call.leg
-        return self._request if leg is None else leg.facts
+        return self._call.facts
 
     @property
     def deadline(self) -> float:
         """When the call must be over, on Trio's clock (seconds); infinity when it may take any time."""
-        return min(self._call.actor.deadline, trio.current_effective_deadline())
+        return min(self._call.deadline, trio.current_effective_deadline())
 
     @property
     def cancel_reason(self) -> CancelReason | None:
@@ -361,10 +357,10 @@ class Context:
         inherited = self._messages if settings.inherit_messages else ()
         messages = (*inherited, *own(settings.messages)) if settings.messages else inherited
         terms = self._terms.child(settings, self._messages)
-        max_depth = min(terms.max_depth, self._call.service.options.max_depth)
-        return lambda lane: fn(Context(self._call, lane, self._request, terms, messages)), max_depth
+        max_depth = min(terms.max_depth, self._call.options.max_depth)
+        return lambda lane: fn(Context(self._call, lane, terms, messages)), max_depth
 
     def __repr__(self) -> str:
-        remaining = self._call.actor.deadline
+        remaining = self._call.deadline
         until = "" if remaining == math.inf else f" deadline={remaining:.1f}"
         return f"<Context of {self._call!r}{until}>"

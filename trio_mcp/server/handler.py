@@ -9,8 +9,8 @@ from typing import TypeAlias, cast
 
 from ..errors import McpError
 from ..groups import leaf_exceptions
-from ..runtime import ThreadLimiter, TokenBudget
-from ..session import Call, RequestFacts
+from ..runtime import Lane, ThreadLimiter, TokenBudget
+from ..session import CallPort
 from .branching import CallLimits, Terms
 from .context import BODY, Context
 from .forms import Elicit
@@ -41,13 +41,13 @@ class Handler:
         if not self.is_async:
             self.threads.admit()
 
-    async def __call__(self, facts: RequestFacts, values: dict[str, object], call: Call) -> object:
+    async def __call__(self, values: dict[str, object], call: CallPort, lane: Lane) -> object:
         """Call it and return its value. Of an exception group, raise the exception that says enough (`exception_to_report`)."""
         if self.context is not None:
             terms = self.terms
             if self.token_budget is not None:
                 terms = replace(terms, budget=TokenBudget(self.token_budget))
-            values = {**values, self.context: Context(call, call.actor.root, facts, terms)}
+            values = {**values, self.context: Context(call, lane, terms)}
         try:
             if self.is_async:  # here, since each coroutine more is half a kilobyte of a call that waits
                 return await cast("Awaitable[object]", self.function(**values))

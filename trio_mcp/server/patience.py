@@ -10,7 +10,7 @@ import trio
 
 from ..errors import RequestTimeout
 from ..runtime import Lane
-from ..session import Call, Question
+from ..session import CallPort, Question
 from ..types import Model
 from .options import check_timeout
 
@@ -20,15 +20,15 @@ T = TypeVar("T", bound=Model)
 class Patience(Protocol):
     """Asks, and may give up."""
 
-    def ask(self, call: Call, lane: Lane, question: Question[T]) -> Awaitable[T]:
-        """Ask the client; see `Call.ask`. Raises `RequestTimeout` when patience is over; the question is withdrawn then."""
+    def ask(self, call: CallPort, lane: Lane, question: Question[T]) -> Awaitable[T]:
+        """Ask the client; see `CallPort.ask`. Raises `RequestTimeout` when patience is over; the question is withdrawn then."""
         ...
 
 
 class Endless:
     """Waits as long as the call may run. It makes no coroutine of its own: a thousand calls may wait."""
 
-    def ask(self, call: Call, lane: Lane, question: Question[T]) -> Awaitable[T]:
+    def ask(self, call: CallPort, lane: Lane, question: Question[T]) -> Awaitable[T]:
         return call.ask(lane, question)
 
 
@@ -39,7 +39,7 @@ class Limited:
         self._seconds = seconds
         self._until = trio.current_time() + seconds
 
-    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+    async def ask(self, call: CallPort, lane: Lane, question: Question[T]) -> T:
         with trio.CancelScope(deadline=self._until):
             return await call.ask(lane, question)
         raise RequestTimeout(

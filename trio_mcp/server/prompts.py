@@ -11,8 +11,8 @@ from typing import TypedDict, cast, get_origin
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..runtime import ThreadLimiter
-from ..session import Call, Plan, RequestFacts, Resume
+from ..runtime import Lane, ThreadLimiter
+from ..session import CallPort, Plan, ResumeMode
 from ..types import (
     AudioContent,
     EmbeddedResource,
@@ -87,13 +87,13 @@ class Prompt:
     timeout: float
     _arguments: Arguments
     _handler: Handler
-    _resume: Resume
+    _resume: ResumeMode
 
     @property
     def name(self) -> str:
         return self.model.name
 
-    def plan(self, facts: RequestFacts, arguments: Mapping[str, str]) -> Plan:
+    def plan(self, arguments: Mapping[str, str]) -> Plan:
         """How to render it.
 
         Raises:
@@ -105,10 +105,10 @@ class Prompt:
             raise RemoteProtocolError(
                 f"Invalid arguments for the prompt {self.name}: {error}", code=INVALID_PARAMS
             ) from None
-        return Plan(partial(self._run, facts, values), self.name, self.timeout, resume=self._resume)
+        return Plan(partial(self._run, values), self.name, self.timeout, resume=self._resume)
 
-    async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> Model:
-        value = await self._handler(facts, values, call)
+    async def _run(self, values: dict[str, object], call: CallPort, lane: Lane) -> Model:
+        value = await self._handler(values, call, lane)
         if isinstance(value, GetPromptResult):
             return value
         return GetPromptResult(description=self.model.description, messages=messages(value))
@@ -138,7 +138,7 @@ def make_prompt(function: Function, options: PromptOptions, threads: ThreadLimit
         icons=list(options.icons) or None,
         meta=with_questions(options.meta, options.elicits),
     )
-    resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
+    resume = ResumeMode.REPLAY if options.resume == "auto" else resumed(options.resume, None)
     return Prompt(
         model, options.timeout, arguments, make_handler(function, arguments.context, threads, options.elicits), resume
     )

@@ -13,8 +13,8 @@ from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.template import UriTemplate
 from ..protocol.uri.uris import is_uri
-from ..runtime import ThreadLimiter
-from ..session import Call, Plan, RequestFacts, Resume
+from ..runtime import Lane, ThreadLimiter
+from ..session import CallPort, Plan, ResumeMode
 from ..types import (
     Annotations,
     BlobResourceContents,
@@ -101,13 +101,13 @@ class Reader:
     arguments: Arguments
     handler: Handler
     options: ResourceOptions
-    resume: Resume
+    resume: ResumeMode
 
-    def plan(self, facts: RequestFacts, uri: str, values: dict[str, object]) -> Plan:
-        return Plan(partial(self._run, facts, uri, values), uri, self.options.timeout, resume=self.resume)
+    def plan(self, uri: str, values: dict[str, object]) -> Plan:
+        return Plan(partial(self._run, uri, values), uri, self.options.timeout, resume=self.resume)
 
-    async def _run(self, facts: RequestFacts, uri: str, values: dict[str, object], call: Call) -> Model:
-        value = await self.handler(facts, values, call)
+    async def _run(self, uri: str, values: dict[str, object], call: CallPort, lane: Lane) -> Model:
+        value = await self.handler(values, call, lane)
         options = self.options
         if isinstance(value, ReadResourceResult):
             result = value
@@ -127,9 +127,9 @@ class Resource:
     model: ResourceModel
     _reader: Reader
 
-    def plan(self, facts: RequestFacts) -> Plan:
+    def plan(self) -> Plan:
         """How to read it."""
-        return self._reader.plan(facts, self.model.uri, {})
+        return self._reader.plan(self.model.uri, {})
 
     def __repr__(self) -> str:
         return f"<Resource {self.model.uri}>"
@@ -143,7 +143,7 @@ class Template:
     pattern: UriTemplate
     _reader: Reader
 
-    def plan(self, facts: RequestFacts, uri: str) -> Plan | None:
+    def plan(self, uri: str) -> Plan | None:
         """How to read the resource of that URI; None when it is not of this family.
 
         Raises:
@@ -156,7 +156,7 @@ class Template:
             values = self._reader.arguments.bind(dict(found))
         except ValueError as error:
             raise RemoteProtocolError(f"the URI {uri[:128]!r}: {error}", code=INVALID_PARAMS) from None
-        return self._reader.plan(facts, uri, values)
+        return self._reader.plan(uri, values)
 
     def __repr__(self) -> str:
         return f"<Template {self.model.uri_template}>"
@@ -222,7 +222,7 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
 
 def make_reader(function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Reader:
     arguments = read_arguments(function)
-    resume = Resume.REPLAY if options.resume == "auto" else resumed(options.resume, None)
+    resume = ResumeMode.REPLAY if options.resume == "auto" else resumed(options.resume, None)
     return Reader(arguments, make_handler(function, arguments.context, threads, options.elicits), options, resume)
 
 

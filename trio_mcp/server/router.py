@@ -10,7 +10,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Encoded
 from ..protocol.sealing.cursors import Cursors
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import check_uri
-from ..session import Guard, Plan, RequestFacts, Route
+from ..session import Plan, RequestCheck, RequestFacts, Route
 from ..types import (
     CallToolRequestParams,
     CompleteRequestParams,
@@ -60,7 +60,7 @@ class Router:
         }
 
     @property
-    def guards(self) -> Mapping[str, Guard]:
+    def request_checks(self) -> Mapping[str, RequestCheck]:
         return {"tools/call": self._compare_headers}
 
     @cached_property
@@ -87,27 +87,27 @@ class Router:
             raise RemoteProtocolError(f"Unknown tool: {params.name[:128]}", code=INVALID_PARAMS)
         return tool.plan(facts, params.arguments or {})
 
-    def _get_prompt(self, facts: RequestFacts, params: Model) -> Plan:
+    def _get_prompt(self, _facts: RequestFacts, params: Model) -> Plan:
         assert isinstance(params, GetPromptRequestParams)
         prompt = self._registry.prompts.get(params.name)
         if prompt is None:
             raise RemoteProtocolError(f"Unknown prompt: {params.name[:128]}", code=INVALID_PARAMS)
-        return prompt.plan(facts, params.arguments or {})
+        return prompt.plan(params.arguments or {})
 
-    def _read_resource(self, facts: RequestFacts, params: Model) -> Plan:
+    def _read_resource(self, _facts: RequestFacts, params: Model) -> Plan:
         """A resource of its own goes before one of a template, and of templates the first that fits."""
         assert isinstance(params, ReadResourceRequestParams)
         check_uri(params.uri)
         resource = self._registry.resources.get(params.uri)
         if resource is not None:
-            return resource.plan(facts)
+            return resource.plan()
         for template in self._registry.templates:
-            plan = template.plan(facts, params.uri)
+            plan = template.plan(params.uri)
             if plan is not None:
                 return plan
         raise ResourceNotFound(params.uri)
 
-    def _complete(self, facts: RequestFacts, params: Model) -> Model | Plan:
+    def _complete(self, _facts: RequestFacts, params: Model) -> Model | Plan:
         assert isinstance(params, CompleteRequestParams)
         if not self._registry.completes:
             raise RemoteProtocolError("this server completes nothing", code=METHOD_NOT_FOUND)
@@ -119,7 +119,7 @@ class Router:
         if completer is None:
             return NOTHING
         settled = params.context.arguments if params.context is not None else None
-        return completer.plan(facts, target, params.argument.value, settled or {})
+        return completer.plan(target, params.argument.value, settled or {})
 
     def _referred(self, params: CompleteRequestParams) -> tuple[str, frozenset[str]]:
         """What is to be completed: the name of the prompt or the text of the template, and its arguments.

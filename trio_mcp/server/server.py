@@ -145,7 +145,7 @@ class Server(Authoring):
             self._registry.capabilities,
             self.instructions,
             self.options,
-            router.guards,
+            router.request_checks,
             self._threads,
         )
         async with opened as service:

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias, TypedDict
 from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, RequestTimeout, ToolError
 from ..protocol.capabilities import lacks
 from ..protocol.http.parameter_headers import ParameterHeaders
-from ..runtime import CancelReason, ThreadLimiter
-from ..session import Call, Plan, RequestFacts, Resume
+from ..runtime import CancelReason, Lane, ThreadLimiter
+from ..session import CallPort, Plan, RequestFacts, ResumeMode
 from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
 from ..types import Tool as ToolModel
 from .branching import CallLimits
@@ -116,7 +116,7 @@ class Tool:
     _arguments: Arguments
     _handler: Handler
     _converted: Converter
-    _resume: Resume
+    _resume: ResumeMode
 
     @property
     def name(self) -> str:
@@ -141,10 +141,10 @@ class Tool:
         except ValueError as error:
             return error_result(f"Invalid arguments for {self.name}: {error}")
         self._handler.admit()
-        return Plan(partial(self._run, facts, values), self.name, self.timeout, self._failed, self._resume)
+        return Plan(partial(self._run, values), self.name, self.timeout, self._failed, self._resume)
 
-    async def _run(self, facts: RequestFacts, values: dict[str, object], call: Call) -> CallToolResult:
-        return self._converted(await self._handler(facts, values, call))
+    async def _run(self, values: dict[str, object], call: CallPort, lane: Lane) -> CallToolResult:
+        return self._converted(await self._handler(values, call, lane))
 
     def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
         """What the model is told; None leaves it to the protocol, or to nobody."""
@@ -227,16 +227,16 @@ def published(options: ToolOptions, requires: Sequence[str]) -> JsonObject | Non
     return with_questions({**(options.meta or {}), **needs}, options.elicits)
 
 
-def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> Resume:
+def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> ResumeMode:
     """What the policy means for this tool: "auto" replays what its author declared harmless to run twice."""
     match policy:
         case "replay":
-            return Resume.REPLAY
+            return ResumeMode.REPLAY
         case "parked":
-            return Resume.PARKED
+            return ResumeMode.PARKED
         case "auto":
             harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
-            return Resume.REPLAY if harmless else Resume.PARKED
+            return ResumeMode.REPLAY if harmless else ResumeMode.PARKED
 
 
 def unexpected(name: str, reference: str) -> str:

@@ -1,37 +1,36 @@
-"""The session: where the protocol and the actors meet. The only room that knows both."""
+"""The session: where the protocol and the actors meet. The only package that knows both."""
 
-from .backchannel import Backchannel, Question
 from .batch import OpenBatch
-from .call import Call
-from .client import Answerer, ClientSession
+from .calls.call import Call
+from .calls.plan import CallPort, Plan, Question, RequestCheck, RequestFacts, ResumeMode, Route
+from .client import ClientSession, RequestHandler
 from .envelope import ANONYMOUS, Envelope, Peer
-from .leg import Leg, Listener, RequestFacts
+from .options import ServiceOptions
 from .pump import serve_channel
-from .replay import Resume
+from .replies import ReplyTarget
 from .server import ServerSession
-from .service import Guard, Plan, Route, Service, ServiceOptions, open_service
+from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
 from .tokens import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
     "ANONYMOUS",
-    "Answerer",
-    "Backchannel",
     "Call",
+    "CallPort",
     "ChannelServer",
     "ClientSession",
     "Envelope",
-    "Guard",
-    "Leg",
-    "Listener",
     "OpenBatch",
     "Peer",
     "Plan",
     "Question",
     "ReplyStatistics",
+    "ReplyTarget",
+    "RequestCheck",
     "RequestFacts",
-    "Resume",
+    "RequestHandler",
+    "ResumeMode",
     "Route",
     "ServerSession",
     "Service",

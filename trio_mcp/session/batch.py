@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..protocol.jsonrpc import Answers, Encoded, ErrorResponse, RequestId, Response
 from ..runtime import Outbox
 from .envelope import Envelope
-from .leg import Ending, Listener
+from .replies import LegOutcome, ReplyTarget
 
 
 class OpenBatch:
@@ -19,16 +19,16 @@ class OpenBatch:
 
     Args:
         outbox: where the answers go.
-        exclusive: the outbox serves nothing but this batch; it is closed when the batch has had its answers.
+        owns_outbox: the outbox serves nothing but this batch; it is closed when the batch has had its answers.
     """
 
-    __slots__ = ("_answers", "_exclusive", "_open", "listeners", "outbox")
+    __slots__ = ("_answers", "_open", "_owns_outbox", "outbox", "reply_targets")
 
-    def __init__(self, outbox: Outbox[Envelope], *, exclusive: bool = False) -> None:
+    def __init__(self, outbox: Outbox[Envelope], *, owns_outbox: bool = False) -> None:
         self.outbox = outbox
-        self.listeners: list[BatchListener] = []
+        self.reply_targets: list[BatchReplyTarget] = []
         """Those of its requests that were not refused at once."""
-        self._exclusive = exclusive
+        self._owns_outbox = owns_outbox
         self._answers: list[Response | ErrorResponse] = []
         self._open = 1  # whoever reads the batch: no answer goes out before the last message has been read
 
@@ -37,12 +37,12 @@ class OpenBatch:
         """It has had its answers, or will get none."""
         return not self._open
 
-    def listener(self, request_id: RequestId, on_finished: Callable[[Listener], None]) -> BatchListener:
+    def reply_target(self, request_id: RequestId, on_finished: Callable[[ReplyTarget], None]) -> BatchReplyTarget:
         """Expect an answer to this request of the batch."""
-        listener = BatchListener(request_id, self, on_finished)
-        self.listeners.append(listener)
+        target = BatchReplyTarget(request_id, self, on_finished)
+        self.reply_targets.append(target)
         self.expect()
-        return listener
+        return target
 
     def expect(self) -> None:
         """One more request is to be settled."""
@@ -62,7 +62,7 @@ class OpenBatch:
 
     def all_read(self) -> bool:
         """Every message has been read; returns whether the batch gets an answer, now or later. It may still end without one."""
-        waits = bool(self._answers) or bool(self.listeners)
+        waits = bool(self._answers) or bool(self.reply_targets)
         self.settle(None)
         return waits
 
@@ -70,31 +70,29 @@ class OpenBatch:
         """Nothing for a batch whose requests were all cancelled: an array is never empty (JSON-RPC 2.0, 6)."""
         if self._answers:
             self.outbox.post(Envelope(Answers(tuple(self._answers))))
-        if self._exclusive:
+        if self._owns_outbox:
             self.outbox.close()
 
     def __repr__(self) -> str:
         return f"<OpenBatch open={self._open} answers={len(self._answers)}>"
 
 
-class BatchListener(Listener):
+class BatchReplyTarget(ReplyTarget):
     """One request of a batch: what it says goes out at once, its answer waits for the others."""
 
     __slots__ = ("_batch",)
 
-    def __init__(self, request_id: RequestId, batch: OpenBatch, on_finished: Callable[[Listener], None]) -> None:
+    def __init__(self, request_id: RequestId, batch: OpenBatch, on_finished: Callable[[ReplyTarget], None]) -> None:
         super().__init__(request_id, batch.outbox, on_finished=on_finished)
         self._batch: OpenBatch | None = batch
 
-    def finish(self, ending: Ending) -> None:
+    def finish(self, outcome: LegOutcome) -> None:
         """Hand the outcome to the batch."""
-        self.finished = True
-        if self.on_finished is not None:
-            self.on_finished(self)
+        self.close()
         batch, self._batch = self._batch, None  # which knows all its listeners: nothing is left to the collector
         if batch is None:
             return
-        if isinstance(ending, Encoded):
-            batch.settle(Response(self.request_id, ending))
+        if isinstance(outcome, Encoded):
+            batch.settle(Response(self.request_id, outcome))
         else:
-            batch.settle(None if ending is None else ErrorResponse(self.request_id, ending))
+            batch.settle(None if outcome is None else ErrorResponse(self.request_id, outcome))

@@ -1,8 +1,8 @@
-"""The client's end of a conversation: requests out, answers in, and what the server asks of this side.
+"""The client's end of a connection: it sends requests, matches answers to them, and serves the requests of the server.
 
-Each request waits in a mailbox of its own. A caller whose scope is cancelled, or whose time is up, withdraws its request: the
-server is told in the way the transport has for it. Requests of the server (handshake era) are served by tasks of the nursery
-given to `run`; the server may cancel them.
+Each request waits in a slot of one mailbox. A request whose caller is cancelled or times out is withdrawn: the transport
+cancels it at the server in its own way. If the terms allow the server to send requests, tasks in the nursery given to `run`
+serve them, and the server may cancel them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import trio
 
 from ..errors import CapabilityError, Disconnected, McpError, PeerError, RequestTimeout
-from ..protocol.codec import Codec
+from ..protocol.codec import Codec, codec_for
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -31,6 +32,7 @@ from ..protocol.connection import (
     Stray,
     StrayKind,
 )
+from ..protocol.http.headers import NAMED_BY, mirrored
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -39,14 +41,15 @@ from ..protocol.jsonrpc import (
     ErrorDetail,
     ErrorResponse,
     Notification,
+    Request,
     RequestId,
     Response,
     Unanswered,
     error_response,
 )
 from ..protocol.meta import SUBSCRIPTION_ID
-from ..protocol.revisions import Side
-from ..runtime import Mailbox, Outbox
+from ..protocol.revisions import NEWEST_LEGACY, Side
+from ..runtime import Mailbox, Outbox, Slot
 from ..types import (
     EmptyResult,
     JsonObject,
@@ -58,57 +61,73 @@ from ..types import (
 )
 from .batch import OpenBatch
 from .envelope import Envelope, Peer
-from .idle import IdleTimer, OnProgress
+from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP, write_all
 
 logger = logging.getLogger("trio_mcp.client")
 
-Answerer: TypeAlias = Callable[[Model], Awaitable[Model]]
-"""Serves one method that the server may ask for."""
+RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
+"""Serves one method of the server's requests: gets the params, returns the result."""
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
-MAX_SERVING = 64
-"""Requests of the server that this client answers at once."""
+MAX_SERVER_REQUESTS = 64
+"""Requests of the server that this client serves at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTerms:
+    """What applies to every message of a session; the client's dialect sets it.
+
+    Attributes:
+        codec: writes messages in the revision that is spoken.
+        request_meta: members of `_meta` that every request carries.
+        stateless: each request carries all its context, so there is no session at the server. It must send no requests then, and
+            is sent no answers (M-RPC-1c).
+    """
+
+    codec: Codec
+    request_meta: JsonObject
+    stateless: bool
 
 
 class ClientSession:
-    """One conversation with a server over a channel.
+    """One connection to a server over a channel.
 
     Args:
-        answerers: what serves the server's requests, by method.
-        on_notification: called with each notification that belongs to no request of ours.
+        request_handlers: what serves the server's requests, by method.
+        on_notification: called with each notification that belongs to no request of this client.
         on_session_lost: called when the transport learns that the server no longer knows the session that is open now.
+
+    Attributes:
+        terms: what applies to every message; the client sets it once it knows the revision.
+        stray_replies: how many replies matched no open request, by kind.
     """
 
     def __init__(
         self,
         channel: trio.abc.Channel[Envelope],
-        answerers: Mapping[str, Answerer],
+        request_handlers: Mapping[str, RequestHandler],
         on_notification: OnNotification,
         on_session_lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.connection = Connection(Side.SERVER)
-        self.codec: Codec = self.connection.codec
-        """The codec of the revision in use; the client sets it once the era is known."""
-        self.stamp: JsonObject = {}
-        """Members that every request carries in `_meta`: none in the handshake era."""
-        self.strays: Counter[StrayKind] = Counter()
-        """Replies of the server that nobody waited for."""
+        self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
+        self.stray_replies: Counter[StrayKind] = Counter()
         self._channel = channel
-        self._answerers = answerers
+        self._request_handlers = request_handlers
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
         self._outbox: Outbox[Envelope] = Outbox()
         self._mailbox = Mailbox(limit=100_000)
         self._progress: dict[RequestId, OnProgress] = {}
         self._streams: dict[str, OnNotification] = {}
-        """What hears the notifications of a request that is a stream of them, by the request's id."""
+        """Handlers of the notifications that belong to an open request, by the request's id."""
         self._tokens = itertools.count(1)
         self._serving: dict[RequestId, trio.CancelScope] = {}
-        self._over: Disconnected | None = None
+        self._closed_because: Disconnected | None = None
         self._written = trio.Event()
 
     async def request(
@@ -116,18 +135,17 @@ class ClientSession:
         method: str,
         params: RequestParams,
         *,
-        codec: Codec | None = None,
-        timeout: float | None = None,
+        timeout: float = math.inf,
         idle: float = math.inf,
         on_progress: OnProgress | None = None,
         on_notification: OnNotification | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Model:
-        """Ask the server and return its decoded result.
+        """Send a request and return its decoded result.
 
         Args:
-            timeout: seconds to wait for the answer; None waits as long as it takes.
-            idle: seconds without a report of progress, after which nothing more is waited for either.
+            timeout: seconds to wait for the answer.
+            idle: seconds to wait for the answer or the next report of progress.
             on_progress: called with each progress notification about this request, in the reader's task.
             on_notification: called with each notification that names this request as its subscription (M-META-3s).
             headers: sent with the request where the transport has headers.
@@ -135,54 +153,50 @@ class ClientSession:
         Raises:
             PeerError: the server answered with an error.
             RemoteProtocolError: its answer is malformed.
-            RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds; the server was told that none is wanted
-                any more, unless it is `initialize` (L-CAN-1b).
+            RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds. The request is withdrawn at the server,
+                unless it is `initialize` (L-CAN-1b).
             Disconnected: the connection ended first; `SessionLost` if the server did nothing for this request.
 
         A cancel withdraws the request at the server.
         """
-        if self._over is not None:
-            raise Disconnected(str(self._over))
-        token = next(self._tokens)
+        if self._closed_because is not None:
+            raise Disconnected(str(self._closed_because))
         timer = None
         if idle < math.inf:
-            on_progress = timer = IdleTimer(idle, on_progress, lambda: bool(self._serving))
-        stamped = self._stamped(params, None if on_progress is None else token)
-        request = self.connection.ask(method, stamped, codec or self.codec)
+            on_progress = timer = IdleTimeout(idle, on_progress, lambda: bool(self._serving))
+        token = next(self._tokens)
+        params = self._with_request_meta(params, None if on_progress is None else token)
+        request = self.connection.ask(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model)
         if on_progress is not None:
             self._progress[token] = on_progress
         if on_notification is not None:
             self._streams[str(request.id)] = on_notification
-        self._outbox.post(Envelope(request, request.id, Peer(headers=headers)))
+        self._post(request, params, headers)
+        answered = False
         try:
-            with trio.move_on_after(float("inf") if timeout is None else timeout):
-                return await (slot.take() if timer is None else timer.take(slot, method))
+            with trio.move_on_after(timeout):
+                result = await (slot.take() if timer is None else timer.take(slot, method))
+                answered = True
+                return result
         finally:
             self._progress.pop(token, None)
             self._streams.pop(str(request.id), None)
-            slot.give_up()
-            notice = self.connection.withdraw(request.id, "the caller no longer needs the answer")
-            if notice is not None:
-                self._outbox.post(Envelope(notice, about=request.id))
-        raise RequestTimeout(f"the server did not answer {method} within {timeout} seconds")
+            if not answered:
+                self._withdraw(request.id, slot)
+        raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     def notify(self, method: str, params: Model) -> None:
-        """Tell the server something; it is sent as soon as the connection takes it."""
-        self._outbox.post(Envelope(Notification(method, self.codec.encode_notification(method, params))))
+        """Queue a notification; it is sent as soon as the channel has room."""
+        self._outbox.post(Envelope(Notification(method, self.terms.codec.encode_notification(method, params))))
 
     @property
-    def over(self) -> Disconnected | None:
-        """Why the connection has ended, when it has."""
-        return self._over
-
-    @property
-    def modern(self) -> bool:
-        """Whether every request carries its own context, and no session is kept."""
-        return bool(self.stamp)
+    def closed_because(self) -> Disconnected | None:
+        """Why the connection has ended; None while it is open."""
+        return self._closed_because
 
     async def run(self, nursery: trio.Nursery) -> None:
-        """Carry messages until the channel ends; then everything that waits for an answer gets `Disconnected`."""
+        """Send and receive until the channel ends; then raise `Disconnected` in every request that waits for an answer."""
         why = "the server closed the connection"
         nursery.start_soon(self._write)
         try:
@@ -200,7 +214,7 @@ class ClientSession:
             self._end(why + outcome(self._channel))
 
     async def flush(self) -> None:
-        """Write what is queued, within a bound, and send nothing more."""
+        """Stop queueing, and wait until what is queued is written, `CLEAN_UP` seconds at most."""
         self._outbox.close()
         with trio.move_on_after(CLEAN_UP, shield=True):
             await self._written.wait()
@@ -218,21 +232,36 @@ class ClientSession:
             self._end(f"the connection broke: {error}")
         finally:
             self._outbox.close()
-            self._outbox.take_nowait()  # nobody else will take it
+            self._outbox.take_nowait()  # this was its only reader
             self._written.set()
 
-    def _stamped(self, params: RequestParams, token: int | None) -> RequestParams:
-        """With what every request says in its `_meta`, and the token under which its progress is told."""
-        meta: JsonObject = {**self.stamp, **(params.meta or {})}
+    def _with_request_meta(self, params: RequestParams, token: int | None) -> RequestParams:
+        """Add what every request says in its `_meta`, and the token that its progress is reported under."""
+        meta: JsonObject = {**self.terms.request_meta, **(params.meta or {})}
         if token is not None:
             meta["progressToken"] = token
         return params.model_copy(update={"meta": meta}) if meta else params
 
+    def _post(self, request: Request, params: RequestParams, headers: Mapping[str, str]) -> None:
+        stateless = self.terms.stateless
+        if stateless:
+            # Built here, where the params are still a model: the HTTP channel would have to parse what was just encoded.
+            named = NAMED_BY.get(request.method, "")
+            described: JsonObject = {"_meta": params.meta, named: getattr(params, named, None)}
+            headers = {**headers, **mirrored(request.method, described)}
+        self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
+
+    def _withdraw(self, request_id: RequestId, slot: Slot[Model]) -> None:
+        slot.give_up()
+        notice = self.connection.withdraw(request_id, "the caller no longer needs the answer")
+        if notice is not None:
+            self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless))
+
     def _end(self, why: str) -> None:
-        if self._over is None:
-            self._over = Disconnected(why)
+        if self._closed_because is None:
+            self._closed_because = Disconnected(why)
             self.connection.close()
-            self._mailbox.close(self._over)
+            self._mailbox.close(self._closed_because)
             self._outbox.close()
 
     def _receive(self, envelope: Envelope, nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
@@ -251,40 +280,42 @@ class ClientSession:
                 self._cancelled(request_id)
             case Refused(error, answer):
                 logger.warning("the server sent something invalid: %s", error)
-                if answer and error.request_id is not None and not self.modern:  # M-RPC-1c: it is sent no answers
-                    self._say(error_response(error), batch)
+                if answer and error.request_id is not None and not self.terms.stateless:
+                    self._send_answer(error_response(error), batch)
             case BatchIn():
                 self._receive_batch(event, nursery)
             case Ignored(why):
                 if isinstance(event, Stray):
-                    self.strays[event.kind] += 1
+                    self.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
 
     def _receive_batch(self, event: BatchIn, nursery: trio.Nursery) -> None:
-        """What several messages ask is answered in one array, as it came (L-RPC-1b)."""
+        """Receive each message of a batch; the answers to its requests go back in one array (L-RPC-1b)."""
         batch = OpenBatch(self._outbox)
         for message in event.messages:
             self._receive(Envelope(message), nursery, batch)
         batch.all_read()
 
-    def _say(self, answer: Response | ErrorResponse, batch: OpenBatch | None) -> None:
+    def _send_answer(self, answer: Response | ErrorResponse, batch: OpenBatch | None) -> None:
         if batch is None:
             self._outbox.post(Envelope(answer, about=answer.id))
         else:
             batch.answer(answer)
 
     def _admit(self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None) -> None:
-        """Serve what the server asks; not of a modern one, which may not ask this way (M-RPC-1c), and not without limit."""
-        if self.modern:
-            logger.warning("a modern server sent the request %s; it was ignored", request.method)
+        """Serve a request of the server, if the terms allow any (M-RPC-1c) and not too many are being served."""
+        if self.terms.stateless:
+            logger.warning("the server sent the request %s, which its revision forbids; it was ignored", request.method)
             self.connection.answered(request.id)
-        elif request.method == "ping":  # a sign of life has no limit (L-PING-1b)
+        elif request.method == "ping":  # answered at once and without a limit (L-PING-1b)
             self.connection.answered(request.id)
-            self._say(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
-        elif len(self._serving) >= MAX_SERVING:
+            self._send_answer(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
+        elif len(self._serving) >= MAX_SERVER_REQUESTS:
             self.connection.answered(request.id)
-            detail = ErrorDetail(SERVER_BUSY, f"this client already answers {MAX_SERVING} requests, which is its limit")
-            self._say(ErrorResponse(request.id, detail), batch)
+            detail = ErrorDetail(
+                SERVER_BUSY, f"this client already answers {MAX_SERVER_REQUESTS} requests, which is its limit"
+            )
+            self._send_answer(ErrorResponse(request.id, detail), batch)
         else:
             scope = self._serving[request.id] = trio.CancelScope()
             if batch is not None:
@@ -292,7 +323,7 @@ class ClientSession:
             nursery.start_soon(self._serve, request, scope, batch)
 
     def _cancelled(self, request_id: RequestId) -> None:
-        """The server withdraws its question, or ends a stream of notifications that we asked for (M-CAN-2s)."""
+        """The server cancels its own request, or ends a stream of notifications that this client opened (M-CAN-2s)."""
         if request_id in self._serving:
             self._serving[request_id].cancel()
         elif str(request_id) in self._streams:
@@ -312,14 +343,14 @@ class ClientSession:
                 if on_progress is not None:
                     on_progress(params)
             else:
-                self._hearer(params)(method, params)
-        except Exception:  # the caller's function must not end everybody's connection
+                self._notification_handler(params)(method, params)
+        except Exception:  # a failing callback must not end the connection that other calls use
             logger.exception("a handler of %s failed", method)
 
-    def _hearer(self, params: Model) -> OnNotification:
+    def _notification_handler(self, params: Model) -> OnNotification:
         meta = params.meta if isinstance(params, NotificationParams) else None
         stream = None if meta is None else meta.get(SUBSCRIPTION_ID)
-        return self._on_notification if stream is None else self._streams.get(str(stream), unheard)
+        return self._on_notification if stream is None else self._streams.get(str(stream), ignore_notification)
 
     async def _serve(self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None) -> None:
         answer = None
@@ -335,7 +366,7 @@ class ClientSession:
             self._outbox.post(Envelope(answer, about=request.id))
 
     async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
-        answerer = self._answerers.get(request.method)
+        answerer = self._request_handlers.get(request.method)
         if answerer is None:
             detail = ErrorDetail(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
             return ErrorResponse(request.id, detail)
@@ -348,13 +379,14 @@ class ClientSession:
             return ErrorResponse(request.id, ErrorDetail(INVALID_PARAMS, str(error)))
         except Exception as error:
             logger.exception("the handler of %s failed", request.method)
-            why = f": {error}" if isinstance(error, McpError) else ""  # of others nobody knows what they give away
+            # The text of any other exception may hold secrets of the program.
+            why = f": {error}" if isinstance(error, McpError) else ""
             text = f"the client's handler of {request.method} failed{why}"
             return ErrorResponse(request.id, ErrorDetail(INTERNAL_ERROR, text))
 
 
-def unheard(method: str, _params: Model) -> None:
-    """A notification of a stream that has ended on this side."""
+def ignore_notification(method: str, _params: Model) -> None:
+    """Log a notification of a subscription that this client has ended."""
     logger.debug("%s came for a subscription that has ended", method)
 
 

@@ -32,9 +32,12 @@ class Envelope(NamedTuple):
         about: the request this message belongs to. HTTP picks the response stream by it; pipes ignore it.
         peer: who sent it; `ANONYMOUS` on the way out.
         size: bytes of the message as it came, for the caps; 0 on the way out.
+        stateless: on the way out, whether the message belongs to no session: a request carries all its context, `peer.headers`
+            hold every header that describes it, and closing its response cancels it (2026-07-28).
     """
 
     message: Message | Answers | Malformed | Unanswered
     about: RequestId | None = None
     peer: Peer = ANONYMOUS
     size: int = 0
+    stateless: bool = False

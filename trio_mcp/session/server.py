@@ -1,9 +1,20 @@
-"""The server's end of a conversation: messages in, actors started, answers out.
+"""The server's end of a connection: messages in, actors started, answers out.
 
 A session owns no task. `receive` works out what a message means and acts on it at once: it answers, cancels, posts a reply to
 the mailbox that waits for it, or starts an actor in the service's supervisor. So a reader is never held up by a tool, and a
 cancellation overtakes all work.
 """
+
+# What a session keeps, and who changes it:
+#
+#     connection     ids and revisions (`protocol.connection`)     every message
+#     _state         subscriptions of a legacy session             its own methods (SESSION_METHODS)
+#     _asks          requests that our calls have sent             CallByRequests, and the replies to them
+#     _requests      the client's requests without a reply         added here; removed by `ReplyTarget.close`
+#
+# A request is added before it is served, and served at once: when `receive` returns it has been answered, or its target has
+# `work`, the call that will answer it. Between the two is only a retry whose journal is still in the store: a target without
+# work, which is closed without a reply if its client goes away.
 
 from __future__ import annotations
 
@@ -11,7 +22,7 @@ import logging
 
 import trio
 
-from ..errors import InvalidRequestState, RemoteProtocolError
+from ..errors import RemoteProtocolError
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -25,35 +36,28 @@ from ..protocol.connection import (
     RequestIn,
     Stray,
 )
-from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response, is_request_id
+from ..protocol.inbound import Inbound
+from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
-from ..protocol.sealing.request_state import Claims, digest
-from ..runtime import CancelReason, Mailbox, Outbox
-from ..types import (
-    CallToolRequestParams,
-    GetPromptRequestParams,
-    InputResponseRequestParams,
-    JsonObject,
-    Model,
-    RequestParams,
-    ResourceRequestParams,
-    declares,
-)
-from .backchannel import LiveBackchannel
+from ..runtime import CancelReason, Outbox
+from ..types import InputResponseRequestParams, Model, declares
 from .batch import OpenBatch
-from .call import Call, error_detail
-from .conversation import LISTEN, OWN_METHODS, Conversation
-from .envelope import Envelope
-from .leg import Leg, Listener, RequestFacts, Threshold
-from .replay import Recollection
-from .revival import Revival
-from .service import Plan, Service
+from .calls.asks_requests import CallByRequests, PendingAsks
+from .calls.asks_rounds import CallInRounds
+from .calls.call import Call
+from .calls.failures import error_detail
+from .calls.plan import Plan, RequestFacts
+from .calls.retries import carry_on
+from .envelope import Envelope, Peer
+from .replies import OpenRequests, ReplyTarget
+from .service import Service
+from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
 
 logger = logging.getLogger("trio_mcp.session")
 
 
 class ServerSession:
-    """One conversation with a client.
+    """The server's end of one connection.
 
     On a pipe it lives as long as the connection; over HTTP a legacy session lives across requests, and a modern request has a
     session of its own.
@@ -65,37 +69,40 @@ class ServerSession:
     def __init__(self, service: Service, *, shared: bool = True) -> None:
         self.service = service
         self.connection = Connection(Side.CLIENT, shared=shared)
-        self.awaited: dict[RequestId, Mailbox] = {}
-        """The mailboxes that wait for answers to our live requests."""
-        self._calls: dict[Listener, Call] = {}
-        self._fetching: set[Listener] = set()
-        """Those whose call is not here yet: its journal comes out of the store."""
-        self._conversation = Conversation(service, self.connection)
+        self._asks = PendingAsks(self.connection)
+        self._requests = OpenRequests()
+        self._state = SessionState(service, self.connection)
         self._idle: trio.Event | None = None
 
     def receive(
-        self, envelope: Envelope, outbox: Outbox[Envelope], *, exclusive: bool = False
-    ) -> Listener | OpenBatch | Refused | None:
-        """Act on one message; what there is to say about it goes to `outbox`.
+        self,
+        envelope: Envelope,
+        outbox: Outbox[Envelope],
+        *,
+        owns_outbox: bool = False,
+        inbound: Inbound | None = None,
+    ) -> ReplyTarget | OpenBatch | Refused | None:
+        """Act on one message; what is sent about it goes to `outbox`.
 
         Args:
-            exclusive: the outbox serves nothing but this message; it is closed when the message has had its answer.
+            owns_outbox: the outbox serves nothing but this message; it is closed when the message has had its answer.
+            inbound: the message of the envelope, if it was classified before.
 
         Returns:
-            the listener of a request, for `disconnect`, or the batch of several; what was wrong with a message that was
-            refused unread; else None.
+            the reply target of a request, for `disconnect`, or the batch of several; the error of a message that was rejected
+            unread; else None.
         """
-        event = self.connection.receive(envelope.message)
+        event = self.connection.receive(envelope.message, inbound)
         match event:
             case RequestIn():
-                listener = Listener(event.id, outbox, exclusive, self._finished)
-                self._serve(event, listener, envelope)
-                return listener
+                target = ReplyTarget(event.id, outbox, owns_outbox, self._on_finished)
+                self._serve(event, target, envelope.peer, envelope.size)
+                return target
             case Refused(error, answer=True):
                 outbox.post(Envelope(error_response(error), about=error.request_id))
                 return event
             case BatchIn():
-                return self._receive_batch(event, envelope, OpenBatch(outbox, exclusive=exclusive))
+                return self._receive_batch(event, envelope, OpenBatch(outbox, owns_outbox=owns_outbox))
             case _:
                 return self._take(event)
 
@@ -103,7 +110,8 @@ class ServerSession:
         for message in event.messages:
             match self.connection.receive(message):
                 case RequestIn() as request:
-                    self._serve(request, batch.listener(request.id, self._finished), envelope)
+                    target = batch.reply_target(request.id, self._on_finished)
+                    self._serve(request, target, envelope.peer, envelope.size)
                 case Refused(error, answer=True):
                     batch.answer(error_response(error))
                 case other:
@@ -116,48 +124,46 @@ class ServerSession:
             case CancelIn(request_id):
                 self._cancel(request_id)
             case ReplyIn(request_id, result):
-                self._reply(request_id, result)
+                self._asks.deliver(request_id, result)
             case NotificationIn(method):
                 if method == "notifications/initialized":
-                    self._conversation.initialized()
+                    self._state.initialized()
             case Refused(error):
                 logger.warning("a message was dropped: %s", error)
                 return event
             case Ignored(why):
                 if isinstance(event, Stray):
-                    self.service.strays[event.kind] += 1
+                    self.service.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
         return None
 
-    def disconnect(self, listener: Listener | OpenBatch) -> None:
-        """Whoever waited for this answer is gone. The call is cancelled unless somebody else waits for it too."""
-        if isinstance(listener, OpenBatch):
-            for each in listener.listeners:
+    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
+        """The reply cannot be delivered any more: cancel the call, unless another request waits for it too."""
+        if isinstance(target, OpenBatch):
+            for each in target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
             return
-        call = self._calls.pop(listener, None)
-        self._fetching.discard(listener)
-        listener.finished = True
-        listener.pause = None
-        self.connection.answered(listener.request_id)
-        if call is not None and call.leg is not None and call.leg.leave(listener):
-            call.cancel(CancelReason.DISCONNECT)
+        work = target.work
+        target.close()
+        if work is not None:
+            work.disconnect(target)
 
     def close(self, reason: CancelReason) -> None:
-        """The connection is over: everything that runs for it is cancelled. Parked calls belong to no connection (M-ST-2c)."""
+        """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
-        self._conversation.close()
-        self.awaited.clear()
-        for listener in list(self._fetching):
-            listener.finish(None)
-        for listener, call in list(self._calls.items()):
-            give_up(listener, call, reason)
+        self._state.close()
+        self._asks.close()
+        for target in list(self._requests):
+            withdraw(target, reason)
 
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
-        """Where messages go that belong to no request, such as changes of lists: on a pipe with everything else, over HTTP
-        on the stream that was opened for them. Without one, changes are kept, each once, until there is a place again."""
-        self._conversation.attach(outbox)
+        """Send messages that belong to no request there, such as changes of lists.
+
+        On a pipe that is the outbox of everything else, over HTTP that of the stream that was opened for them. Without one,
+        changes are kept, each once, until there is an outbox again.
+        """
+        self._state.attach(outbox)
 
     @property
     def initialized(self) -> bool:
@@ -167,13 +173,12 @@ class ServerSession:
     @property
     def busy(self) -> bool:
         """Some request of the client has no answer yet."""
-        return bool(self._calls or self._fetching)
+        return bool(self._requests)
 
     @property
     def working(self) -> bool:
         """Some request of the client that is more than listening has no answer yet."""
-        heard = (call.leg for call in self._calls.values())
-        return bool(self._fetching) or any(leg is None or leg.facts.method != LISTEN for leg in heard)
+        return any(target.work is None or target.work.method != LISTEN_METHOD for target in self._requests)
 
     async def idle(self) -> None:
         """Wait until every request of the client has been answered or given up."""
@@ -183,191 +188,76 @@ class ServerSession:
             await self._idle.wait()
 
     def __repr__(self) -> str:
-        client = self._conversation.client.name if self._conversation.client else "?"
-        return f"<ServerSession with {client} calls={len(self._calls)} {self.connection!r}>"
+        client = self.connection.session.client_info
+        name = client.name if client else "?"
+        return f"<ServerSession with {name} calls={len(self._requests)} {self.connection!r}>"
 
     # one step each
 
-    def _serve(self, request: RequestIn, listener: Listener, envelope: Envelope) -> None:
-        facts = self._facts(request, envelope)
+    def _serve(self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int) -> None:
+        facts = RequestFacts(request.id, request.method, request.terms, peer.principal, peer.headers, size)
+        self._requests.add(target)
         try:
-            self._serve_by_route(request, facts, listener)
+            self._check(facts, request.params)
+            answer = self._answer(facts, request.params, target)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
-            listener.finish(error_detail(facts, error))
-
-    def _facts(self, request: RequestIn, envelope: Envelope) -> RequestFacts:
-        params, meta = request.params, request.meta
-        return RequestFacts(
-            id=request.id,
-            method=request.method,
-            codec=request.codec,
-            client_capabilities=self._conversation.capabilities if meta is None else meta.client_capabilities,
-            client_info=self._conversation.client if meta is None else meta.client_info,
-            principal=envelope.peer.principal,
-            headers=envelope.peer.headers,
-            meta=(params.meta or {}) if isinstance(params, RequestParams) else {},
-            size=envelope.size,
-        )
-
-    def _serve_by_route(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
-        params = request.params
-        self._admit(facts, params)
-        if (
-            request.meta is not None
-            and isinstance(params, InputResponseRequestParams)
-            and "request_state" in params.model_fields_set
-        ):
-            self._carry_on(request, params, self._leg(request, facts, listener), listener)
-            return
-        own = OWN_METHODS.get(request.method)
-        answer = self._routed(request, facts) if own is None else own(self._conversation, params)
-        if isinstance(answer, Plan):
-            self._start(answer, request, facts, listener)
-        elif isinstance(answer, Encoded):
-            listener.finish(answer)
+            target.finish(error_detail(facts, error))
         else:
-            codec = self.connection.codec if request.meta is None else facts.codec  # `initialize` agreed on one
-            listener.finish(codec.encode_result(request.method, answer, self.service.signature))
+            if answer is not None:
+                target.finish(answer)
 
-    def _admit(self, facts: RequestFacts, params: Model) -> None:
-        gate = facts.codec.gate(facts.method)
+    def _check(self, facts: RequestFacts, params: Model) -> None:
+        gate = facts.terms.codec.gate(facts.method)
         if gate is not None and not declares(self.service.capabilities, gate):
             raise RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
-        guard = self.service.guards.get(facts.method)
-        if guard is not None:
-            guard(facts, params)
+        check = self.service.request_checks.get(facts.method)
+        if check is not None:
+            check(facts, params)
 
-    def _routed(self, request: RequestIn, facts: RequestFacts) -> Model | Encoded | Plan:
-        route = self.service.routes.get(request.method)
+    def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
+        """Return the answer to a request, or None if a call was started or carried on that will answer it."""
+        # The codec drops `requestState` where a revision has no rounds, so this is never a legacy request.
+        if isinstance(params, InputResponseRequestParams) and "request_state" in params.model_fields_set:
+            carry_on(self.service.calls, facts, params, target, self._route)
+            return None
+        own_method = SESSION_METHODS.get(facts.method)
+        answer = self._route(facts, params) if own_method is None else own_method(self._state, params)
+        if isinstance(answer, Plan):
+            self._new_call(answer, facts, params, target).start()
+            return None
+        if isinstance(answer, Encoded):
+            return answer
+        return facts.terms.codec.encode_result(facts.method, answer, self.service.calls.server_info_json)
+
+    def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
+        route = self.service.routes.get(facts.method)
         if route is None:
-            raise RemoteProtocolError(f"this server does not offer {request.method}", code=METHOD_NOT_FOUND)
-        return route(facts, request.params)
+            raise RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
+        return route(facts, params)
 
-    def _leg(self, request: RequestIn, facts: RequestFacts, listener: Listener) -> Leg:
-        meta = request.meta
-        if meta is None:
-            return Leg(facts, [listener], progress_token(facts.meta), self._conversation.threshold)
-        return Leg(facts, [listener], meta.progress_token, Threshold(meta.log_level))
-
-    def _start(self, plan: Plan, request: RequestIn, facts: RequestFacts, listener: Listener) -> None:
-        leg = self._leg(request, facts, listener)
-        if request.meta is None:
-            call = Call(self.service, plan, leg, "")
-            call.start_live(LiveBackchannel(self))
-        else:
-            call = Call(self.service, plan, leg, salient(request.params))
-            call.start_rounds()
-        self._calls[listener] = call
-
-    def _carry_on(self, request: RequestIn, params: InputResponseRequestParams, leg: Leg, listener: Listener) -> None:
-        """A request that brings a `requestState` carries a call forward: the parked one, or one that is to run again."""
-        facts = leg.facts
-        claims = self.service.sealer.open(params.request_state, facts.principal, facts.method, salient(params))
-        recollection = Recollection.read(claims.journal)
-        if self._join(claims, recollection, params, leg, listener):
-            return
-        ours = recollection.node == self.service.node and not self.service.options.always_replay
-        if ours or self.service.directory.adopted(claims.call_id, recollection.node, claims.leg):
-            raise InvalidRequestState("the call ended, and its outcomes are no longer kept")
-        plan = self._routed(request, facts)
-        if not isinstance(plan, Plan):
-            raise InvalidRequestState("what is called now is not what was called then")
-        revived = Revival(self.service, plan, claims, recollection, params, leg)
-        if recollection.reference is None:
-            self._calls[listener] = revived.start()
-        else:
-            self._fetching.add(listener)
-            self.service.supervisor.spawn(self._fetch_and_revive, revived, listener)
-
-    def _join(
-        self,
-        claims: Claims,
-        recollection: Recollection,
-        params: InputResponseRequestParams,
-        leg: Leg,
-        listener: Listener,
-    ) -> bool:
-        """Carry on the call that lives here, or get the outcome that it left; False when it is to be run again."""
-        call = self.service.directory.find(claims.call_id)
-        if call is None or call.rounds is None:
-            return False
-        if recollection.node != self.service.node and call.rounds.overtaken(claims.leg, recollection.asked):
-            call.rounds.forget()
-            return False
-        self._calls[listener] = call  # before its leg can end: finishing takes it out again
-        call.rounds.carry_on(claims.leg, leg, listener, params.input_responses or {})
-        return True
-
-    async def _fetch_and_revive(self, revival: Revival, listener: Listener) -> None:
-        """The journal is in the store. When it has come, who asked may be gone, or a copy of the request may have been first."""
-        try:
-            fetched = await revival.fetched()
-            if listener.finished or self._join(
-                fetched.claims, fetched.recollection, fetched.params, fetched.leg, listener
-            ):
-                return
-            if self.service.directory.adopted(fetched.claims.call_id, fetched.recollection.node, fetched.claims.leg):
-                raise InvalidRequestState("the call ended, and its outcomes are no longer kept")
-            self._calls[listener] = fetched.start()
-        except Exception as error:  # noqa: BLE001  nobody else is there to answer it
-            if not listener.finished:
-                listener.finish(error_detail(revival.leg.facts, error))
-        finally:
-            self._fetching.discard(listener)
+    def _new_call(self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> Call:
+        if facts.terms.asks_in_rounds:
+            return CallInRounds(self.service.calls, plan, facts, target, params)
+        return CallByRequests(self.service.calls, plan, facts, target, self._asks)
 
     def _cancel(self, request_id: RequestId) -> None:
-        for listener in self._fetching:
-            if listener.request_id == request_id:
-                listener.finish(None)
-                return
-        for listener, call in self._calls.items():
-            if listener.request_id == request_id:
-                self.connection.answered(request_id)
-                give_up(listener, call, CancelReason.CLIENT)
-                if call.leg is not None and listener in call.leg.listeners:  # nobody else waits for it
-                    call.leg.unwanted = True
-                return
-        logger.debug("a cancellation of %r, which is not running", request_id)
-
-    def _reply(self, request_id: RequestId, result: Model | Exception) -> None:
-        mailbox = self.awaited.pop(request_id, None)
-        if mailbox is None:
+        target = self._requests.take(request_id)
+        if target is None:
+            logger.debug("a cancellation of %r, which is not running", request_id)
             return
-        if isinstance(result, Exception):
-            mailbox.fail(str(request_id), result)
-        else:
-            mailbox.post(str(request_id), result)
+        self.connection.answered(request_id)
+        withdraw(target, CancelReason.CLIENT)
 
-    def _finished(self, listener: Listener) -> None:
-        self._calls.pop(listener, None)
-        self._fetching.discard(listener)
-        self.connection.answered(listener.request_id)
+    def _on_finished(self, target: ReplyTarget) -> None:
+        if self._requests.discard(target):
+            self.connection.answered(target.request_id)
         if self._idle is not None and not self.busy:
             self._idle.set()
 
 
-def give_up(listener: Listener, call: Call, reason: CancelReason) -> None:
-    """Nobody wants this answer any more. The call is cancelled unless somebody else waits for it too."""
-    if call.leg is not None and len(call.leg.listeners) > 1:
-        call.leg.leave(listener)
-        listener.finish(None)
+def withdraw(target: ReplyTarget, reason: CancelReason) -> None:
+    """Stop working for a request."""
+    if target.work is None:
+        target.finish(None)
     else:
-        call.cancel(reason)
-
-
-def progress_token(meta: JsonObject) -> RequestId | None:
-    token = meta.get("progressToken")
-    return token if is_request_id(token) else None
-
-
-def salient(params: Model) -> str:
-    """A digest of what a request is about: a retry may change nothing of it (M-MRTR-6s)."""
-    match params:
-        case CallToolRequestParams(name=name, arguments=arguments):
-            return digest(name, arguments or {})
-        case GetPromptRequestParams(name=name, arguments=texts):
-            return digest(name, dict(texts or {}))
-        case ResourceRequestParams(uri=uri):
-            return digest(uri, {})
-        case _:
-            return digest("", {})
+        target.work.withdraw(target, reason)

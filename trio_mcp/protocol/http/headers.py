@@ -10,8 +10,8 @@ import binascii
 from collections.abc import Mapping
 
 from ...errors import RemoteProtocolError
-from ...types import JsonObject
-from ..jsonrpc import HEADER_MISMATCH
+from ...types import JsonObject, JsonValue
+from ..jsonrpc import HEADER_MISMATCH, Request, decoded
 from ..meta import PROTOCOL_VERSION
 
 VERSION_HEADER = "mcp-protocol-version"
@@ -37,13 +37,16 @@ def mirrored(method: str, params: JsonObject) -> dict[str, str]:
     return headers
 
 
-def check_headers(headers: Mapping[str, str], method: str, params: JsonObject) -> None:
+def check_headers(headers: Mapping[str, str], version: JsonValue, request: Request) -> None:
     """Compare the headers of a modern request with its body.
+
+    Args:
+        version: the revision that the body names (`Inbound.version`).
 
     Raises:
         RemoteProtocolError: -32020; the message names the header that is missing, malformed or different.
     """
-    for name, wanted in expected(method, params):
+    for name, wanted in expected(version, request):
         sent = headers.get(name)
         if sent is None:
             raise mismatch(f"the header {name} is missing; the body says {wanted!r}")
@@ -51,14 +54,13 @@ def check_headers(headers: Mapping[str, str], method: str, params: JsonObject) -
             raise mismatch(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
 
 
-def expected(method: str, params: JsonObject) -> list[tuple[str, str]]:
-    pairs = [(METHOD_HEADER, method)]
-    meta = params.get("_meta")
-    version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+def expected(version: JsonValue, request: Request) -> list[tuple[str, str]]:
+    """Return the headers that the body of a request calls for."""
+    pairs = [(METHOD_HEADER, request.method)]
     if isinstance(version, str):
         pairs.append((VERSION_HEADER, version))
-    member = NAMED_BY.get(method)
-    name = None if member is None else params.get(member)
+    member = NAMED_BY.get(request.method)
+    name = None if member is None else decoded(request.params).get(member)
     if isinstance(name, str):
         pairs.append((NAME_HEADER, name))
     return pairs

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded, RemoteProtocolError
-from ...types.base import JsonObject, JsonValue
+from ...types import CallToolRequestParams, GetPromptRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
 from ..strict_json import JsonLimits, dumps, loads
 from . import base64url
 
@@ -76,6 +76,23 @@ def digest(name_or_uri: str, arguments: JsonObject) -> str:
     """
     canonical = json.dumps([name_or_uri, arguments], sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def request_digest(params: Model) -> str:
+    """Return the digest of what a request asks for; a retry may change nothing of it (M-MRTR-6s).
+
+    Raises:
+        ValueError: an argument is NaN or infinite.
+    """
+    match params:
+        case CallToolRequestParams(name=name, arguments=arguments):
+            return digest(name, arguments or {})
+        case GetPromptRequestParams(name=name, arguments=texts):
+            return digest(name, dict(texts or {}))
+        case ResourceRequestParams(uri=uri):
+            return digest(uri, {})
+        case _:
+            return digest("", {})
 
 
 class KeyRing:

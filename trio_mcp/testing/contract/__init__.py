@@ -21,9 +21,21 @@ if TYPE_CHECKING:
     from .pair import Pair
     from .peer import EVERYTHING, Call, Peer, Question, accepted, text_of
     from .proxy import Proxy, open_proxy
-    from .rules import ELICITS, LEGACY, MODERN, Case, Impossible, Rule, all_rules, cases_of, impossible_of, rule
+    from .rules import (
+        ELICITS,
+        LEGACY,
+        MODERN,
+        Case,
+        Impossible,
+        Rule,
+        all_rules,
+        cases_of,
+        impossible_of,
+        newest_of_each_era,
+        rule,
+    )
     from .stage import Gauges, Stage, linked_stage, open_stage_port
-    from .subject import contract_server
+    from .subject import contract_server, lent_server
     from .table import rules_table
 
 __all__ = [
@@ -51,7 +63,9 @@ __all__ = [
     "contract_server",
     "groups",
     "impossible_of",
+    "lent_server",
     "linked_stage",
+    "newest_of_each_era",
     "open_proxy",
     "open_stage_port",
     "rule",
@@ -73,11 +87,12 @@ _ROOMS = {
         "Rule",
         "cases_of",
         "impossible_of",
+        "newest_of_each_era",
         "all_rules",
         "rule",
     ),
     "stage": ("Gauges", "Stage", "linked_stage", "open_stage_port"),
-    "subject": ("contract_server",),
+    "subject": ("contract_server", "lent_server"),
     "table": ("rules_table",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

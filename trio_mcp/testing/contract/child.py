@@ -10,13 +10,14 @@ import sys
 import trio
 
 from .stage import linked_stage
-from .subject import contract_server
+from .subject import lent_server
 
 
 async def main(port: int) -> None:
     """Serve on stdio until the end of stdin, and report to the stage at that port."""
     async with linked_stage(port) as stage:
-        await contract_server(stage).serve("stdio")
+        with lent_server(stage) as server:
+            await server.serve("stdio")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ...client import Client, Handlers, OnElicit, OnRoots, OnSample
+from ...client import Client, ClientOptions, Handlers, OnElicit, OnRoots, OnSample
 from ...client.changes import OnChange
 from ...client.handlers import OnLog
 from ...types import Implementation, JsonObject
@@ -54,9 +54,8 @@ class Pair:
         on_change: OnChange | None = None,
     ) -> AsyncIterator[Client]:
         """A connection of our own client, speaking the revision of this pair."""
-        client = Client(
-            self.endpoint.connect(),
-            Handlers(on_elicit, on_sample, on_roots),
+        options = ClientOptions(
+            handlers=Handlers(on_elicit, on_sample, on_roots),
             on_log=on_log,
             on_change=on_change,
             log_level="debug",
@@ -64,6 +63,7 @@ class Pair:
             info=Implementation(name="contract", version="1"),
             probe_timeout=BOUND,
         )
+        client = Client(self.endpoint.connect(), options)
         async with client:
             yield client
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -144,13 +144,32 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(_RULES.values())
 
 
-def cases_of(maker: Maker, group: str | None = None) -> list[Case]:
-    """Every case that a transport has to pass, of one group or of all."""
+def every(revisions: Sequence[str]) -> Sequence[str]:
+    """Choose all revisions."""
+    return revisions
+
+
+def newest_of_each_era(revisions: Sequence[str]) -> Sequence[str]:
+    """Choose the newest legacy revision among these, and the newest modern one.
+
+    A transport carries messages and does not look at their revision, so the older ones need not cross every real wire.
+    """
+    return list({REVISIONS[name].era: name for name in sorted(revisions)}.values())
+
+
+def cases_of(
+    maker: Maker, group: str | None = None, *, choose: Callable[[Sequence[str]], Sequence[str]] = every
+) -> list[Case]:
+    """Return the cases that a transport has to pass, of one group or of all.
+
+    Args:
+        choose: picks from the revisions that a rule and the transport have in common; such as `newest_of_each_era`.
+    """
     return [
         Case(each, maker, revision)
         for each in _RULES.values()
-        for revision in maker.revisions
-        if group in (None, each.group) and each.impossible(maker, revision) is None
+        if group in (None, each.group)
+        for revision in choose([name for name in maker.revisions if each.impossible(maker, name) is None])
     ]
 
 

@@ -39,6 +39,8 @@ class Stage:
     def __init__(self, options: Options = NO_OPTIONS) -> None:
         self.options = options
         """What the rule wants the server to be served with."""
+        self.spent = False
+        """A tool has changed the server for good, so that it can serve no other case."""
         self._marks: Counter[str] = Counter()
         self._gates: dict[str, trio.Event] = {}
         self._changed = trio.Event()
@@ -60,6 +62,10 @@ class Stage:
     async def gate(self, name: str) -> None:
         """Wait until the test opens the gate."""
         await self._gate(name).wait()
+
+    def spend(self) -> None:
+        """Note that the server serves no other case after this one."""
+        self.spent = True
 
     def measured_by(self, read: Callable[[], Gauges]) -> None:
         """How to read the gauges of the server that these tools belong to."""
@@ -120,6 +126,26 @@ class Stage:
 
     def _gate(self, name: str) -> trio.Event:
         return self._gates.setdefault(name, trio.Event())
+
+
+class StageDoor(Stage):
+    """The stage that the tools of a server know for good; it leads to the stage of the case that runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = Stage()
+
+    def mark(self, name: str) -> None:
+        self.now.mark(name)
+
+    async def gate(self, name: str) -> None:
+        await self.now.gate(name)
+
+    def spend(self) -> None:
+        self.now.spend()
+
+    def count(self, name: str) -> int:
+        return self.now.count(name)
 
 
 class Remote:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import trio
 
 from ...errors import ToolError
 from ...server import Context, Server
 from ...session import ServiceOptions
-from .stage import Gauges, Options, Stage
+from .stage import Gauges, Options, Stage, StageDoor
 from .subjects import asking, faults, lifecycle, noise, offers, rounds, structured
 from .subjects.common import Seat, reason_of
 
@@ -22,8 +24,37 @@ def contract_server(stage: Stage) -> Server:
     server = Server("contract", version="1.0", instructions="Be strict.", page_size=offers.PAGE, options=options)
     for add in PARTS:
         add(server, stage)
-    stage.measured_by(lambda: gauges_of(server))
+    stage.measured_by(partial(gauges_of, server))
     return server
+
+
+_spare: list[tuple[Server, StageDoor]] = []
+
+
+@contextmanager
+def lent_server(stage: Stage) -> Iterator[Server]:
+    """Lend the contract's server to one case, for the length of the block.
+
+    Building it takes ten times as long as most cases do, so the next case gets the same one. A server that a case changed,
+    that is still being served, or whose case failed is not lent again.
+    """
+    server, door = _spare.pop() if _spare else built()
+    door.now = stage
+    stage.measured_by(partial(gauges_of, server))
+    yield server.with_options(service_options(stage.options))
+    if not (stage.spent or server.services):
+        door.now = Stage()
+        _spare.append((server, door))
+
+
+def build_spare() -> None:
+    """Build the server that the next case is lent."""
+    _spare.append(built())
+
+
+def built() -> tuple[Server, StageDoor]:
+    door = StageDoor()
+    return contract_server(door), door
 
 
 def service_options(said: Options) -> ServiceOptions:

@@ -14,7 +14,9 @@ from typing import Final
 
 from ...protocol.connection import Connection
 from ...runtime import Mailbox, Outbox
-from ...session import ClientSession, ServerSession
+from ...session import ClientSession
+from ...session.calls.asks_requests import PendingAsks
+from ...session.replies import OpenRequests
 
 ROOMS: Final = (
     "trio_mcp.runtime.",
@@ -27,7 +29,8 @@ ROOMS: Final = (
 """Modules whose objects belong to a call or a connection; those of the author live as long as the server."""
 
 HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
-    ServerSession: ("awaited", "_calls", "_fetching"),
+    OpenRequests: ("_first", "_further", "_cancelled"),
+    PendingAsks: ("mailboxes",),
     ClientSession: ("_progress", "_streams", "_serving"),
     Connection: ("_open", "_asked"),
     Mailbox: ("_slots",),

@@ -13,7 +13,7 @@ import trio
 import trio._core._run as trio_run
 from trio.testing import MockClock
 
-from ...client import Client, Handlers, OnElicit, OnRoots, OnSample
+from ...client import Client, ClientOptions, Handlers, OnElicit, OnRoots, OnSample
 from ...server import Server
 from ...types import Implementation
 from .census import census, only_new_objects
@@ -96,6 +96,7 @@ def sweep(
     logs: Collection[str] = (),
     buffer: int = BUFFER,
     only: Strike | None = None,
+    stride: int = 1,
 ) -> SweepReport:
     """Run `scenario(client)` over a connection in memory, interrupted at every step and after every message.
 
@@ -109,24 +110,25 @@ def sweep(
         logs: parts of errors that are to be logged; any other error in the log is a problem.
         buffer: messages that either end may be ahead of the other.
         only: one interruption, instead of all.
+        stride: interrupt at every n-th step; always after every message.
     """
     handlers = Handlers(on_elicit, on_sample, on_roots)
 
     @asynccontextmanager
     async def connect(end: WireEnd) -> AsyncGenerator[Client]:
-        client = Client(
-            channel(end),
-            handlers,
+        options = ClientOptions(
+            handlers=handlers,
             on_log=lambda _message: None,
             log_level="info",
             mode=mode,
             info=Implementation(name="sweep", version="1"),
             probe_timeout=5,
         )
+        client = Client(channel(end), options)
         async with client:
             yield client
 
-    return sweep_play(Play(server, connect, scenario, opening, logs, buffer), effects=effects, only=only)
+    return sweep_play(Play(server, connect, scenario, opening, logs, buffer), effects=effects, only=only, stride=stride)
 
 
 def sweep_play(
@@ -135,18 +137,20 @@ def sweep_play(
     effects: Effects | None = None,
     ways: Collection[Way] = tuple(Way),
     only: Strike | None = None,
+    stride: int = 1,
 ) -> SweepReport:
     """The same for a peer that is no `Client`: `play.connect` makes it of its end of the wire."""
-    return Sweep(play, effects or Effects(), ways).run(only)
+    return Sweep(play, effects or Effects(), ways, stride).run(only)
 
 
 class Sweep(Generic[P]):
     """The runs of one scenario."""
 
-    def __init__(self, play: Play[P], effects: Effects, ways: Collection[Way]) -> None:
+    def __init__(self, play: Play[P], effects: Effects, ways: Collection[Way], stride: int) -> None:
         self._play = play
         self._effects = effects
         self._ways = ways
+        self._stride = stride
         self._runs = 0
         self._problems: list[Problem] = []
         self._lasting: Counter[str] = Counter()
@@ -173,7 +177,13 @@ class Sweep(Generic[P]):
             Way.END: steps,
             Way.MESSAGE: range(1, first.messages + 1),
         }
-        return (Strike(way, at) for way in self._ways for at in places[way])
+        return (Strike(way, at) for way in self._ways for at in places[way][self._thinned(way)])
+
+    def _thinned(self, way: Way) -> slice:
+        """Return which places of a way are struck; each way begins at another step, so that together they strike more."""
+        if way is Way.MESSAGE:
+            return slice(None)
+        return slice(list(Way).index(way) % self._stride, None, self._stride)
 
     def _check_repeatable(self, first: Run[P]) -> None:
         second = Run(self._play, None)

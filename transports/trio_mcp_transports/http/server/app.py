@@ -19,6 +19,7 @@ import sniffio
 import trio
 
 from trio_mcp.protocol.http.headers import SESSION_HEADER
+from trio_mcp.protocol.inbound import classify
 from trio_mcp.protocol.jsonrpc import (
     Batch,
     Malformed,
@@ -27,6 +28,7 @@ from trio_mcp.protocol.jsonrpc import (
     error_response,
     parse,
 )
+from trio_mcp.protocol.revisions import Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
@@ -42,7 +44,7 @@ from ..sessions.verbs import LegacyEndpoint
 from .asgi import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
 from .authentication import Authenticate, check_hook, identified
 from .limits import HttpLimits
-from .modern import is_modern, serve_modern
+from .modern import era_of, serve_modern
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
 from .quota import Places
 from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
@@ -258,8 +260,9 @@ class McpApp:
             return
         envelope = Envelope(message, peer=peer, size=len(body))
         try:
-            if is_modern(message, headers):
-                await serve_modern(running.service, message, envelope, receive, send)
+            inbound = classify(message)
+            if era_of(inbound, headers) is Era.MODERN:
+                await serve_modern(running.service, inbound, envelope, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
         except HttpRefusal as refusal:

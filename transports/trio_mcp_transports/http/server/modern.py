@@ -7,21 +7,21 @@ from collections.abc import Mapping
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.headers import VERSION_HEADER, check_headers
-from trio_mcp.protocol.jsonrpc import Batch, Message, Notification, Request, decoded, error_response
+from trio_mcp.protocol.inbound import Inbound
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, Notification, Request, error_response
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Listener, ServerSession, Service
+from trio_mcp.session import Envelope, ReplyTarget, ServerSession, Service
 
 from .asgi import Receive, Send
 from .exchange import MODERN_STATUS, Exchange, refused
 from .refusals import HttpRefusal
 
 
-async def serve_modern(
-    service: Service, message: Message | Batch, envelope: Envelope, receive: Receive, send: Send
-) -> None:
-    """One message of a modern client."""
+async def serve_modern(service: Service, inbound: Inbound, envelope: Envelope, receive: Receive, send: Send) -> None:
+    """Serve one message of a modern client."""
+    message = inbound.message
     headers = envelope.peer.headers
     exchange = Exchange(receive, send, MODERN_STATUS, Outbox(service.options.outbox))
     if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
@@ -29,35 +29,31 @@ async def serve_modern(
         return
     if not isinstance(message, Request):
         raise HttpRefusal(400, "A modern client sends requests only.")
-    params = decoded(message.params)
     try:
-        require_version(params, headers)
-        check_headers(headers, message.method, params)
+        require_version(inbound, headers)
+        check_headers(headers, inbound.version, message)
     except RemoteProtocolError as error:
         error.request_id = message.id
         await exchange.refuse(400, error_response(error))
         return
     session = ServerSession(service, shared=False)
-    listener = session.receive(envelope, exchange.outbox, exclusive=True)
-    if not isinstance(listener, Listener):
+    listener = session.receive(envelope, exchange.outbox, owns_outbox=True, inbound=inbound)
+    if not isinstance(listener, ReplyTarget):
         await refused(exchange, MODERN_STATUS)
     elif not await exchange.run():
         session.disconnect(listener)
 
 
-def is_modern(message: Message | Batch, headers: Mapping[str, str]) -> bool:
-    """Whether the modern rules apply: the body says so, or the version header does."""
-    if isinstance(message, Request):
-        meta = decoded(message.params).get("_meta")
-        if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
-            return True
+def era_of(inbound: Inbound, headers: Mapping[str, str]) -> Era:
+    """Return the era whose rules apply: the one that the body names, else the one of the version header."""
+    if inbound.era is Era.MODERN:
+        return Era.MODERN
     revision = REVISIONS.get(headers.get(VERSION_HEADER, ""))
-    return revision is not None and revision.era is Era.MODERN
+    return Era.LEGACY if revision is None else revision.era
 
 
-def require_version(params: Mapping[str, object], headers: Mapping[str, str]) -> None:
-    """A modern request names its version in the body as well (M-META-1s); the codec words the refusal."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta:
+def require_version(inbound: Inbound, headers: Mapping[str, str]) -> None:
+    """Raise unless the body of a modern request names its version too (M-META-1s); the codec words the rejection."""
+    if inbound.era is not Era.MODERN:
         version = headers.get(VERSION_HEADER, "")
-        raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=-32602)
+        raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=INVALID_PARAMS)

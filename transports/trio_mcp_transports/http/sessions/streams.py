@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Listener, OpenBatch
+from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 
 from ..server.asgi import Receive, Send
 from ..server.exchange import LEGACY_STATUS, Exchange, event, spoken
@@ -105,7 +105,7 @@ class EventStream:
         self.last = 0
         self.patience = 0.0
         self.holder: Holder | None = None
-        self.listener: Listener | OpenBatch | None = None
+        self.listener: ReplyTarget | OpenBatch | None = None
         self._streams = streams
         self._unlogged: list[Envelope] = []
         self._writing = False
@@ -117,11 +117,11 @@ class EventStream:
         """Everything was said and, if it has a number, logged."""
         return self.outbox.closed and not len(self.outbox) and not self._unlogged
 
-    def answers(self, listener: Listener | OpenBatch, *, may_pause: bool) -> None:
+    def answers(self, listener: ReplyTarget | OpenBatch, *, may_pause: bool) -> None:
         """It is the stream of this request, or of a batch of them."""
         self.listener = listener
-        if may_pause and self.primes and isinstance(listener, Listener) and not listener.finished:
-            listener.pause = self.pause
+        if may_pause and self.primes and isinstance(listener, ReplyTarget) and not listener.finished:
+            listener.end_response = self.pause
 
     def open(self) -> bytes:
         """Give it its number; returns what its first bytes are."""

@@ -16,7 +16,7 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, Listener, OpenBatch, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service
 from trio_mcp.storage import EventStore
 
 from ..server.asgi import Receive, Send, respond
@@ -57,8 +57,8 @@ class LegacyEndpoint:
         entry = self._found(envelope.peer)
         stream = self._new_stream(entry)
         reader = StreamReader(receive, send, stream)
-        listener = entry.session.receive(envelope, stream.outbox, exclusive=True)
-        if isinstance(listener, Listener) or (isinstance(listener, OpenBatch) and listener.listeners):
+        listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
+        if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
             stream.answers(listener, may_pause=self._grace > 0)
             await self._carry(entry, stream, reader, reader.run())
         elif isinstance(message, Request):
@@ -89,7 +89,7 @@ class LegacyEndpoint:
         check_version(peer.headers)
         if SESSION_HEADER not in peer.headers:
             raise HttpRefusal(405, "There is no session to delete.", [ALLOW])
-        self.sessions.end(self._found(peer), CancelReason.CLIENT)
+        self.sessions.end(self._found(peer), CancelReason.DISCONNECT)
         await respond(send, 204)
 
     # sessions
@@ -102,7 +102,7 @@ class LegacyEndpoint:
             await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
             return
         session = ServerSession(self._service, shared=False)
-        session.receive(envelope, exchange.outbox, exclusive=True)
+        session.receive(envelope, exchange.outbox, owns_outbox=True)
         if session.initialized:  # a refused one leaves nothing behind
             entry = self.sessions.add(session, envelope.peer.principal)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())

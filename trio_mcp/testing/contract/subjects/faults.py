@@ -144,6 +144,7 @@ def add_holding_tools(server: Server, stage: Stage) -> None:
     async def free_the_threads() -> str:
         """Let those go that stay in a thread."""
         free.set()
+        stage.spend()
         return "free"
 
 
@@ -155,6 +156,7 @@ def add_leaving_tools(server: Server, stage: Stage) -> None:
         """Keep the context for after the call."""
         await ctx.progress(1, message="while it runs")
         kept.append(ctx)
+        stage.spend()
         return "kept"
 
     @server.tool
@@ -200,6 +202,7 @@ def add_passing_tools(server: Server, stage: Stage) -> None:
     async def retire() -> str:
         """Take another tool off the server."""
         server.remove_tool("retiree")
+        stage.spend()
         return "retired"
 
 

@@ -99,7 +99,7 @@ def add_resources(server: Server, _stage: Stage) -> None:
         return [number for number in ("1", "11", "2") if number.startswith(value)]
 
 
-def add_changing_tools(server: Server, _stage: Stage) -> None:
+def add_changing_tools(server: Server, stage: Stage) -> None:
     numbers = itertools.count(1)
 
     async def extra() -> str:
@@ -109,6 +109,7 @@ def add_changing_tools(server: Server, _stage: Stage) -> None:
     async def offer(kind: Literal["tools", "prompts", "resources"]) -> str:
         """Offer one thing more of a kind; returns its name."""
         name = f"extra{next(numbers)}"
+        stage.spend()
         match kind:
             case "tools":
                 server.add_tool(extra, name=name)
@@ -121,6 +122,7 @@ def add_changing_tools(server: Server, _stage: Stage) -> None:
     @server.tool
     async def stock(n: int) -> str:
         """Offer so many resources more."""
+        stage.spend()
         for number in range(n):
             server.add_resource(f"contract://stock/{number}", extra)
         return "stocked"

@@ -1,0 +1,211 @@
+"""The table of mutants, and how one is applied to a source tree.
+
+A mutant replaces one line of the library by another one that breaks a rule. Its place is named twice: `before` in the tree at
+`BASELINE`, where the suite of that time was shown to kill it, and `after` in the tree as it is now. What `after` does not repeat
+is the same as in `before`.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+Tree = Literal["before", "after"]
+
+BASELINE = "f9f9829"
+"""The commit that `before` describes."""
+
+ROOT = Path(__file__).parents[2]
+TABLE = Path(__file__).with_name("mutants.toml")
+PACKAGES = ("trio_mcp", "transports/trio_mcp_transports")
+AREAS = ("runtime", "session", "protocol", "http")
+
+
+class MutantError(Exception):
+    """The table does not fit the tree."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One line of one file.
+
+    Attributes:
+        file: its path in the tree.
+        old: the line without its indentation and comment; exactly one line of `within` must read like this.
+        new: what replaces it, at the same indentation.
+        within: the function or class to look in, such as `Mailbox.post`; empty for the whole file.
+        killed_by: a test that was seen to fail with it.
+    """
+
+    file: str
+    old: str
+    new: str
+    within: str = ""
+    killed_by: str = ""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One broken rule."""
+
+    name: str
+    area: str
+    rule: str
+    before: Place
+    after: Place
+
+    def place(self, tree: Tree) -> Place:
+        return self.before if tree == "before" else self.after
+
+
+def read_table(path: Path = TABLE) -> list[Mutant]:
+    """Return all mutants in the order of the table.
+
+    Raises:
+        MutantError: a name occurs twice, an area is unknown, or an entry is incomplete.
+    """
+    mutants = [read_mutant(entry) for entry in tomllib.loads(path.read_text())["mutant"]]
+    names = [mutant.name for mutant in mutants]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise MutantError(f"names occur twice: {', '.join(sorted(repeated))}")
+    return mutants
+
+
+def read_mutant(entry: dict[str, Any]) -> Mutant:
+    if entry.get("area") not in AREAS:
+        raise MutantError(f"{entry.get('name')}: the area must be one of {', '.join(AREAS)}")
+    before = entry.pop("before", {})
+    try:
+        return Mutant(before=Place(**before), after=Place(**{**before, **entry.pop("after", {})}), **entry)
+    except TypeError as error:
+        raise MutantError(f"{entry.get('name')}: {error}") from None
+
+
+def apply(root: Path, place: Place) -> int:
+    """Write the mutated file into the tree at `root` and return the number of the changed line.
+
+    Raises:
+        MutantError: not exactly one line matches, nothing would change, or the mutated file is not Python.
+    """
+    lines, index = find(root, place)
+    (root / place.file).write_text("".join(mutated(lines, index, place)))
+    return index + 1
+
+
+def check(root: Path, place: Place) -> None:
+    """Raise `MutantError` unless `apply` would succeed. Writes nothing."""
+    lines, index = find(root, place)
+    mutated(lines, index, place)
+
+
+def find(root: Path, place: Place) -> tuple[list[str], int]:
+    path = root / place.file
+    if not path.is_file():
+        raise MutantError(f"{place.file} does not exist{advice(root, place)}")
+    lines = path.read_text().splitlines(keepends=True)
+    found = [index for index in span(lines, place) if code_of(lines[index]) == place.old]
+    if len(found) != 1:
+        where = f"{place.file} ({place.within})" if place.within else place.file
+        raise MutantError(f"{where} has {len(found)} lines {place.old!r}{advice(root, place)}")
+    return lines, found[0]
+
+
+def code_of(line: str) -> str:
+    """Return the line without its indentation and without a comment behind it."""
+    return line.partition("  # ")[0].strip()
+
+
+def span(lines: list[str], place: Place) -> range:
+    """Return the indexes of the lines to look in."""
+    if not place.within:
+        return range(len(lines))
+    nodes = [node for name, node in definitions(ast.parse("".join(lines))) if name == place.within]
+    if len(nodes) != 1:
+        raise MutantError(f"{place.file} defines {place.within} {len(nodes)} times")
+    return range(nodes[0].lineno - 1, nodes[0].end_lineno or 0)
+
+
+def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.stmt]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield prefix + node.name, node
+            yield from definitions(node, f"{prefix}{node.name}.")
+
+
+def mutated(lines: list[str], index: int, place: Place) -> list[str]:
+    """Return the lines with one replaced."""
+    line = lines[index]
+    indentation = line[: len(line) - len(line.lstrip())]
+    changed = [*lines[:index], f"{indentation}{place.new}\n", *lines[index + 1 :]]
+    try:
+        same = ast.dump(ast.parse("".join(changed))) == ast.dump(ast.parse("".join(lines)))
+    except SyntaxError as error:
+        raise MutantError(f"{place.file}: with {place.new!r} it is not Python: {error}") from None
+    if same:
+        raise MutantError(f"{place.file}: {place.new!r} changes nothing")
+    return changed
+
+
+def advice(root: Path, place: Place) -> str:
+    """Say where the line, or one like it, stands now."""
+    places = {
+        (code_of(line), f"{path.relative_to(root)}:{number}")
+        for package in PACKAGES
+        for path in (root / package).rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+    }
+    near = difflib.get_close_matches(place.old, {line for line, _ in places}, n=2, cutoff=0.6)
+    shown = sorted(f"\n    {where}: {line}" for line, where in places if line in near)[:4]
+    return f"; near it are:{''.join(shown)}" if shown else "; nothing in the packages is like it"
+
+
+def moved(root: Path, place: Place) -> Place | None:
+    """Return where the line of a place that no longer fits stands now, or None if it does not stand in exactly one place."""
+    found = [
+        replace(place, file=str(path.relative_to(root)), within=within)
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("*.py"))
+        for within in owners(path.read_text(), place.old)
+    ]
+    same = [each for each in found if each.within == place.within] or found
+    return same[0] if len(same) == 1 else None
+
+
+def owners(source: str, code: str) -> list[str]:
+    """Return the innermost function or class around each line that reads like this."""
+    lines = [number for number, line in enumerate(source.splitlines(), 1) if code_of(line) == code]
+    if not lines:
+        return []
+    spans = [(node.lineno, node.end_lineno or node.lineno, name) for name, node in definitions(ast.parse(source))]
+    return [
+        max(((start, name) for start, end, name in spans if start <= line <= end), default=(0, ""))[1] for line in lines
+    ]
+
+
+def update(table: str, mutant: Mutant, place: Place) -> str:
+    """Return the text of the table with a new place for a mutant in this tree."""
+    start = table.index(f'name = "{mutant.name}"\n')
+    end = table.find("[[mutant]]", start)
+    entry = table[start:] if end < 0 else table[start:end]
+    kept = [line for line in entry.splitlines() if line and not line.startswith(("after.file", "after.within"))]
+    after = [f'after.file = "{place.file}"']
+    if place.within != mutant.before.within:
+        after.append(f'after.within = "{place.within}"')
+    return table[:start] + "\n".join([*kept, *after]) + "\n" + ("" if end < 0 else "\n" + table[end:])
+
+
+def enclosing_lines(path: Path, line: int) -> range:
+    """Return the lines of the simple statement, or of the head of the compound one, that `line` belongs to."""
+    best = range(line, line + 1)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            body = getattr(node, "body", None)
+            end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            if line <= end:
+                best = range(node.lineno, end + 1)
+    return best

@@ -1,0 +1,372 @@
+"""Run the tests against mutants of the library and show which test kills each.
+
+    python tests/mutants/run.py                      # all mutants of this tree
+    python tests/mutants/run.py --only late-answer   # some of them, by a part of the name
+    python tests/mutants/run.py --tree before        # the tree and the tests of the baseline commit
+    python tests/mutants/run.py --check              # only whether each applies
+    python tests/mutants/run.py --update             # the same, and follow lines that only moved to another file
+
+For each mutant, in a temporary copy of the tree: first the test that is known to kill it, where it still exists; then the tests
+whose coverage touches its line, quickest first; then, only if it survives those, the whole suite. Every run stops at its first
+failure. A test that hangs kills the mutant too and is shown as `timeout`. In the end the tests that killed are run once without
+any mutant: one that fails there as well proves nothing.
+
+The exit status is 1 if a mutant survives, does not apply, or was killed by a test that proves nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+
+from coverage import CoverageData
+from mutant_copy import Copy, copied
+from mutant_table import (
+    PACKAGES,
+    ROOT,
+    TABLE,
+    Mutant,
+    MutantError,
+    Tree,
+    apply,
+    check,
+    enclosing_lines,
+    moved,
+    read_table,
+    update,
+)
+
+DATA = ROOT / "build" / "mutants"
+MOST_JOBS = 2
+
+TEST_SECONDS = 120
+"""How long one test may take before it counts as hanging."""
+SELECTION_SECONDS = 900
+SUITE_SECONDS = 3600
+COVERAGE_SECONDS = 2 * SUITE_SECONDS
+
+collecting = Lock()
+"""Mutants that run side by side share the coverage data."""
+
+OTHERS = "--ignore=tests/mutants"
+"""Not the tests of this folder: a mutated tree no longer fits the table, which would count as a kill."""
+
+NOT_RUN = (2, 3, 4, 5)
+"""Exit statuses of pytest that say nothing about a test: interrupted, an internal error, wrong usage, no tests."""
+
+COVERAGE_CONFIG = """[run]
+core = ctrace
+source_pkgs = trio_mcp, trio_mcp_transports
+relative_files = true
+data_file = {data}
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a pytest run came to: the first test that failed or hung, or None; and why it proves nothing, if so."""
+
+    killer: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    mutant: Mutant
+    killer: str | None
+    seconds: float
+    problem: str | None = None
+
+    def as_false(self) -> Verdict:
+        return replace(self, killer=None, problem=f"does not pass without the mutant either: {self.killer}")
+
+    def __str__(self) -> str:
+        return self.problem or self.killer or "SURVIVED"
+
+
+def main() -> int:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job ignores it, and so would its tests
+    options = arguments()
+    mutants = [mutant for mutant in read_table() if options.only in mutant.name]
+    if options.list:
+        return show_list(mutants, options.tree)
+    if options.update:
+        mutants = follow(mutants)
+    problems = find_problems(mutants, options.tree)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems or not mutants or options.check or options.update:
+        print(f"{len(mutants) - len(problems)} of {len(mutants)} mutants apply")
+        return bool(problems or not mutants)
+    if options.coverage is not None:
+        collect(options.tree, options.coverage)
+        return 0
+    return run_all(mutants, options.tree, options.jobs, quick=options.quick)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--tree", choices=("before", "after"), default="after", help="which tree and which tests to run"
+    )
+    parser.add_argument("--only", default="", metavar="NAME", help="only mutants with this in their name")
+    parser.add_argument("--jobs", type=int, choices=range(1, MOST_JOBS + 1), default=1, help="how many at a time")
+    parser.add_argument(
+        "--quick", action="store_true", help="only the tests that are known to kill; nothing else is run"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="list the mutants")
+    what.add_argument("--check", action="store_true", help="check that each mutant applies")
+    what.add_argument("--update", action="store_true", help="write where lines went that only moved, and check")
+    what.add_argument(
+        "--coverage", nargs="*", metavar="PATH", help="collect which tests run which lines (PATH: of these tests)"
+    )
+    return parser.parse_args()
+
+
+def show_list(mutants: Sequence[Mutant], tree: Tree) -> int:
+    for mutant in mutants:
+        place = mutant.place(tree)
+        print(
+            f"{mutant.name}: {mutant.rule}\n    {place.file}\n    - {place.old}\n    + {place.new}\n    {place.killed_by}"
+        )
+    return 0
+
+
+def follow(mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Write the present place of each mutant whose line only moved into the table; return the mutants as they are then."""
+    table = TABLE.read_text()
+    for mutant in mutants:
+        place = moved(ROOT, mutant.after) if problems_in(ROOT, [mutant], "after") else None
+        if place is not None:
+            print(f"{mutant.name}: {place.file} ({place.within})")
+            table = update(table, mutant, place)
+    TABLE.write_text(table)
+    names = {mutant.name for mutant in mutants}
+    return [mutant for mutant in read_table() if mutant.name in names]
+
+
+def find_problems(mutants: Iterable[Mutant], tree: Tree) -> list[str]:
+    """Say which mutants do not apply, and why."""
+    if tree == "after":
+        return problems_in(ROOT, mutants, tree)
+    with copied(tree) as copy:
+        return problems_in(copy.root, mutants, tree)
+
+
+def problems_in(root: Path, mutants: Iterable[Mutant], tree: Tree) -> list[str]:
+    problems = []
+    for mutant in mutants:
+        if not is_there(root, mutant.place(tree).killed_by):
+            print(f"note: {mutant.name}: its test is gone, others are tried: {mutant.place(tree).killed_by}")
+        try:
+            check(root, mutant.place(tree))
+        except MutantError as error:
+            problems.append(f"{mutant.name}: {error}")
+    return problems
+
+
+# All mutants
+
+
+def run_all(mutants: Sequence[Mutant], tree: Tree, jobs: int, *, quick: bool) -> int:
+    with ThreadPoolExecutor(jobs) as pool:
+        verdicts = list(pool.map(lambda mutant: run_one(mutant, tree, quick=quick), mutants))
+    verdicts = without_false(tree, verdicts)
+    print(f"\n{'mutant':<40} {'seconds':>7}  rule, and the first test that failed")
+    for verdict in verdicts:
+        print(f"{verdict.mutant.name:<40} {verdict.seconds:7.1f}  {verdict.mutant.rule}\n{'':<50}{verdict}")
+    killed = sum(verdict.killer is not None for verdict in verdicts)
+    print(f"\n{killed} of {len(verdicts)} mutants were killed")
+    return int(killed < len(verdicts))
+
+
+def run_one(mutant: Mutant, tree: Tree, *, quick: bool) -> Verdict:
+    started = time.monotonic()
+    try:
+        with copied(tree) as copy:
+            line = apply(copy.root, mutant.place(tree))
+            copy.check_imports(mutant.place(tree).file)
+            run = kill(mutant, copy, tree, line, quick=quick)
+    except (MutantError, subprocess.SubprocessError) as error:
+        run = Run(problem=str(error))
+    verdict = Verdict(mutant, run.killer, time.monotonic() - started, run.problem)
+    print(f"{mutant.name:<40} {verdict.seconds:7.1f}  {verdict}", flush=True)
+    return verdict
+
+
+def kill(mutant: Mutant, copy: Copy, tree: Tree, line: int, *, quick: bool) -> Run:
+    """Run the tests in three steps until one of them fails."""
+    known = mutant.place(tree).killed_by
+    run = run_tests(copy, [known], SELECTION_SECONDS) if is_there(copy.root, known) else Run()
+    if run.killer is not None or run.problem is not None or quick:
+        return run
+    tests = covering(copy, tree, mutant.place(tree).file, line)
+    run = run_tests(copy, tests, SUITE_SECONDS) if tests else Run()
+    if run.killer is not None or run.problem is not None:
+        return run
+    return run_tests(copy, [], SUITE_SECONDS)
+
+
+def is_there(root: Path, test: str) -> bool:
+    file, _, name = test.partition("::")
+    path = root / file
+    return path.is_file() and f"def {name.partition('[')[0].rpartition('::')[2]}(" in path.read_text()
+
+
+def without_false(tree: Tree, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Run the tests that killed without any mutant; where one does not pass there, it proves nothing."""
+    tests = sorted({test_of(verdict.killer) for verdict in verdicts if verdict.killer})
+    if not tests:
+        return list(verdicts)
+    with copied(tree) as copy:
+        _, output = pytest(copy, tests, SUITE_SECONDS, stop=False)
+    false = set(tests) - set(named(output, "PASSED"))
+    return [each.as_false() if each.killer and test_of(each.killer) in false else each for each in verdicts]
+
+
+def test_of(killer: str) -> str:
+    """Return the test that a verdict names; of one that hung, it says more than that."""
+    return killer[killer.index("tests/") :]
+
+
+# Runs of pytest
+
+
+def run_tests(copy: Copy, tests: Sequence[str], seconds: float) -> Run:
+    """Run these tests, or all, until one fails."""
+    status, output = pytest(copy, tests, seconds)
+    failed = named(output, "FAILED", "ERROR")
+    last = last_started(output)
+    if status == 0:
+        return Run()
+    if status == 4 and tests:
+        return Run()  # a test of these no longer exists
+    if status is None:
+        return Run(problem=f"the tests did not end within {seconds} seconds")
+    if last is None or status in NOT_RUN:
+        return Run(problem=f"pytest ended with {status}:\n{output[-2000:]}")
+    if status == 1 and failed:
+        return Run(killer=failed[0])
+    return Run(killer=f"timeout in {last}" if "Timeout (" in output else f"crash ({status}) in {last}")
+
+
+def pytest(copy: Copy, tests: Sequence[str], seconds: float, *, stop: bool = True) -> tuple[int | None, str]:
+    """Return the exit status and what was printed; None as the status if it took more than `seconds`."""
+    selection = copy.folder / "tests.txt"
+    selection.write_text("".join(f"{test}\n" for test in tests))
+    options = ["-v", "--tb=no", OTHERS, "-rfE", "-p", "no:cacheprovider", f"--basetemp={copy.folder / 'tmp'}"]
+    timeouts = ["-o", f"faulthandler_timeout={TEST_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
+    command = [str(copy.python), "-m", "pytest", *options, *timeouts, *(["-x"] if stop else []), f"@{selection}"]
+    return run_bounded(command, copy.root, copy.environment, seconds)
+
+
+def run_bounded(
+    command: Sequence[str], folder: Path, environment: dict[str, str], seconds: float
+) -> tuple[int | None, str]:
+    """Run a command in a process group of its own, which is killed when the time is up."""
+    output = folder.parent / "output.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+        try:
+            status: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            # Also when it has ended: one that hung exits without the servers that its tests had started.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return status, output.read_text(errors="replace")
+
+
+def named(output: str, *outcomes: str) -> list[str]:
+    """Return the tests that ended like this, in order, as `pytest -v` names them."""
+    return re.findall(rf"^(tests/\S+::.*) (?:{'|'.join(outcomes)})\b", output, re.MULTILINE)
+
+
+def last_started(output: str) -> str | None:
+    """Return the test that `pytest -v` named last."""
+    outcome = r"(?: (?:PASSED|FAILED|ERROR|SKIPPED|XFAIL|Timeout)\b.*)?"
+    started: list[str] = re.findall(rf"^(tests/\S+::.*?) ?{outcome}$", output, re.MULTILINE)
+    return started[-1] if started else None
+
+
+# Coverage
+
+
+def covering(copy: Copy, tree: Tree, file: str, line: int) -> list[str]:
+    """Return the tests that run this line, quickest first."""
+    data, seconds = data_of(tree)
+    with collecting:
+        if not seconds.exists() or json.loads(seconds.read_text())["digest"] != digest_of(tree):
+            collect(tree, [])
+    measured = CoverageData(str(data))
+    measured.read()
+    contexts = measured.contexts_by_lineno(file)
+    tests = {test for each in enclosing_lines(copy.root / file, line) for test in contexts.get(each, ()) if test}
+    took: dict[str, float] = json.loads(seconds.read_text())["seconds"]
+    return sorted(tests, key=lambda test: took.get(test, 0.0))
+
+
+def collect(tree: Tree, tests: Sequence[str]) -> None:
+    """Run the suite, or some of it, and note for each line of the packages which tests run it."""
+    data, seconds = data_of(tree)
+    data.parent.mkdir(parents=True, exist_ok=True)
+    data.unlink(missing_ok=True)
+    seconds.unlink(missing_ok=True)
+    print(f"collecting the coverage of the suite in {data}", flush=True)
+    with copied(tree) as copy:
+        settings = copy.folder / "coverage.ini"
+        settings.write_text(COVERAGE_CONFIG.format(data=data))
+        took = copy.folder / "seconds.json"
+        measuring = [str(copy.python), "-m", "coverage", "run", f"--rcfile={settings}"]
+        options = ["-q", OTHERS, "-p", "no:cacheprovider", "-p", "coverage_contexts"]
+        options += [f"--basetemp={copy.folder / 'tmp'}"]
+        environment = copy.environment | {"MUTANT_SECONDS": str(took)}
+        command = [*measuring, "-m", "pytest", *options, *tests]
+        status, output = run_bounded(command, copy.root, environment, COVERAGE_SECONDS)
+        if status not in (0, 1):
+            raise SystemExit(f"the tests could not be run:\n{output[-4000:]}")
+        seconds.write_text(json.dumps({"digest": digest_of(tree), "seconds": json.loads(took.read_text())}))
+
+
+def data_of(tree: Tree) -> tuple[Path, Path]:
+    return DATA / f"{tree}.coverage", DATA / f"{tree}.json"
+
+
+def digest_of(tree: Tree) -> str:
+    """Identify the sources that coverage was collected for; the baseline never changes."""
+    if tree == "before":
+        return tree
+    digest = hashlib.sha256()
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

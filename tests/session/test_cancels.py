@@ -1,0 +1,115 @@
+"""Cancellations of one connection: which request each one finds, and what it costs to find it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+from talk import Talk, talk_to
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Server
+from trio_mcp.protocol import jsonrpc
+
+
+class CountedId(str):
+    """A request id that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedId.compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("tester")
+
+    @server.tool
+    async def forever() -> None:
+        await trio.sleep_forever()
+
+    @server.tool
+    async def lingering() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1)
+
+    return server
+
+
+async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often ids are compared when so many open requests are cancelled, the last one first."""
+    read = jsonrpc._parse_id  # noqa: SLF001
+    with monkeypatch.context() as patch:
+        patch.setattr(jsonrpc, "_parse_id", lambda value: CountedId(read(value)))
+        ids = [f"id-{count}-{number}" for number in range(count)]
+        for each in ids:
+            talk.call("forever", id=each)
+        await wait_all_tasks_blocked()
+        CountedId.compared = 0
+        for each in reversed(ids):
+            talk.cancel(each)
+        found = CountedId.compared
+        await talk.silence()
+    return found
+
+
+async def test_cancels_cost_the_same_however_many_requests_are_open(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        few, many = [await comparisons(talk, count, monkeypatch) for count in (10, 200)]
+    assert few > 0
+    assert many <= 20 * few, f"{few} comparisons for 10 cancels, {many} for 200"
+
+
+async def test_a_cancel_finds_the_new_request_under_an_id_whose_old_one_still_cleans_up(
+    server: Server, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        talk.call("lingering", id="x")
+        await wait_all_tasks_blocked()
+        talk.cancel("x")
+        talk.call("forever", id="x")
+        await wait_all_tasks_blocked()
+        talk.cancel("x")
+        await wait_all_tasks_blocked()
+        assert len(talk.service.supervisor.actors) == 1
+        await trio.sleep(2)
+        assert talk.service.supervisor.actors == ()
+        assert "open=0" in repr(talk.session.connection)
+
+
+async def test_the_end_of_an_old_request_frees_no_id_that_a_new_one_uses(
+    server: Server, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        talk.call("lingering", id="x")
+        await wait_all_tasks_blocked()
+        talk.cancel("x")
+        talk.call("forever", id="x")
+        await trio.sleep(2)
+        third = talk.call("forever", id="x")
+        assert "in use" in (await talk.error(third))["message"]
+
+
+async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: Server) -> None:
+    async with server.open_service() as service:
+        talk = Talk(service, shared=False)
+        await talk.initialize()
+        for _ in range(3):
+            talk.call("forever", id=1)
+        await wait_all_tasks_blocked()
+        for left in (2, 1, 0):
+            talk.cancel(1)
+            await wait_all_tasks_blocked()
+            assert len(service.supervisor.actors) == left

@@ -1,0 +1,162 @@
+"""The travel example, called in this process in both eras."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_mcp import Client, accept, decline, dismiss
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT))
+
+from examples.travel import app, server  # noqa: E402
+from trio_mcp_transports.http import McpApp  # noqa: E402
+
+AISLE = accept(flight="TP3", seat="aisle")
+YES, NO = accept(value=True), accept(value=False)
+
+both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+
+
+class Traveller:
+    """Answers in order, and remembers what was asked."""
+
+    def __init__(self, *answers: ElicitResult) -> None:
+        self.asked: list[ElicitRequestFormParams] = []
+        self._answers = list(answers)
+
+    def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
+        self.asked.append(params)
+        return self._answers.pop(0)
+
+
+@asynccontextmanager
+async def client_of(mode: str, *answers: ElicitResult, **handlers) -> AsyncIterator[tuple[Client, Traveller]]:
+    traveller = Traveller(*answers)
+    with trio.fail_after(10):
+        async with Client.connect(server, mode=mode, on_elicit=traveller.elicit, **handlers) as client:
+            yield client, traveller
+
+
+async def book(mode: str, answers: Sequence[ElicitResult], destination: str = "Lisbon") -> tuple[str, Traveller]:
+    async with client_of(mode, *answers, on_sample=lambda _params: "A hop.") as (client, traveller):
+        result = await client.call_tool("book_flight", {"destination": destination})
+        assert not result.is_error
+        return result.text, traveller
+
+
+@both_eras
+async def test_a_flight_is_booked_after_two_questions(mode: str) -> None:
+    text, traveller = await book(mode, [AISLE, YES])
+    assert text == "Booked TP3 to Lisbon at 12:15, aisle seat, 89 euros. It will be sunny in Lisbon."
+    which, sure = traveller.asked
+    assert which.requested_schema.properties["flight"].enum == ["TP1", "TP3", "TP5"]
+    assert sure.message == "A hop. It will be sunny in Lisbon. Book TP3 (aisle) for 89 euros?"
+
+
+@both_eras
+@pytest.mark.parametrize(
+    "answers",
+    [[decline()], [dismiss()], [AISLE, decline()], [AISLE, dismiss()], [AISLE, NO]],
+    ids=lambda a: str(len(a)),
+)
+async def test_whoever_says_no_books_nothing(mode: str, answers: list[ElicitResult]) -> None:
+    text, traveller = await book(mode, answers)
+    assert text == "Nothing was booked."
+    assert len(traveller.asked) == len(answers)
+
+
+@both_eras
+async def test_a_flight_that_was_not_offered_is_asked_for_again(mode: str) -> None:
+    text, traveller = await book(mode, [accept(flight="XX9", seat="aisle"), AISLE, YES])
+    assert text.startswith("Booked TP3")
+    assert "The last answer could not be used: flight" in traveller.asked[1].message
+
+
+@both_eras
+async def test_an_unknown_city_is_not_asked_about(mode: str) -> None:
+    text, traveller = await book(mode, [], destination="Atlantis")
+    assert text == "No flights to Atlantis were found."
+    assert traveller.asked == []
+
+
+@both_eras
+async def test_a_client_without_a_model_can_book(mode: str) -> None:
+    async with client_of(mode, AISLE, YES) as (client, traveller):
+        result = await client.call_tool("book_flight", {"destination": "Lisbon"})
+    assert result.text.startswith("Booked TP3")
+    assert traveller.asked[1].message.startswith("It leaves at 12:15.")
+
+
+@both_eras
+async def test_progress_and_a_log_message_are_sent(mode: str) -> None:
+    progress: list[str | None] = []
+    logged: list[object] = []
+    async with client_of(mode, AISLE, YES, on_log=lambda entry: logged.append(entry.data)) as (client, _):
+        await client.call_tool(
+            "book_flight", {"destination": "Lisbon"}, on_progress=lambda p: progress.append(p.message)
+        )
+    assert progress == ["3 flights found", "TP3 chosen", "booked"]
+    assert logged == ["booked TP3"]
+
+
+@both_eras
+async def test_a_search_has_structured_content(mode: str) -> None:
+    async with client_of(mode) as (client, _):
+        result = await client.call_tool("search_flights", {"destination": " oslo "})
+    first = {"number": "SK8", "departs": "09:30", "euros": 140}
+    assert isinstance(result.structured_content, dict)
+    assert result.structured_content["result"][0] == first
+
+
+@both_eras
+async def test_the_folders_are_those_of_the_client(mode: str) -> None:
+    async with client_of(mode, on_roots=lambda: [Path("/srv")]) as (client, _):
+        result = await client.call_tool("list_folders")
+    assert result.structured_content == {"result": ["file:///srv"]}
+
+
+def test_the_module_has_an_asgi_application() -> None:
+    assert isinstance(app, McpApp)
+
+
+@both_eras
+async def test_hypercorn_serves_the_application(mode: str, hypercorn: str) -> None:
+    traveller = Traveller(AISLE, YES)
+    with trio.fail_after(20):
+        async with Client.connect(f"{hypercorn}/mcp", mode=mode, on_elicit=traveller.elicit) as client:
+            result = await client.call_tool("book_flight", {"destination": "Lisbon"})
+    assert result.text.startswith("Booked TP3")
+
+
+@pytest.fixture(scope="module")
+def hypercorn() -> Iterator[str]:
+    """The URL at which hypercorn's own command serves the example."""
+    command = [sys.executable, "-m", "hypercorn", "-k", "trio", "examples.travel:app", "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            yield next(word for line in process.stderr for word in line.split() if word.startswith("http://"))
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def test_a_start_on_stdio_loads_no_http_library() -> None:
+    show = f"""
+import runpy, sys
+from trio_mcp import Server
+sys.path[:0] = [{str(ROOT)!r}]
+Server.run = lambda self, *transport: print(*sys.modules)
+runpy.run_path({str(ROOT / "examples" / "travel.py")!r}, run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, timeout=30, check=True)
+    assert set(done.stdout.split()).isdisjoint({"hypercorn", "httpx2"})

@@ -1,0 +1,295 @@
+"""The stdio transport as a server: a real process, its descriptors and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+APP = [sys.executable, "-X", "dev", "-W", "error", str(Path(__file__).with_name("stdio_app.py"))]
+ROOT = Path(__file__).parents[3]
+ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'transports'}"}
+PATIENCE = 20.0
+
+
+def request(method: str, id: int = 1) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": {"n": id}}).encode() + b"\n"
+
+
+def echo(id: int) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}' % (id, id)
+
+
+async def run(*lines: bytes, command: list[str] = APP) -> subprocess.CompletedProcess[bytes]:
+    """Run the app on these lines, to its end."""
+    with trio.fail_after(PATIENCE):
+        return await trio.run_process(
+            command, stdin=b"".join(lines), capture_stdout=True, capture_stderr=True, check=False, env=ENVIRONMENT
+        )
+
+
+@asynccontextmanager
+async def started(**options: float) -> AsyncIterator[trio.Process]:
+    """The app as a running process, whose end the body waits for; it is killed if that fails."""
+    with trio.fail_after(PATIENCE):
+        process = await trio.lowlevel.open_process(
+            [*APP, json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                assert stream is not None
+                await stream.aclose()
+
+
+async def say(process: trio.Process, line: bytes) -> None:
+    assert process.stdin is not None
+    await process.stdin.send_all(line)
+
+
+async def read_line(stream: trio.abc.ReceiveStream | None) -> bytes:
+    assert stream is not None
+    line = b""
+    while not line.endswith(b"\n") and (byte := await stream.receive_some(1)):
+        line += byte
+    return line.rstrip(b"\n")
+
+
+async def read_all(stream: trio.abc.ReceiveStream | None) -> bytes:
+    assert stream is not None
+    return b"".join([bytes(chunk) async for chunk in stream])
+
+
+async def serving(process: trio.Process) -> None:
+    """Return when the app is known to serve."""
+    await say(process, request("echo", 1))
+    assert await read_line(process.stdout) == echo(1)
+
+
+# The wire
+
+
+async def test_requests_are_answered_and_the_end_of_stdin_ends_the_process_quietly() -> None:
+    done = await run(request("echo", 1), request("echo", 2))
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [echo(1), echo(2), b"after serving"]
+    assert done.stderr == b"cleaned up\n"
+
+
+async def test_prints_of_a_tool_and_its_children_go_to_stderr() -> None:
+    done = await run(request("noise", 1))
+    assert done.stdout.splitlines() == [echo(1), b"after serving"]
+    assert done.stderr.splitlines() == [b"from print", b"from fd 1", b"from a child", b"cleaned up"]
+
+
+async def test_a_tool_and_its_children_read_an_empty_stdin() -> None:
+    done = await run(request("read", 1), request("echo", 2))
+    assert done.stdout.splitlines() == [b'{"jsonrpc":"2.0","id":1,"result":{"is":""}}', echo(2), b"after serving"]
+
+
+async def test_children_do_not_inherit_the_private_descriptors() -> None:
+    done = await run(request("inherited", 1))
+    assert done.stdout.splitlines()[0] == b'{"jsonrpc":"2.0","id":1,"result":{"is":0}}'
+
+
+async def test_after_serving_stdout_is_stdout_again() -> None:
+    done = await run()
+    assert done.stdout == b"after serving\n"
+
+
+async def test_garbage_is_reported_and_an_unterminated_rest_is_not_executed() -> None:
+    done = await run(b"garbage\n", request("echo", 2), request("echo", 3)[:-1])
+    malformed, answer, after = done.stdout.splitlines()
+    assert json.loads(malformed)["params"] == {"code": -32700}
+    assert (answer, after) == (echo(2), b"after serving")
+
+
+async def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:
+    source, target = tmp_path / "requests.jsonl", tmp_path / "out"
+    source.write_bytes(b"".join(request("echo", id) for id in range(1, 1001)))
+    with source.open("rb") as stdin, target.open("wb") as stdout, trio.fail_after(PATIENCE):
+        done = await trio.run_process(APP, stdin=stdin, stdout=stdout, env=ENVIRONMENT)
+    assert done.returncode == 0
+    assert target.read_bytes().splitlines() == [echo(id) for id in range(1, 1001)] + [b"after serving"]
+
+
+async def test_stdin_and_stdout_may_be_one_socket() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = await trio.lowlevel.open_process(APP, stdin=theirs, stdout=theirs, env=ENVIRONMENT)
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+    async with stream:
+        with trio.fail_after(PATIENCE):
+            await stream.send_all(request("echo", 1))
+            await stream.send_eof()
+            assert (await read_all(stream)).splitlines() == [echo(1), b"after serving"]
+            assert await process.wait() == 0
+
+
+async def test_stdin_may_be_a_terminal() -> None:
+    controller, terminal = os.openpty()
+    try:
+        process = await trio.lowlevel.open_process(
+            [*APP], stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT
+        )
+        os.write(controller, request("echo", 1) + b"\x04")  # ctrl-D
+        with trio.fail_after(PATIENCE):
+            assert (await read_all(process.stdout)).splitlines() == [echo(1), b"after serving"]
+            assert await process.wait() == 0
+        assert os.get_blocking(terminal)
+    finally:
+        os.close(controller)
+        os.close(terminal)
+
+
+async def test_a_stderr_that_shares_the_pipe_with_stdout_stays_blocking() -> None:
+    with trio.fail_after(PATIENCE):
+        done = await trio.run_process(
+            APP,
+            stdin=request("stderr is blocking", 1),
+            capture_stdout=True,
+            stderr=subprocess.STDOUT,
+            env=ENVIRONMENT,
+        )
+    assert b'{"jsonrpc":"2.0","id":1,"result":{"is":true}}' in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("closed", "name"), [("<&-", b"stdin"), (">&-", b"stdout")])
+async def test_a_closed_stdin_or_stdout_is_refused_with_its_name(closed: str, name: bytes) -> None:
+    done = await run(command=["sh", "-c", f'exec "$0" "$@" {closed}', *APP])
+    assert done.returncode != 0
+    assert name + b" is closed" in done.stderr
+
+
+async def test_a_closed_stderr_harms_nobody() -> None:
+    done = await run(request("noise", 1), command=["sh", "-c", 'exec "$0" "$@" 2>&-', *APP])
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [echo(1), b"after serving"]
+
+
+# How it ends
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
+async def test_a_signal_cancels_what_runs_and_ends_the_process(number: signal.Signals, status: int) -> None:
+    async with started() as process:
+        await serving(process)
+        await say(process, request("hang", 2))
+        assert await read_line(process.stderr) == b"busy"
+        process.send_signal(number)
+        assert await process.wait() == status
+        assert await read_all(process.stderr) == b"cleaned up\n"
+
+
+@pytest.mark.parametrize("method", ["shield", "block"])
+async def test_clean_up_that_takes_longer_than_the_grace_is_cut_short_and_stacks_are_shown(method: str) -> None:
+    async with started(shutdown_grace=0.2) as process:
+        await serving(process)
+        await say(process, request(method, 2))
+        assert await read_line(process.stderr) == b"busy"
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 1
+        assert b"Timeout (0:00:00.200000)!" in await read_all(process.stderr)
+
+
+async def test_a_second_signal_ends_the_process_at_once() -> None:
+    async with started(shutdown_grace=3600) as process:
+        await serving(process)
+        await say(process, request("shield", 2))
+        assert await read_line(process.stderr) == b"busy"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 1
+        assert b"a second signal came" in await read_all(process.stderr)
+
+
+async def test_a_signal_that_was_set_to_be_ignored_stays_ignored() -> None:
+    with ignored(signal.SIGINT):
+        context = started()
+        process = await context.__aenter__()
+    try:
+        await serving(process)
+        process.send_signal(signal.SIGINT)
+        await say(process, request("echo", 2))
+        assert await read_line(process.stdout) == echo(2)
+    finally:
+        await context.__aexit__(None, None, None)
+
+
+@contextmanager
+def ignored(number: signal.Signals) -> Iterator[None]:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+async def test_a_closed_stdout_ends_the_process() -> None:
+    async with started() as process:
+        await serving(process)
+        assert process.stdout is not None
+        await process.stdout.aclose()
+        await say(process, request("echo", 2))
+        assert await read_line(process.stderr) == b"broken: the peer closed its end of the connection"
+
+
+async def test_a_client_that_does_not_read_ends_the_process_after_the_write_deadline() -> None:
+    async with started(write_deadline=0.3) as process:
+        await serving(process)
+        await say(process, request("big", 2))
+        assert await read_line(process.stderr) == b"broken: the peer did not read for 0.3 s"
+
+
+async def test_the_death_of_the_parent_is_noticed_although_stdin_stays_open() -> None:
+    """The test holds the writing end of the server's stdin, and knows its end by the end of its stderr."""
+    stdin, to_server = os.pipe()
+    from_server, stdout = os.pipe()
+    stderr_end, stderr = os.pipe()
+    with contextlib.ExitStack() as inherited:
+        for fd in (stdin, stdout, stderr):
+            inherited.callback(os.close, fd)
+        parent = await trio.lowlevel.open_process(
+            [sys.executable, "-S", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *APP],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=ENVIRONMENT,
+        )
+    async with (
+        trio.lowlevel.FdStream(to_server) as stdin_stream,
+        trio.lowlevel.FdStream(from_server) as stdout_stream,
+        trio.lowlevel.FdStream(stderr_end) as stderr_stream,
+    ):
+        with trio.fail_after(PATIENCE):
+            await stdin_stream.send_all(request("hang", 1).replace(b"hang", b"echo"))
+            assert await read_line(stdout_stream) == echo(1)
+            parent.kill()
+            await parent.wait()
+        with trio.fail_after(5):
+            assert await read_all(stderr_stream) == b"cleaned up\n"
+
+
+def test_an_empty_stdin_that_is_no_pipe_ends_the_server() -> None:
+    """As under a service manager or a container without input: epoll refuses /dev/null."""
+    code = "from trio_mcp import Server; Server('idle').run()"
+    ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")

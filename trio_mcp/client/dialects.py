@@ -1,0 +1,214 @@
+"""How a client speaks each of the two eras of MCP.
+
+`opening` finds out which era the server speaks and chooses the dialect, once. From then on everything that differs between the
+eras is asked of the dialect: nothing else in the client looks at a revision.
+"""
+
+# What differs, and why it cannot be one code path:
+#
+#                     LegacyDialect (up to 2025-11-25)        ModernDialect (2026-07-28)
+#   opens with        initialize, then a notification         server/discover; there is no session to open
+#   each request      carries its params alone                carries version, capabilities and client info in `_meta`
+#   ping              ping                                    server/discover, as `ping` was removed
+#   log level         logging/setLevel, kept by the server    a member of `_meta` of each request
+#   changes           the session, resources/subscribe        one subscriptions/listen stream for each listener
+#   changed roots     a notification                          nothing: the server asks when it needs them
+#   lost session      initialize again                        cannot happen
+#   x-mcp-header      not known, so no header                 arguments are repeated in headers; a tool whose
+#                                                             annotation is wrong is left out of lists
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import trio
+
+from ..errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
+from ..protocol.codec import codec_for
+from ..protocol.http.parameter_headers import ParameterHeaders
+from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+from ..protocol.revisions import REVISIONS, Era
+from ..session import ClientSession
+from ..session.client import SessionTerms
+from ..types import (
+    DiscoverResult,
+    Implementation,
+    InitializeRequestParams,
+    InitializeResult,
+    JsonObject,
+    LoggingLevel,
+    NotificationParams,
+    RequestParams,
+    ServerCapabilities,
+    SetLevelRequestParams,
+    Tool,
+)
+from .changes import OnChange
+from .listeners import Listeners, ListenStreams, Requester, Subscriptions
+from .options import ClientOptions
+
+logger = logging.getLogger("trio_mcp.client")
+
+HANDSHAKE_TIMEOUT: Final = 30.0
+"""Seconds that a server may take to answer the request that opens the conversation; it may still be starting."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the server says about itself."""
+
+    protocol_version: str
+    capabilities: ServerCapabilities
+    info: Implementation | None
+    instructions: str | None
+
+
+class Dialect(ABC):
+    """How the client speaks the revision that it agreed on with the server.
+
+    Attributes:
+        facts: what the server says about itself.
+        ping_method: the request that any server answers.
+    """
+
+    ping_method: ClassVar[str]
+    facts: ServerFacts
+
+    def __init__(self, session: ClientSession, options: ClientOptions) -> None:
+        self._session = session
+        self._options = options
+
+    @abstractmethod
+    async def apply_log_level(self, level: LoggingLevel) -> None:
+        """Have log messages of this level and above in a conversation that was just opened. A refusal is only logged."""
+
+    @abstractmethod
+    async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
+        """Have log messages of this level and above from now on. Raises what the request raises, if there is one."""
+
+    @abstractmethod
+    async def reopen(self) -> None:
+        """Open a session again after the server lost it. Raises what opening raises."""
+
+    @abstractmethod
+    def announce_changed_roots(self) -> None:
+        """Tell the server that the roots changed, if it wants to be told."""
+
+    @abstractmethod
+    def parameter_headers(self, tool: Tool) -> ParameterHeaders | None:
+        """Return which arguments of a tool are repeated in headers, or None.
+
+        Raises:
+            ValueError: the tool's annotations are not valid, and the client must not offer it (S-57).
+        """
+
+    @abstractmethod
+    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+        """Return what subscribes to changes. `on_change` is called with each change, before any subscriber gets it."""
+
+
+class LegacyDialect(Dialect):
+    """A session that `initialize` opens and the server remembers."""
+
+    ping_method = "ping"
+
+    async def open(self, version: str) -> None:
+        """Propose a revision, and accept the one that the server answers with (L-LC-1c to L-LC-3c).
+
+        Raises:
+            RemoteProtocolError: the server wants a revision that this client does not speak in this era.
+            PeerError, RequestTimeout, Disconnected: the server did not open the session.
+        """
+        session, options = self._session, self._options
+        session.terms = SessionTerms(codec_for(version), {}, stateless=False)
+        params = InitializeRequestParams(
+            protocol_version=version, capabilities=options.handlers.capabilities, client_info=options.info
+        )
+        result = await session.request("initialize", params, timeout=HANDSHAKE_TIMEOUT)
+        assert isinstance(result, InitializeResult)
+        chosen = REVISIONS.get(result.protocol_version)
+        if chosen is None or chosen.era is not Era.LEGACY:
+            raise RemoteProtocolError(
+                f"the server wants to speak {result.protocol_version!r}, which this client does not"
+            )
+        session.connection.agree(chosen.name)
+        session.terms = SessionTerms(session.connection.codec, {}, stateless=False)
+        session.notify("notifications/initialized", NotificationParams())
+        self.facts = ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
+
+    async def reopen(self) -> None:
+        await self.open(self.facts.protocol_version)
+
+    async def apply_log_level(self, level: LoggingLevel) -> None:
+        if self.facts.capabilities.logging is None:
+            return
+        params = SetLevelRequestParams(level=level)
+        try:
+            await self._session.request("logging/setLevel", params, timeout=HANDSHAKE_TIMEOUT)
+        except (PeerError, RequestTimeout, RemoteProtocolError) as error:
+            logger.debug("the server keeps its own log level: %s", error)
+
+    async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
+        await link.request("logging/setLevel", SetLevelRequestParams(level=level), timeout=timeout)
+
+    def announce_changed_roots(self) -> None:
+        self._session.notify("notifications/roots/list_changed", NotificationParams())
+
+    def parameter_headers(self, tool: Tool) -> None:  # noqa: ARG002  these revisions have no such annotation
+        return None
+
+    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+        return Subscriptions(link, on_change)
+
+
+class ModernDialect(Dialect):
+    """Requests that carry all their context; the server keeps nothing between them."""
+
+    ping_method = "server/discover"
+
+    async def open(self, version: str, timeout: float = HANDSHAKE_TIMEOUT) -> None:
+        """Ask the server what it is, in this revision.
+
+        Raises:
+            RemoteProtocolError: the server answered, but does not list this revision.
+            PeerError, RequestTimeout, Disconnected: the server did not answer with what it is.
+        """
+        session, options = self._session, self._options
+        codec = codec_for(version)
+        meta: JsonObject = {
+            PROTOCOL_VERSION: version,
+            CLIENT_CAPABILITIES: codec.declared(options.handlers.capabilities),
+            CLIENT_INFO: options.info.wire(),
+        }
+        session.terms = SessionTerms(codec, meta, stateless=True)
+        result = await session.request("server/discover", RequestParams(), timeout=timeout)
+        assert isinstance(result, DiscoverResult)
+        session.connection.agree(version)
+        if version not in result.supported_versions:
+            raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
+        server = (result.meta or {}).get(SERVER_INFO)
+        info = Implementation.model_validate(server) if isinstance(server, dict) else None
+        self.facts = ServerFacts(version, result.capabilities, info, result.instructions)
+
+    async def reopen(self) -> None:
+        raise Disconnected("the server lost a session, although its revision has none")
+
+    async def apply_log_level(self, level: LoggingLevel) -> None:
+        terms = self._session.terms
+        self._session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
+        await trio.lowlevel.checkpoint()
+
+    async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:  # noqa: ARG002
+        await self.apply_log_level(level)
+
+    def announce_changed_roots(self) -> None:
+        """The server asks for the roots whenever it needs them (L-ROOT-1c)."""
+
+    def parameter_headers(self, tool: Tool) -> ParameterHeaders:
+        return ParameterHeaders.of(tool.input_schema)
+
+    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+        return ListenStreams(link, on_change, self.facts.protocol_version)

@@ -1,0 +1,53 @@
+"""Dispatching the notifications that belong to no request of the client."""
+
+from __future__ import annotations
+
+import logging
+
+from ..types import LoggingMessageNotificationParams, Model
+from .changes import Change, change_of
+from .listeners import Listeners
+from .options import ClientOptions
+
+logger = logging.getLogger("trio_mcp.client")
+
+
+class NotificationRouter:
+    """Sends each notification on: log messages to `on_log`; changes to the cache, to `on_change` and to the subscribers.
+
+    Attributes:
+        listeners: the subscribers, once the conversation is open.
+    """
+
+    def __init__(self, options: ClientOptions) -> None:
+        self.listeners: Listeners | None = None
+        self._options = options
+
+    def dispatch(self, method: str, params: Model) -> None:
+        """Send on a notification that came on the session."""
+        if isinstance(params, LoggingMessageNotificationParams):
+            if self._options.on_log is not None:
+                self._options.on_log(params)
+            return
+        change = change_of(method, params)
+        if change is not None:
+            self.dispatch_change(change)
+            if self.listeners is not None:
+                self.listeners.dispatch_change(change)
+
+    def dispatch_change(self, change: Change) -> None:
+        """Invalidate what was cached of it, so that no later call can find it, and call `on_change`."""
+        cache, on_change = self._options.cache, self._options.on_change
+        match change:
+            case Change("updated", str(uri)):
+                cache.invalidate_resource(uri)
+            case Change("resources"):
+                cache.invalidate("resources/list", "resources/templates/list")
+            case Change(kind):
+                cache.invalidate(f"{kind}/list")
+        if on_change is None:
+            return
+        try:
+            on_change(change)
+        except Exception:  # also called while a session is reopened, where its error would fail the attempt
+            logger.exception("a handler of changes failed")

@@ -1,0 +1,46 @@
+"""`ClientOptions`: everything a client is made with, apart from the channel to its server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..checks import check_choice, check_seconds, check_sync_callback
+from ..protocol.revisions import REVISIONS
+from ..types import Implementation, LoggingLevel
+from ..types.logging import LOGGING_LEVELS
+from .cache import NO_CACHE, CacheView
+from .changes import OnChange
+from .handlers import Handlers, OnLog
+
+MODES: Final = ("auto", "modern", "legacy", *REVISIONS)
+"""What the option `mode` may be."""
+
+PROBE_TIMEOUT: Final = 5.0
+"""Seconds that a server may take to answer `server/discover` before the client takes it for a legacy one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """What a client is made with; `Client.connect` describes each option.
+
+    Raises:
+        TypeError, ValueError: an option is not what it should be.
+    """
+
+    info: Implementation
+    handlers: Handlers = field(default_factory=Handlers)
+    on_log: OnLog | None = None
+    on_change: OnChange | None = None
+    log_level: LoggingLevel = "info"
+    mode: str = "auto"
+    probe_timeout: float = PROBE_TIMEOUT
+    cache: CacheView = NO_CACHE
+
+    def __post_init__(self) -> None:
+        check_choice("mode", self.mode, MODES)
+        check_choice("log_level", self.log_level, LOGGING_LEVELS)
+        for name, callback in (("on_log", self.on_log), ("on_change", self.on_change)):
+            if callback is not None:
+                check_sync_callback(name, callback)
+        check_seconds("probe_timeout", self.probe_timeout)

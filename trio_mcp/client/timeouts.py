@@ -1,0 +1,29 @@
+"""Bounding what a program calls on a client, in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from ..checks import check_seconds
+from ..errors import RequestTimeout
+
+T = TypeVar("T")
+
+
+async def run_with_timeout(timeout: float, what: str, fn: Callable[[], Awaitable[T]]) -> T:
+    """Return what `fn` returns.
+
+    Raises:
+        RequestTimeout: it took longer than `timeout` seconds, and was cancelled; `what` names it.
+    """
+    check_seconds("timeout", timeout)
+    with trio.move_on_after(timeout):
+        return await fn()
+    raise timeout_error(timeout, what)
+
+
+def timeout_error(timeout: float, what: str) -> RequestTimeout:
+    return RequestTimeout(f"{what} did not finish within {timeout:g} seconds; it was cancelled at the server")

@@ -1,0 +1,46 @@
+"""Which era a received message belongs to. A request is classified here, once; everything after it reads the result.
+
+A modern request names its revision in `params._meta`. Every other message follows what its session agreed on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..types import JsonObject, JsonValue
+from .jsonrpc import Answers, Malformed, Message, Request, Unanswered, decoded
+from .meta import PROTOCOL_VERSION
+from .revisions import Era
+
+
+class Inbound(NamedTuple):
+    """A received message and its classification.
+
+    Attributes:
+        meta: the `_meta` of a request that names its revision there; None for every other message.
+    """
+
+    message: Message | Answers | Malformed | Unanswered
+    meta: JsonObject | None = None
+
+    @property
+    def era(self) -> Era:
+        return Era.LEGACY if self.meta is None else Era.MODERN
+
+    @property
+    def version(self) -> JsonValue:
+        """The revision that the request names, not checked yet; None for a legacy message."""
+        return None if self.meta is None else self.meta[PROTOCOL_VERSION]
+
+
+def classify(message: Message | Answers | Malformed | Unanswered) -> Inbound:
+    """Classify a received message.
+
+    Raises:
+        RemoteProtocolError: the message holds encoded params that are not JSON.
+    """
+    if isinstance(message, Request):
+        meta = decoded(message.params).get("_meta")
+        if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
+            return Inbound(message, meta)
+    return Inbound(message)

@@ -1,0 +1,150 @@
+"""Calls whose questions are requests (legacy): each goes out at once, on the channel of the request that is being served."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from ...errors import Disconnected, LimitExceeded
+from ...protocol.connection import Connection
+from ...protocol.jsonrpc import Notification, Request, RequestId
+from ...runtime import Lane, Mailbox, Slot
+from ...types import Model
+from ..envelope import Envelope
+from ..replies import ReplyTarget
+from .call import CALL_OVER_MESSAGE, Call, CallServices, require_capability
+from .plan import Plan, Question, RequestFacts
+
+T = TypeVar("T", bound=Model)
+
+
+class PendingAsks:
+    """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers."""
+
+    __slots__ = ("_connection", "mailboxes")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.mailboxes: dict[RequestId, Mailbox] = {}
+
+    def new_request(self, question: Question[T], mailbox: Mailbox) -> Request:
+        """Return a request that asks the question; its answer goes to the mailbox, under the request's id."""
+        request = self._connection.ask(question.method, question.params)
+        self.mailboxes[request.id] = mailbox
+        return request
+
+    def forget(self, request_id: RequestId) -> None:
+        """Forget a request that was not sent."""
+        self.mailboxes.pop(request_id, None)
+        self._connection.withdraw(request_id, "never sent")
+
+    def settle(self, request_id: RequestId) -> Notification | None:
+        """Stop waiting for an answer; the notification tells the client, if it still owes one."""
+        if self.mailboxes.pop(request_id, None) is None:
+            return None
+        return self._connection.withdraw(request_id, "the call no longer needs the answer")
+
+    def deliver(self, request_id: RequestId, result: Model | Exception) -> None:
+        """Hand an answer to the call that asked."""
+        mailbox = self.mailboxes.pop(request_id, None)
+        if mailbox is None:
+            return
+        if isinstance(result, Exception):
+            mailbox.fail(str(request_id), result)
+        else:
+            mailbox.post(str(request_id), result)
+
+    def close(self) -> None:
+        """The connection is over: no answer comes any more."""
+        self.mailboxes.clear()
+
+
+class CallByRequests(Call):
+    """A call that asks by requests.
+
+    Those for the user go out one at a time, in the order in which they were asked, unless the service says otherwise: a user
+    sees one prompt, and a second one would lie on top of it. Questions to a model or to the client itself are not held back.
+    """
+
+    __slots__ = ("_asks", "_prompting", "_waiting_prompts")
+
+    def __init__(
+        self, services: CallServices, plan: Plan, facts: RequestFacts, target: ReplyTarget, asks: PendingAsks
+    ) -> None:
+        super().__init__(services, plan, facts, target)
+        self._asks = asks
+        self._prompting = False
+        self._waiting_prompts: trio.lowlevel.ParkingLot | None = None
+
+    async def ask(self, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self.check_can_ask(sends_requests=True)
+        require_capability(self.facts, question)
+        in_turn = question.kind == "elicit" and not self.options.parallel_prompts
+        if in_turn:
+            await self._wait_turn()
+        try:
+            request, slot = self._open_request(question)
+            try:
+                await self._send(request)
+            except BaseException:
+                self._asks.forget(request.id)
+                slot.give_up()
+                raise
+            del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+            return await slot.take()
+        finally:
+            if in_turn:
+                self._pass_turn()
+
+    def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
+        """Return the request that asks, and the slot that its answer will be in."""
+        if self.target is None:
+            raise Disconnected(CALL_OVER_MESSAGE)
+        mailbox = self.actor.mailbox
+        request = self._asks.new_request(question, mailbox)
+        try:
+            slot = mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
+        except (LimitExceeded, Disconnected):
+            self._asks.forget(request.id)
+            raise
+        return request, slot
+
+    async def _send(self, request: Request) -> None:
+        target = self.target
+        assert target is not None
+        await target.outbox.send(Envelope(request, about=target.request_id))
+
+    def _on_settled(self, request_id: RequestId) -> None:
+        """A question has its answer, or the call stopped waiting for it; the client is told if it still owes one.
+
+        This runs in the step in which that happens: for a stuck call, before the call is answered for.
+        """
+        notice = self._asks.settle(request_id)
+        if notice is not None:
+            self.post(notice)
+
+    async def _wait_turn(self) -> None:
+        """Wait until the user has answered what was asked before. A cancel while waiting gives the turn up."""
+        if not self._prompting:
+            self._prompting = True
+            return
+        if self._waiting_prompts is None:
+            self._waiting_prompts = trio.lowlevel.ParkingLot()
+        self.actor.mailbox.admit(len(self._waiting_prompts))
+        await self._waiting_prompts.park()
+        try:
+            await (
+                trio.lowlevel.checkpoint_if_cancelled()
+            )  # the call may have been cancelled since it was given its turn
+        except BaseException:
+            self._pass_turn()
+            raise
+
+    def _pass_turn(self) -> None:
+        if self._waiting_prompts:
+            self._waiting_prompts.unpark()
+        else:
+            self._prompting = False

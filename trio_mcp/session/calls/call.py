@@ -1,0 +1,364 @@
+"""A call: the actor that runs a plan, and the request that it answers at the moment.
+
+`Call` is what both kinds of calls share; `asks_requests` and `asks_rounds` say how each kind asks its client.
+"""
+
+# A call answers one request at a time, its open leg. A legacy call has one leg. A modern one may have several, and none while
+# it is parked between two of them.
+#
+#     state       request open   actor                 leaves it by
+#     answering   yes            running               end_leg (a round: parked; the outcome: over), withdraw, disconnect
+#     parked      no             parked                a request that carries the call forward (`asks_rounds`), or the end
+#     over        no             done, or stuck        nothing; a stuck actor may still run, and can neither ask nor report
+#
+# Who refers to whom: the session's table knows the reply targets, a target knows the call that answers it, the call knows its
+# targets, its plan and its actor. A target forgets its call when it has been answered, and the supervisor drops the callbacks of
+# an actor that has ended. A call never keeps an exception: its frames would keep the call. So an ended call is freed at once,
+# without the garbage collector; the sweep's census checks that.
+#
+# A trace, for a legacy call that is cancelled by its client:
+#
+#     start()                               answering; the actor runs `plan.run(call, lane)`
+#     progress(1, 2, None)                  a notification with the request's progress token
+#     withdraw(target, CLIENT)              the actor is cancelled; from now on nothing is sent about the request
+#     _on_actor_done(Cancelled(CLIENT))     end_leg(None): over; the target is closed without a reply
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import trio
+
+from ...errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
+from ...protocol.capabilities import lacks
+from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification
+from ...runtime import (
+    Actor,
+    ActorState,
+    Cancelled,
+    CancelReason,
+    Journal,
+    JournalEntry,
+    Lane,
+    Outcome,
+    Raised,
+    Returned,
+    Supervisor,
+)
+from ...types import (
+    JsonValue,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    Model,
+    ProgressNotificationParams,
+)
+from ..envelope import Envelope
+from ..options import ServiceOptions
+from ..replies import LegOutcome, ReplyTarget
+from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
+from .memory import CallMemory
+from .plan import Plan, Question, RequestFacts, ResumeMode
+
+T = TypeVar("T", bound=Model)
+logger = logging.getLogger("trio_mcp.call")
+
+CALL_OVER_MESSAGE = "the call is over, or was answered for: nobody can be asked about it any more"
+
+
+@dataclass(frozen=True)
+class CallServices:
+    """What calls need of the service that runs them.
+
+    Attributes:
+        server_info_json: the server's name and version, as modern results state them.
+    """
+
+    supervisor: Supervisor
+    options: ServiceOptions
+    server_info_json: Encoded
+
+    def note_divergence(self, what: str) -> None:
+        """Report a replay that asked something else than the run before; the old answer was not used."""
+        logging.getLogger("trio_mcp.session").warning("a replay diverged: %s", what)
+        if self.options.on_divergence is not None:
+            self.options.on_divergence(what)
+
+
+class Call(ABC):
+    """One logical call of a client. The session makes and starts it; handlers see it as a `CallPort`.
+
+    Args:
+        facts: the request that it answers first.
+        target: where the answer goes.
+    """
+
+    __slots__ = (
+        "_copies",
+        "_last_progress",
+        "_plan",
+        "_services",
+        "actor",
+        "cancelled_by_client",
+        "facts",
+        "is_answering",
+        "memory",
+        "target",
+    )
+
+    def __init__(self, services: CallServices, plan: Plan, facts: RequestFacts, target: ReplyTarget) -> None:
+        self._services = services
+        self._plan = plan
+        self.facts = facts
+        """The request that it answers, or answered last."""
+        self.target: ReplyTarget | None = target
+        """Where messages about the request go; None when the call is parked or its client has disconnected."""
+        self._copies: dict[ReplyTarget, None] | None = None
+        self.is_answering = True
+        """A request is open."""
+        self._last_progress = -math.inf
+        self.cancelled_by_client = False
+        """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
+        self.memory: CallMemory | None = None
+        """None for a call that is never replayed."""
+        self.actor: Actor
+
+    def start(self, journal: Journal | None = None) -> None:
+        """Start the actor.
+
+        Args:
+            journal: what an earlier run had recorded.
+
+        Raises:
+            LimitExceeded: the server runs too many calls, or is shutting down.
+        """
+        services, plan, facts = self._services, self._plan, self.facts
+        self.actor = services.supervisor.start(
+            self._run,
+            self._on_actor_done,
+            principal=facts.principal,
+            deadline=trio.current_time() + min(plan.timeout, services.options.max_seconds),
+            label=plan.target,
+            journal=journal,
+        )
+        self.actor.held_bytes = facts.size
+        if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
+            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
+        assert self.target is not None
+        self.target.work = self
+
+    @abstractmethod
+    def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
+        """Ask the client; see `CallPort.ask`."""
+
+    @property
+    def options(self) -> ServiceOptions:
+        return self._services.options
+
+    @property
+    def method(self) -> str:
+        return self.facts.method
+
+    @property
+    def deadline(self) -> float:
+        return self.actor.deadline
+
+    @property
+    def owns_outbox(self) -> bool:
+        return self.target is not None and self.target.owns_outbox
+
+    # messages about the request
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report progress; see `CallPort.progress`."""
+        token = self.facts.terms.progress_token
+        if token is None or not self.is_answering or self._is_replaying:
+            await trio.lowlevel.checkpoint()
+            return
+        if not self._last_progress < progress < math.inf:
+            raise LocalProtocolError(f"progress must rise: {progress} came after {self._last_progress}")
+        self._last_progress = progress
+        params = ProgressNotificationParams(progress_token=token, progress=progress, total=total, message=message)
+        await self.notify("notifications/progress", params)
+
+    async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
+        """Send a log message, if the request's threshold lets it through."""
+        if not self.is_answering or not self.facts.terms.log_threshold.passes(level) or self._is_replaying:
+            await trio.lowlevel.checkpoint()
+            return
+        params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
+        await self.notify("notifications/message", params)
+
+    async def notify(self, method: str, params: Model) -> None:
+        """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over.
+
+        Always a checkpoint, also when nothing is sent: it may be the only one that a tool has.
+        """
+        target = self.target
+        if target is None or self.cancelled_by_client:
+            await trio.lowlevel.checkpoint()
+            return
+        encoded = self.facts.terms.codec.encode_notification(method, params)
+        await target.outbox.send(Envelope(Notification(method, encoded), about=target.request_id))
+
+    def post(self, message: Notification) -> None:
+        """Send without waiting, for what must get out in a clean-up."""
+        if self.target is not None:
+            self.target.outbox.post(Envelope(message, about=self.target.request_id))
+
+    async def end_stream(self, retry: float | None) -> None:
+        """End the response stream; see `CallPort.end_stream`."""
+        end_response = None if self.target is None else self.target.end_response
+        if end_response is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await end_response(retry)
+
+    # those who wait for the answer
+
+    def answer(self, facts: RequestFacts, target: ReplyTarget) -> None:
+        """Answer this request from now on: a new leg."""
+        self.facts = facts
+        self.target = target
+        self.is_answering = True
+        self._last_progress = -math.inf
+        self.cancelled_by_client = False
+        target.work = self
+
+    def join(self, target: ReplyTarget) -> None:
+        """Answer one more request with the outcome of the open leg: a copy of the request that started it."""
+        if self.target is None:
+            self.target = target
+        else:
+            self._copies = self._copies or {}
+            self._copies[target] = None
+        target.work = self
+
+    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:
+        """Stop answering a request. The call is cancelled for this reason, unless a copy of the request waits for it too."""
+        if self._copies:
+            self._remove(target)
+            target.finish(None)
+        else:
+            self.actor.cancel(reason)
+            self.cancelled_by_client = reason is CancelReason.CLIENT
+
+    def disconnect(self, target: ReplyTarget) -> None:
+        """Forget a request whose client disconnected; the call is cancelled if it was the last."""
+        self._remove(target)
+        if self.target is None:
+            self.actor.cancel(CancelReason.DISCONNECT)
+
+    def _remove(self, target: ReplyTarget) -> None:
+        copies = self._copies
+        if self.target is not target:
+            if copies is not None:
+                copies.pop(target, None)
+        elif copies:
+            self.target = next(iter(copies))
+            del copies[self.target]
+        else:
+            self.target = None
+
+    def end_leg(self, outcome: LegOutcome) -> None:
+        """End the open leg: everyone who waits for it gets this outcome."""
+        target, copies = self.target, self._copies
+        self.target = self._copies = None
+        self.is_answering = False
+        if target is not None:
+            target.finish(outcome)
+        for copy in copies or ():
+            copy.finish(outcome)
+
+    # what it remembers
+
+    @property
+    def replayable(self) -> bool:
+        return self.memory is not None
+
+    @property
+    def _is_replaying(self) -> bool:
+        """The body runs again and has not come to anything new: what it reports now was reported before."""
+        return self.memory is not None and self.memory.replaying
+
+    def recall_step(self, name: str) -> JournalEntry | None:
+        return None if self.memory is None else self.memory.recall_step(name)
+
+    def record_step(self, name: str, result: JsonValue) -> None:
+        if self.memory is not None:
+            self.memory.record_step(name, result)
+
+    # its actor
+
+    def check_can_ask(self, *, sends_requests: bool) -> None:
+        """Raise unless an answer could still reach the call.
+
+        Behind a shield a cancelled call would otherwise wait for its answer until it is given up. A request can be answered
+        when the time of the call is up, say; a round cannot, since no leg follows a cancel.
+        """
+        if self.actor.state in (ActorState.STUCK, ActorState.DONE):
+            raise Disconnected(CALL_OVER_MESSAGE)
+        reason = self.actor.reason
+        if reason in NO_REPLY_REASONS or (reason is not None and not sends_requests):
+            raise LocalProtocolError("the call was cancelled, and can ask nothing more")
+
+    def _run(self, actor: Actor) -> Awaitable[Model]:
+        return self._plan.run(self, Lane(actor))
+
+    def _on_actor_done(self, _actor: Actor, outcome: Outcome) -> None:
+        if self.is_answering:
+            self.end_leg(self.leg_outcome(outcome))
+
+    def leg_outcome(self, outcome: Outcome) -> LegOutcome:
+        """Return what the caller is told of the end; nothing if the call was cancelled for a client that wants no reply."""
+        try:
+            answer = self._encoded_outcome(outcome)
+        except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
+            answer = error_detail(self.facts, error, self._plan.target)
+        return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
+
+    def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
+        plan, facts = self._plan, self.facts
+        match outcome:
+            case Returned(value):
+                assert isinstance(value, Model)
+                return self._encoded(value)
+            case Raised(error):
+                result = plan.error_result(error)
+                return error_detail(facts, error, plan.target) if result is None else self._encoded(result)
+            case Cancelled(reason):
+                if reason in NO_REPLY_REASONS:
+                    return None
+                if reason is not CancelReason.DEADLINE:
+                    result = plan.error_result(reason)
+                    return CANCEL_ERRORS[reason] if result is None else self._encoded(result)
+                detail: ErrorDetail = timeout_error(plan.target, plan.timeout, self.options.max_seconds)
+                result = plan.error_result(LimitExceeded(detail.message))
+                return detail if result is None else self._encoded(result)
+
+    def _encoded(self, result: Model) -> Encoded:
+        facts, info = self.facts, self._services.server_info_json
+        try:
+            return facts.terms.codec.encode_result(facts.method, result, info)
+        except LocalProtocolError as error:
+            instead = self._plan.error_result(error)
+            if instead is None:
+                raise
+            return facts.terms.codec.encode_result(facts.method, instead, info)
+
+    def __repr__(self) -> str:
+        targets = ([] if self.target is None else [self.target]) + list(self._copies or ())
+        state = "open" if self.is_answering else "ended"
+        return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
+
+
+def require_capability(declared: RequestFacts, question: Question[T]) -> None:
+    """Raise `CapabilityError` unless the client declared what the question needs, for the current request."""
+    missing = lacks(declared.terms.client_capabilities, question.needs)
+    if missing is not None:
+        names = ", ".join(missing)
+        raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)

@@ -1,0 +1,85 @@
+"""From an error to what its caller is told, and what the log is told."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from ...errors import (
+    CapabilityError,
+    LimitExceeded,
+    LocalProtocolError,
+    ProtocolError,
+    RequestTimeout,
+    ResourceNotFound,
+    ToolError,
+)
+from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
+from ...runtime import CancelReason
+from .plan import RequestFacts
+
+logger = logging.getLogger("trio_mcp.call")
+
+NO_REPLY_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
+"""Reasons after which no reply is sent, because the client does not want one or cannot get one (L-CAN-2b, M-CAN-2s)."""
+
+CANCEL_ERRORS = {
+    CancelReason.EXPIRED: ErrorDetail(SERVER_BUSY, "The call waited too long for an answer."),
+    CancelReason.SHUTDOWN: ErrorDetail(SERVER_BUSY, "The server is shutting down. Try again in a moment."),
+    CancelReason.SIBLING: ErrorDetail(INTERNAL_ERROR, "The call was cancelled."),
+}
+
+SENDER_DISCONNECTED = ErrorDetail(
+    INTERNAL_ERROR, "The call was cancelled because the client that carried it went away. Start it again."
+)
+"""The reply to a copy of a leg whose first sender disconnected: the leg was cancelled then, and runs no more."""
+
+
+def error_detail(facts: RequestFacts, error: BaseException, target: str = "") -> ErrorDetail:
+    """Return what the caller is told of an error, in a form that can be sent.
+
+    The log names the `target`, where the request has one.
+    """
+    # An error that cannot be encoded would otherwise surface in the writer, and end the connection for every call on it.
+    try:
+        detail = describe_error(facts, error, target)
+        dump(ErrorResponse(None, detail))
+    except (TypeError, ValueError) as unsendable:
+        return describe_error(facts, unsendable, target)
+    return detail
+
+
+def describe_error(facts: RequestFacts, error: BaseException, target: str) -> ErrorDetail:
+    """Return what the caller is told; an unexpected error is only a number, under which the log has the traceback."""
+    match error:
+        case LocalProtocolError():
+            logger.error("%s broke a rule", log_name(facts, target), exc_info=error)
+            return ErrorDetail(INTERNAL_ERROR, str(error))
+        case ProtocolError():
+            return ErrorDetail(error.code, str(error), error.data)
+        case CapabilityError():
+            return ErrorDetail(
+                facts.codec.revision.missing_capability, str(error), {"requiredCapabilities": error.required}
+            )
+        case ResourceNotFound(uri=uri):
+            return ErrorDetail(facts.codec.revision.missing_resource, str(error), {"uri": uri})
+        case LimitExceeded():
+            return ErrorDetail(SERVER_BUSY, str(error))
+        case ToolError() | RequestTimeout():
+            return ErrorDetail(INTERNAL_ERROR, str(error))
+        case _:
+            reference = secrets.token_hex(4)
+            logger.error("%s failed [%s]", log_name(facts, target), reference, exc_info=error)
+            return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
+
+
+def timeout_error(target: str, timeout: float, max_seconds: float) -> ErrorDetail:
+    """Return the error of a call that timed out; it names the limit that was the shorter one."""
+    which = "its timeout" if timeout <= max_seconds else "the most that this server allows"
+    took = f"{target[:128]} did not finish within {min(timeout, max_seconds):g} seconds, {which}."
+    return ErrorDetail(SERVER_BUSY, took)
+
+
+def log_name(facts: RequestFacts, target: str) -> str:
+    """Return the name of a request for the log; the repr keeps a client's text from breaking the line."""
+    return f"{facts.method} of {target[:128]!r}" if target else facts.method

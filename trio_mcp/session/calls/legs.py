@@ -1,0 +1,229 @@
+"""The leg book of a call that asks in rounds: which leg it is on, what it has asked, and what earlier legs ended with.
+
+A *leg* is the part of a call that one request carries: from the request to its result, its error, or a *round*, the interim
+result that holds every open question. The retry that brings the answers starts the next leg. A leg runs at most once: the same
+request sent again while it runs waits for the same outcome, and sent again afterwards it gets the outcome that was kept.
+
+The book is pure: no Trio, no I/O, no codec. It is told of events and decides what a request that carries the call forward means.
+"""
+
+# The states, and what leads from one to the next:
+#
+#     state       event                              next state    what the book does
+#     RUNNING     end(outcome), of a round           PARKED        keeps the outcome of this leg
+#     RUNNING     end(outcome), then finish(final)   OVER          keeps the outcome, and what later legs get
+#     PARKED      begin()                            RUNNING       counts the leg
+#     PARKED      finish(final)                      OVER          keeps what the next leg gets
+#     OVER        begin(), end(final)                OVER          the next leg came for the end of the call
+#
+# A call may also be cancelled in any state; the clock can do that without any event, so `decide` is handed the reason.
+# With it there are eight positions, and a request for leg `ended + 1` meets one of them:
+#
+#     position                          the next leg       this leg again    an earlier leg
+#     RUNNING                           refuse             join              repeat
+#     ABANDONED  (client gone)          refuse             gone              repeat
+#     PARKED                            begin              repeat            repeat
+#     TIMED_OUT  (parked, cleans up)    wait               repeat            repeat
+#     ANSWERED   (over, final is kept)  finish             repeat            repeat
+#     SHUT_DOWN  (cancelled, parked)    busy               repeat            repeat
+#     EXPIRED    (cancelled, parked)    refuse             repeat            repeat
+#
+# "repeat" needs the outcome of that leg; without it (only the last sixteen are kept) the request is refused. A leg later than
+# the next is refused as well: the state was sealed elsewhere, or is forged.
+#
+# A trace, for a tool that asks once, whose client sends its retry twice:
+#
+#     tools/call id 1          LegBook()                 RUNNING, leg 1
+#     ctx.elicit               ask("elicit-1", ...)      RUNNING, leg 1, one question
+#     reply to 1: the round    end(round)                PARKED
+#     tools/call id 2, ended 1 decide(1) -> BEGIN        begin(): RUNNING, leg 2; answer("elicit-1")
+#     tools/call id 3, ended 1 decide(1) -> JOIN         ids 2 and 3 wait for leg 2
+#     reply to 2 and 3         end(result), finish(...)  OVER
+#     tools/call id 4, ended 1 decide(1) -> REPEAT       reply to 4: the outcome of leg 2 again
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from ...protocol.jsonrpc import Encoded
+from ...runtime import CancelReason
+from ...types import Model
+from ..replies import LegOutcome
+from .plan import Question
+
+KEPT_OUTCOMES = 16
+"""Outcomes of earlier legs that a call keeps; clients give up after ten rounds."""
+
+
+class OpenQuestion(NamedTuple):
+    """A question that waits for an answer.
+
+    Attributes:
+        fingerprint: tells the question from another one under the same key in a replay.
+        order: where it stands among the questions of its call: by branch, then in the order asked.
+    """
+
+    question: Question[Model]
+    fingerprint: str
+    order: tuple[int, ...]
+
+
+class OpenQuestionRecord(NamedTuple):
+    """An open question as a sealed state remembers it."""
+
+    method: str
+    fingerprint: str
+
+
+class Position(Enum):
+    """Where a call stands when a request wants to carry it forward; see the table above."""
+
+    RUNNING = "running"
+    ABANDONED = "abandoned"
+    PARKED = "parked"
+    TIMED_OUT = "timed out"
+    ANSWERED = "answered"
+    SHUT_DOWN = "shut down"
+    EXPIRED = "expired"
+
+
+class Decision(Enum):
+    """What to do with a request that carries a call forward."""
+
+    BEGIN = "start the next leg with the answers it brings"
+    WAIT = "make it the next leg, which gets the end of the call"
+    FINISH = "answer it with the end of the call"
+    JOIN = "answer it with the outcome of the leg that runs"
+    REPEAT = "answer it with the outcome that was kept"
+    GONE = "tell it that the call was cancelled with its first sender"
+    BUSY = "reject it: the server is shutting down"
+    EXPIRED = "reject it: the call has waited too long"
+    REFUSE = "reject it: this leg is unknown"
+
+
+NEXT: Mapping[Position, Decision] = {
+    Position.RUNNING: Decision.REFUSE,
+    Position.ABANDONED: Decision.REFUSE,
+    Position.PARKED: Decision.BEGIN,
+    Position.TIMED_OUT: Decision.WAIT,
+    Position.ANSWERED: Decision.FINISH,
+    Position.SHUT_DOWN: Decision.BUSY,
+    Position.EXPIRED: Decision.EXPIRED,
+}
+"""For the leg after the one that ran last."""
+
+CURRENT: Mapping[Position, Decision] = {Position.RUNNING: Decision.JOIN, Position.ABANDONED: Decision.GONE}
+"""For the leg that runs."""
+
+CANCELLED_WHILE_PARKED: Mapping[CancelReason | None, Position] = {
+    None: Position.PARKED,
+    CancelReason.DEADLINE: Position.TIMED_OUT,
+    CancelReason.SHUTDOWN: Position.SHUT_DOWN,
+}
+
+GONE_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
+
+
+class LegBook:
+    """The legs of one call. `number` is the leg that runs, or ran last; the first is 1."""
+
+    __slots__ = ("_final", "_is_over", "_is_running", "_outcomes", "number", "questions")
+
+    def __init__(self, number: int = 1) -> None:
+        self.number = number
+        self.questions: dict[str, OpenQuestion] = {}
+        """The open questions by key."""
+        self._outcomes: dict[int, LegOutcome] = {}
+        self._final: LegOutcome = None
+        self._is_running = True
+        self._is_over = False
+
+    # events
+
+    def end(self, outcome: LegOutcome) -> None:
+        """The leg that ran has ended with this outcome; keep it for a repeated request."""
+        self._is_running = False
+        self._outcomes[self.number] = outcome
+        if len(self._outcomes) > KEPT_OUTCOMES:
+            del self._outcomes[next(iter(self._outcomes))]
+
+    def begin(self) -> None:
+        """The next leg has started."""
+        self._is_running = True
+        self.number += 1
+
+    def finish(self, final: LegOutcome) -> None:
+        """The call is over; `final` is what later legs get, None if it was cancelled before it came to an end."""
+        self._is_over = True
+        self._final = final
+
+    # what to do with a request
+
+    def position(self, reason: CancelReason | None) -> Position:
+        """Return where the call stands.
+
+        Args:
+            reason: why its actor was cancelled, None if it was not.
+        """
+        if self._is_running:
+            return Position.ABANDONED if reason in GONE_REASONS else Position.RUNNING
+        if self._final is not None:
+            return Position.ANSWERED
+        if self._is_over and reason is not CancelReason.SHUTDOWN:
+            return Position.EXPIRED
+        return CANCELLED_WHILE_PARKED.get(reason, Position.EXPIRED)
+
+    def decide(self, ended: int, reason: CancelReason | None) -> Decision:
+        """Decide what a request means that carries the call forward from the end of leg `ended`."""
+        position = self.position(reason)
+        if ended == self.number and not self._is_running:
+            return NEXT[position]
+        if ended + 1 == self.number and self._is_running:
+            return CURRENT[position]
+        return Decision.REPEAT if ended + 1 in self._outcomes else Decision.REFUSE
+
+    def outcome(self, number: int) -> LegOutcome:
+        """Return the outcome of a leg that `decide` said to repeat."""
+        return self._outcomes[number]
+
+    @property
+    def final(self) -> LegOutcome:
+        return self._final
+
+    def is_superseded(self, ended: int, asked: Mapping[str, OpenQuestionRecord], reason: CancelReason | None) -> bool:
+        """Return whether the call went on in another process, to the end of leg `ended` with these questions open."""
+        if self._is_running or ended < self.number or ended + 1 in self._outcomes:
+            return False
+        position = self.position(reason)
+        if position is Position.ANSWERED:
+            return False
+        return self._is_over or ended > self.number or asked != self.records()
+
+    # questions
+
+    def records(self) -> dict[str, OpenQuestionRecord]:
+        """Return the open questions as a sealed state remembers them."""
+        return {
+            key: OpenQuestionRecord(asked.question.method, asked.fingerprint) for key, asked in self.questions.items()
+        }
+
+    def in_order(self) -> dict[str, tuple[str, Model]]:
+        """Return method and params of the open questions by key, in an order that every run of the body has.
+
+        Trio starts sibling tasks in any order, so the order of arrival would differ from run to run.
+        """
+        ordered = sorted(self.questions.items(), key=lambda item: item[1].order)
+        return {key: (asked.question.method, asked.question.params) for key, asked in ordered}
+
+    def kept_bytes(self) -> int:
+        """Return the size of the kept outcomes."""
+        kept = list(self._outcomes.values())
+        if self._final is not self._outcomes.get(self.number):
+            kept.append(self._final)
+        return sum(len(outcome.raw) for outcome in kept if isinstance(outcome, Encoded))
+
+    def __repr__(self) -> str:
+        state = "running" if self._is_running else "over" if self._is_over else "parked"
+        return f"<LegBook leg={self.number} {state} questions={list(self.questions)}>"

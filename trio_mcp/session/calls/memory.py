@@ -1,0 +1,220 @@
+"""What is remembered of a call, so that its body can run again when its parked actor is gone.
+
+The retry may reach another process, or come after a restart. Then the body can run again from its top, if its author allows
+it: recorded answers and step results return at once, and only new questions are asked. That is a *replay*. A call that must
+not be replayed is lost with its actor, and its caller gets an error that says so.
+
+A state that this process sealed never needs a replay: if its actor is not here, the call has been over for longer than its
+outcomes are kept, and running it again would repeat what was to be done once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, cast
+
+from ...errors import InvalidRequestState, RemoteProtocolError
+from ...protocol.codec import Codec
+from ...protocol.jsonrpc import INVALID_PARAMS
+from ...protocol.sealing.request_state import digest
+from ...protocol.strict_json import dumps
+from ...runtime import Divergence, EntryKind, Journal, JournalEntry
+from ...storage import JournalStore
+from ...types import JsonObject, JsonValue, Model
+from .legs import OpenQuestionRecord
+from .plan import Question, ResumeMode
+
+T = TypeVar("T", bound=Model)
+logger = logging.getLogger("trio_mcp.call")
+
+FINGERPRINT_DIGITS = 32
+"""Hexadecimal digits of a question's fingerprint: 128 bits."""
+
+
+class CallMemory:
+    """Records the answers and step results of one call, and recalls those of an earlier run.
+
+    Args:
+        target: the name of what is called, for messages.
+        on_divergence: called when a replay asks something else than the run before.
+    """
+
+    __slots__ = ("_on_divergence", "_target", "journal")
+
+    def __init__(self, journal: Journal, target: str, on_divergence: Callable[[str], None]) -> None:
+        self.journal = journal
+        self._target = target
+        self._on_divergence = on_divergence
+
+    @property
+    def replaying(self) -> bool:
+        """The body has not come to anything new yet: everything it reports was reported before."""
+        return self.journal.replaying
+
+    def fingerprint(self, question: Question[T]) -> str:
+        """Return what tells this question from another one under the same key."""
+        return digest(question.method, question.params.wire())[:FINGERPRINT_DIGITS]
+
+    def recall_answer(self, key: str, question: Question[T], fingerprint: str) -> T | None:
+        """Return the answer that an earlier run got to this very question."""
+        known = self._recall(EntryKind.ANSWER, key, fingerprint)
+        return None if known is None else question.answer_type.model_validate(known.value)
+
+    def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
+        self.journal.record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
+
+    def recall_step(self, name: str) -> JournalEntry | None:
+        """Return the result that an earlier run had from this step, as JSON."""
+        return self._recall(EntryKind.STEP, name, "")
+
+    def record_step(self, name: str, result: JsonValue) -> None:
+        self.journal.record(JournalEntry(EntryKind.STEP, name, result))
+
+    def _recall(self, kind: EntryKind, name: str, fingerprint: str) -> JournalEntry | None:
+        try:
+            return self.journal.recall(kind, name, fingerprint)
+        except Divergence as divergence:
+            self._on_divergence(f"{self._target}: {divergence}")
+            return None
+
+    def payload(
+        self, node: str, asked: Mapping[str, OpenQuestionRecord], limit: int, store: JournalStore | None
+    ) -> StatePayload:
+        """Return what a sealed state is to remember. A payload with a `journal_key` has to be stored first; see `stored`."""
+        entries = self.journal.entries
+        size = len(dumps(entries_to_json(entries)))
+        if size <= limit:
+            return StatePayload(node, asked, entries)
+        if store is None:
+            logger.warning("%s has a journal of %d bytes, which is too large to travel", self._target, size)
+            return StatePayload(node, asked, dropped_bytes=size)
+        return StatePayload(node, asked, entries, journal_key=secrets.token_urlsafe(16))
+
+
+@dataclass(frozen=True, slots=True)
+class StatePayload:
+    """The part of a sealed state that a replay reads.
+
+    Attributes:
+        node: the process that sealed it.
+        asked: the questions that were open, by key.
+        entries: what the call had recorded; empty for a call that is not to be replayed.
+        journal_key: the key of the entries in the journal store, where they are too large to travel.
+        dropped_bytes: the size of the entries that were too large and could not be stored.
+    """
+
+    node: str
+    asked: Mapping[str, OpenQuestionRecord] = field(default_factory=dict[str, OpenQuestionRecord])
+    entries: tuple[JournalEntry, ...] = ()
+    journal_key: str | None = None
+    dropped_bytes: int = 0
+
+    def wire(self) -> JsonObject:
+        """Return it as JSON, to be sealed."""
+        data: JsonObject = {"node": self.node}
+        if self.asked:
+            data["asked"] = {key: list(asked) for key, asked in self.asked.items()}
+        if self.entries:
+            data["entries"] = entries_to_json(self.entries)
+        if self.journal_key is not None:
+            data["reference"] = self.journal_key
+        if self.dropped_bytes:
+            data["dropped"] = self.dropped_bytes
+        return data
+
+    @classmethod
+    def read(cls, data: JsonValue) -> StatePayload:
+        """Read what `wire` wrote, out of a state that this server's own key has opened.
+
+        Raises:
+            InvalidRequestState: another version of this server wrote it.
+        """
+        try:
+            members = cast("dict[str, object]", data)
+            asked = cast("dict[str, list[str]]", members.get("asked", {}))
+            return cls(
+                node=cast("str", members["node"]),
+                asked={key: OpenQuestionRecord(method, mark) for key, (method, mark) in asked.items()},
+                entries=entries_from_json(cast("JsonValue", members.get("entries", []))),
+                journal_key=cast("str | None", members.get("reference")),
+                dropped_bytes=cast("int", members.get("dropped", 0)),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InvalidRequestState("the journal inside is not one of this version") from None
+
+    async def stored(self, store: JournalStore, ttl: float) -> StatePayload:
+        """Put the entries into the store; what is to be sealed then holds their key only."""
+        assert self.journal_key is not None
+        data = dumps(entries_to_json(self.entries))
+        try:
+            await store.put(self.journal_key, data, ttl)
+        except Exception:
+            logger.exception("the store did not keep a journal; the call goes on without")
+            return replace(self, entries=(), journal_key=None, dropped_bytes=len(data))
+        return replace(self, entries=())
+
+    async def fetched(self, store: JournalStore | None) -> StatePayload:
+        """Return the payload with its entries out of the store."""
+        data = None if store is None or self.journal_key is None else await store.get(self.journal_key)
+        if data is None:
+            return replace(self, journal_key=None, dropped_bytes=1)
+        return replace(self, journal_key=None, entries=entries_from_json(json.loads(data)))
+
+    # replaying
+
+    def journal(self, codec: Codec, given: Mapping[str, JsonValue]) -> Journal:
+        """Return what a replayed body finds: the old entries, and the answers that came with the retry.
+
+        Raises:
+            RemoteProtocolError: an answer is malformed.
+        """
+        new = [
+            JournalEntry(
+                EntryKind.ANSWER, key, decoded_answer(codec, key, asked.method, given[key]).wire(), asked.fingerprint
+            )
+            for key, asked in self.asked.items()
+            if key in given
+        ]
+        return Journal((*self.entries, *new))
+
+    def lost_reason(self, mode: ResumeMode) -> str | None:
+        """Return why the call cannot be replayed, None if it can."""
+        if mode is ResumeMode.PARKED:
+            return (
+                "This call was lost while it waited for an answer: the server was restarted, or the answer reached another "
+                f"process. {START_AGAIN}"
+            )
+        if self.dropped_bytes:
+            return f"This call was lost while it waited for an answer, and what it had learned is not to be had. {START_AGAIN}"
+        return None
+
+
+START_AGAIN = "Nothing more of it was run; what it did before it asked stays done. Start it again if that is safe."
+
+
+def decoded_answer(codec: Codec, key: str, method: str, answer: JsonValue) -> Model:
+    """Decode one answer of a retry.
+
+    Raises:
+        RemoteProtocolError: -32602, it is malformed; the message names its key.
+    """
+    try:
+        if not isinstance(answer, dict):
+            raise RemoteProtocolError("expected an object", code=INVALID_PARAMS)
+        return codec.decode_input_response(method, answer)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None
+
+
+def entries_to_json(entries: tuple[JournalEntry, ...]) -> JsonValue:
+    return [[entry.kind.value, entry.name, entry.digest, cast("JsonValue", entry.value)] for entry in entries]
+
+
+def entries_from_json(data: JsonValue) -> tuple[JournalEntry, ...]:
+    """Read what `entries_to_json` wrote. Raises `TypeError` or `ValueError` for anything else."""
+    listed = cast("list[tuple[str, str, str, JsonValue]]", data)
+    return tuple(JournalEntry(EntryKind(kind), name, value, mark) for kind, name, mark, value in listed)

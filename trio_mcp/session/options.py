@@ -1,0 +1,63 @@
+"""Limits and times of a service, as the author of a server sets them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..checks import check_callable, check_instance, check_int, check_seconds
+from ..protocol.sealing.request_state import KeyRing
+from ..runtime import MAX_DEPTH
+from ..runtime import Limits as ActorLimits
+from ..storage import JournalStore
+from .tokens import TokenEstimate, estimate_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Limits and times of a service, in seconds."""
+
+    actors: ActorLimits = field(default_factory=ActorLimits)
+    max_seconds: float = math.inf
+    """The longest that any call may take, whatever its own `timeout` says."""
+    cancel_grace: float = 5.0
+    """How long a call may take to clean up when it was cancelled or its time is up; then it is *stuck*: its caller is answered,
+    and nobody waits for it any longer."""
+    watchdog: float = 0.25
+    """A tool that keeps the event loop from turning for this long is logged with its stack; `inf` for not looking."""
+    settle: float = 0.2
+    """How long a busy branch may hold back the questions of its siblings."""
+    outcome_grace: float = 60.0
+    """How long the outcome of a finished leg is kept for a repeated request."""
+    outbox: int = 256
+    """Messages that may wait for a slow reader before the tools that send them wait too."""
+    keys: KeyRing | None = None
+    """Keys that seal `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the process."""
+    max_state: int = 32 * 1024
+    """Bytes of journal that travel in a `requestState`; a larger one goes to the store."""
+    store: JournalStore | None = None
+    """Keeps journals that are too large to travel; without it such a call cannot be replayed."""
+    always_replay: bool = False
+    """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
+    watched: int = 1000
+    """Resources that one session, or one `subscriptions/listen`, may watch."""
+    max_depth: int = MAX_DEPTH
+    """How deep the branches of a call may nest, whatever its tool or a branch says."""
+    parallel_prompts: bool = False
+    """Put the questions that one call has for the user to a handshake-era client side by side, instead of one after the other."""
+    estimate_tokens: TokenEstimate = estimate_tokens
+    """What a sample counts in token budgets when its client does not say."""
+    on_divergence: Callable[[str], None] | None = None
+    """Told when a replay asks something else than the run before; it is logged anyway."""
+
+    def __post_init__(self) -> None:
+        check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")
+        for name in ("max_seconds", "watchdog"):
+            check_seconds(name, getattr(self, name), positive=True, hint="math.inf for no limit")
+        for name in ("settle", "outcome_grace"):
+            check_seconds(name, getattr(self, name))
+        for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
+            check_int(name, getattr(self, name), least=least)
+        check_instance("actors", self.actors, ActorLimits, "trio_mcp.runtime.Limits(...)")
+        check_callable("estimate_tokens", self.estimate_tokens, "a function of a request and its result")

@@ -1,0 +1,167 @@
+"""What a session keeps between its requests: what was agreed in `initialize`, and the changes that the client subscribed to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ..errors import LocalProtocolError, RemoteProtocolError
+from ..protocol.connection import Connection
+from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
+from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
+from ..protocol.uri.uris import check_uri
+from ..runtime import Outbox
+from ..types import (
+    DiscoverResult,
+    EmptyResult,
+    InitializeRequestParams,
+    InitializeResult,
+    Model,
+    SetLevelRequestParams,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
+from .calls.plan import Plan
+from .envelope import Envelope
+from .listen_requests import listen_plan
+from .service import Service
+from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
+
+logger = logging.getLogger("trio_mcp.session")
+
+LISTEN_METHOD: Final = "subscriptions/listen"
+
+MAX_INITIALIZE = 64 * 1024
+"""Bytes of what a client says of itself: a session keeps it for as long as it lives."""
+
+
+class SessionState:
+    """The state that a legacy session keeps between its requests, and the methods that change it; see also `SessionTerms`."""
+
+    __slots__ = ("_connection", "_outbox", "_service", "_subscriber")
+
+    def __init__(self, service: Service, connection: Connection) -> None:
+        self._service = service
+        self._connection = connection
+        self._subscriber: Subscriber | None = None
+        self._outbox: Outbox[Envelope] | None = None
+
+    # messages that belong to no request
+
+    def attach(self, outbox: Outbox[Envelope] | None) -> None:
+        """Send such messages there from now on; with None they are kept, each once, until there is an outbox again."""
+        self._outbox = outbox
+        self._send_changes()
+
+    def initialized(self) -> None:
+        """The client is ready: from now on it is notified of changes (L-LC-5s)."""
+        if self._subscriber is None:
+            lists = (TOOLS, PROMPTS, RESOURCES)
+            self._subscriber = Subscriber(lists, self._service.options.watched, self._send_changes)
+            self._service.subscriptions.add(self._subscriber)
+
+    def close(self) -> None:
+        if self._subscriber is not None:
+            self._service.subscriptions.discard(self._subscriber)
+        self._subscriber = self._outbox = None
+
+    def _send_changes(self) -> None:
+        """Send notifications of changes; if the reader is too slow, one task waits for it."""
+        outbox, subscriber = self._outbox, self._subscriber
+        if outbox is None or subscriber is None:
+            return
+        if outbox.full:
+            if not subscriber.held:
+                subscriber.held = True
+                self._service.supervisor.spawn(self._send_changes_when_ready, outbox, subscriber)
+            return
+        for change in subscriber.take():
+            try:
+                params = self._connection.codec.encode_notification(change.method, change.params())
+            except LocalProtocolError as error:
+                logger.debug("a change was not told of: %s", error)
+                continue
+            outbox.post(Envelope(Notification(change.method, params)))
+
+    async def _send_changes_when_ready(self, outbox: Outbox[Envelope], subscriber: Subscriber) -> None:
+        try:
+            await outbox.room()
+        finally:
+            subscriber.held = False
+        self._send_changes()
+
+    # its own methods
+
+    def initialize(self, params: Model) -> Encoded:
+        """Open the session. The result is written in the revision that was negotiated here."""
+        assert isinstance(params, InitializeRequestParams)
+        if (size := len(params.encode())) > MAX_INITIALIZE:
+            raise RemoteProtocolError(
+                f"the params of initialize have {size} bytes; the limit is {MAX_INITIALIZE}", code=INVALID_PARAMS
+            )
+        version = negotiated_version(params.protocol_version)
+        connection = self._connection
+        connection.agree(version)
+        connection.session.client_capabilities = params.capabilities
+        connection.session.client_info = params.client_info
+        result = InitializeResult(
+            protocol_version=version,
+            capabilities=self._service.capabilities,
+            server_info=self._service.identity,
+            instructions=self._service.instructions,
+        )
+        return connection.codec.encode_result("initialize", result)
+
+    def ping(self, _params: Model) -> Model:
+        return EmptyResult()
+
+    def discover(self, _params: Model) -> Model:
+        return DiscoverResult(
+            supported_versions=list(SUPPORTED),
+            capabilities=self._service.capabilities,
+            instructions=self._service.instructions,
+        )
+
+    def set_level(self, params: Model) -> Model:
+        assert isinstance(params, SetLevelRequestParams)
+        self._connection.session.log_threshold.level = params.level
+        return EmptyResult()
+
+    def subscribe(self, params: Model) -> Model:
+        """A client may subscribe before it has said that it is initialized; it is told from then on."""
+        assert isinstance(params, SubscribeRequestParams)
+        self.initialized()
+        assert self._subscriber is not None
+        self._service.subscriptions.watch(self._subscriber, params.uri)
+        return EmptyResult()
+
+    def unsubscribe(self, params: Model) -> Model:
+        assert isinstance(params, UnsubscribeRequestParams)
+        check_uri(params.uri)
+        if self._subscriber is not None:
+            self._service.subscriptions.forget(self._subscriber, params.uri)
+        return EmptyResult()
+
+    def listen(self, params: Model) -> Plan:
+        assert isinstance(params, SubscriptionsListenRequestParams)
+        service = self._service
+        return listen_plan(params, service.capabilities, service.options.watched, service.subscriptions)
+
+
+SESSION_METHODS: Mapping[str, Callable[[SessionState, Model], Model | Encoded | Plan]] = {
+    "initialize": SessionState.initialize,
+    "ping": SessionState.ping,
+    "server/discover": SessionState.discover,
+    "logging/setLevel": SessionState.set_level,
+    "resources/subscribe": SessionState.subscribe,
+    "resources/unsubscribe": SessionState.unsubscribe,
+    LISTEN_METHOD: SessionState.listen,
+}
+
+
+def negotiated_version(wanted: str) -> str:
+    """Return the revision of a session: the one the client wants if it is supported, else the newest legacy one (L-LC-2s)."""
+    revision = REVISIONS.get(wanted)
+    return wanted if revision is not None and revision.era is Era.LEGACY else NEWEST_LEGACY
