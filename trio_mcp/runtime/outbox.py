@@ -120,9 +120,6 @@ class Outbox(Generic[T]):
         self._wake_senders()
         self._ready()
 
-    def __len__(self) -> int:
-        return len(self.items)
-
     def statistics(self) -> OutboxStatistics:
         return OutboxStatistics(len(self.items), self.waiting, self._dropped, self.closed)
 

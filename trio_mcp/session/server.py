@@ -48,7 +48,7 @@ from .calls.call import Call
 from .calls.failures import error_detail
 from .calls.plan import Plan, RequestFacts
 from .calls.retries import carry_on
-from .envelope import Envelope, Peer
+from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
@@ -76,7 +76,7 @@ class ServerSession:
 
     def receive(
         self,
-        envelope: Envelope,
+        envelope: Envelope[Received],
         outbox: Outbox[Envelope],
         *,
         owns_outbox: bool = False,
@@ -106,7 +106,7 @@ class ServerSession:
             case _:
                 return self._take(event)
 
-    def _receive_batch(self, event: BatchIn, envelope: Envelope, batch: OpenBatch) -> OpenBatch | None:
+    def _receive_batch(self, event: BatchIn, envelope: Envelope[Received], batch: OpenBatch) -> OpenBatch | None:
         for message in event.messages:
             match self.connection.receive(message):
                 case RequestIn() as request:

@@ -13,7 +13,7 @@ out of its directory is not a match.
 #   URI        /  x  .  y  .  z
 #   {b}        -  6  6  6  6  6  -     any text, to the end
 #   .          -  -  3  -  5  -  -     only where {b} can follow
-#   {a}        4  4  4  4  -  -  -     to the last dot after which the rest fits
+#   {a}        -  4  4  4  -  -  -     to the last dot after which the rest fits
 #   /          1  -  -  -  -  -  -
 #
 # From the left: `/` ends at 1, {a} at 4 (`x.y`), the dot at 5, {b} at 6 (`z`).

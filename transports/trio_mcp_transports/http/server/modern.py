@@ -12,23 +12,25 @@ from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, Notification, Request, err
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, ReplyTarget, ServerSession, Service
+from trio_mcp.session import Envelope, Received, ReplyTarget, Service, open_request_session
 
-from .asgi import Receive, Send
-from .exchange import MODERN_STATUS, Exchange, refused
-from .refusals import HttpRefusal
+from ...asgi.access import HttpRejection
+from ...asgi.exchange import MODERN_STATUS, Exchange, send_rejection
+from ...asgi.messages import Receive, Send
 
 
-async def serve_modern(service: Service, inbound: Inbound, envelope: Envelope, receive: Receive, send: Send) -> None:
+async def serve_modern(
+    service: Service, inbound: Inbound, envelope: Envelope[Received], receive: Receive, send: Send
+) -> None:
     """Serve one message of a modern client."""
     message = inbound.message
     headers = envelope.peer.headers
     exchange = Exchange(receive, send, MODERN_STATUS, Outbox(service.options.outbox))
     if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
-        await exchange.accept()
+        await exchange.send_accepted()
         return
     if not isinstance(message, Request):
-        raise HttpRefusal(400, "A modern client sends requests only.")
+        raise HttpRejection(400, "A modern client sends requests only.")
     try:
         require_version(inbound, headers)
         check_headers(headers, inbound.version, message)
@@ -36,10 +38,10 @@ async def serve_modern(service: Service, inbound: Inbound, envelope: Envelope, r
         error.request_id = message.id
         await exchange.refuse(400, error_response(error))
         return
-    session = ServerSession(service, shared=False)
+    session = open_request_session(service)
     listener = session.receive(envelope, exchange.outbox, owns_outbox=True, inbound=inbound)
     if not isinstance(listener, ReplyTarget):
-        await refused(exchange, MODERN_STATUS)
+        await send_rejection(exchange, MODERN_STATUS)
     elif not await exchange.run():
         session.disconnect(listener)
 
