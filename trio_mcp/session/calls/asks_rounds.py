@@ -135,7 +135,7 @@ class CallInRounds(Call):
 
     # the end of a leg
 
-    def on_quiescent(self) -> None:
+    def on_quiescent(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  set here, absent there
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
         legs = self.legs
         if self._asking or legs is None or not legs.questions or not self.is_answering:
