@@ -93,13 +93,8 @@ async def test_what_the_server_does_not_honour_is_said(autojump_clock: MockClock
 
 async def test_what_a_server_honours_beyond_what_was_asked_for_means_nothing(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener, _ = await begun(
-            client.listen(tools=True, uris=["a://b"]),
-            wire,
-            start,
         honoured = {**EVERYTHING, "resourceSubscriptions": ["a://b", *map("a://{}".format, range(9))]}
         listener, _ = await begun(client.listen(tools=True, uris=["a://b"]), wire, start, honoured)
-        )
         assert listener.honoured == SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["a://b"])
 
 
