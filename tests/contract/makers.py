@@ -107,7 +107,7 @@ class StdioEndpoint:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[stdio.ProcessChannel]:
-        async with stdio.transport.connect(self._command, env={"PYTHONPATH": IMPORTS}) as channel:
+        async with stdio.connect(self._command, env={"PYTHONPATH": IMPORTS}) as channel:
             self._channels.append(channel)
             yield channel
 

@@ -57,7 +57,7 @@ class RequestSession(Protocol):
         """
         ...
 
-    def disconnect(self, reply_target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
         """Cancel what runs for this request alone: its client can no longer get the answer."""
         ...
 
