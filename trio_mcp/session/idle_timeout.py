@@ -47,6 +47,8 @@ class IdleTimeout:
         while True:
             self._scope = trio.CancelScope(deadline=trio.current_time() + self._seconds)
             with self._scope:
+                await slot.wait()
+            if not self._scope.cancelled_caught:
                 return await slot.take()
             if not self._answering():
                 raise RequestTimeout(f"the server reported no progress of {method} for {self._seconds:g} seconds")
