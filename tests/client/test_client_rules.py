@@ -6,11 +6,9 @@ import logging
 from typing import Any
 
 import pytest
-from scripted import as_legacy, as_modern, conversation, handshake, initialized, opening_client, said
+from scripted import as_legacy, as_modern, conversation, initialized, opening_client, said
 from trio.testing import MockClock
 
-from trio_mcp.errors import PeerError
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.types import Root
 
 SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
@@ -69,20 +67,3 @@ async def test_a_root_that_is_no_file_is_refused_before_it_is_sent(uri: str, cap
 
 
 # what a server answers
-
-
-@pytest.mark.parametrize("code", [-32002, -32042, -32603, -32000, -32099, -1, 0, 404, 7_000_000])
-async def test_an_error_of_any_code_is_told_as_the_server_says_it(opening: Any, code: int) -> None:
-    async with conversation(opening) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        await wire.fail(await wire.request("tools/call"), code, "Resource not found", {"uri": "file:///a"})
-        with pytest.raises(PeerError, match="Resource not found") as raised:
-            await call.result()
-        assert (raised.value.code, raised.value.data) == (code, {"uri": "file:///a"})
-
-
-async def test_the_version_that_is_asked_for_is_the_newest_of_its_era() -> None:
-    async with opening_client() as (_client, wire, opened):
-        await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
-        assert (await handshake(wire))["protocolVersion"] == "2025-11-25"
-        await opened.result()

@@ -196,19 +196,6 @@ def test_an_invalid_id_is_refused_and_not_echoed(id: str) -> None:
     assert len(str(error)) < 200
 
 
-def test_an_integer_of_5000_digits_is_refused_by_its_length() -> None:
-    error = refused(with_id("1" * 5000)).error
-    assert error.code == INVALID_REQUEST
-    assert "max_number_chars" in str(error)
-
-
-def test_the_number_1_and_the_string_1_are_different_ids() -> None:
-    first, second = parse(with_id("1").encode()), parse(with_id('"1"').encode())
-    assert isinstance(first, Request)
-    assert isinstance(second, Request)
-    assert len({first.id, second.id}) == 2
-
-
 @pytest.mark.parametrize("value", [True, False, None, 1.0, [], {}, SAFE + 1, "x" * 257, "\ud800" * 86, b"1"])
 def test_what_is_no_id(value: object) -> None:
     assert not is_request_id(value)

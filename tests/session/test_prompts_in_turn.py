@@ -150,19 +150,6 @@ async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_ou
         assert await talk.text(call) == "a:accept b:cancelled c:accept"
 
 
-async def test_a_call_that_is_cancelled_asks_nothing_more(autojump_clock: MockClock) -> None:
-    async with calling(abc) as talk:
-        call = talk.call("tool")
-        await settled()
-        question = await talk.question()
-        talk.cancel(call)
-        assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
-        await settled()
-        assert talk.waiting() == []
-        assert talk.service.supervisor.actors == ()
-        assert "asked=0" in repr(talk.session)
-
-
 async def test_a_question_that_fails_or_breaks_its_form_passes_the_turn_on(autojump_clock: MockClock) -> None:
     async def body(ctx: Context) -> str:
         async def invalid(child: Context) -> str:
