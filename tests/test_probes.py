@@ -1,4 +1,4 @@
-"""The probes on which other MCP libraries for Python fail: a table of the tests that hold each, and those that nothing else holds.
+"""The probes on which other MCP libraries for Python fail: a table of what holds each, and tests of what nothing else holds.
 
 A probe drives a server whose tool asks in the middle, as a client of either era, a retrying proxy or an attacker does.
 """
