@@ -256,40 +256,6 @@ async def test_an_answer_in_an_array_is_taken_where_the_revision_has_batches(ans
         assert (await client.call_tool("call")).text == "fine"
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
-@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-async def test_an_answer_in_an_array_is_an_error_of_its_call_in_every_other_revision(version: str, kind: str) -> None:
-    def answer(request_id: int) -> tuple[str, list[bytes]]:
-        body = array(said(request_id, "fine"))
-        return f"content-type: {kind}", [body if kind == "application/json" else event(body), b""]
-
-    server = OddServer(call=answer, fine=fine)
-    server.version = version
-    async with connected(server, mode="legacy") as client:
-        with pytest.raises((RemoteProtocolError, Disconnected), match=r"batches are not supported|without an answer"):
-            await client.call_tool("call")
-        assert (await client.call_tool("fine")).text == "fine"
-
-
-async def test_an_array_that_answers_something_else_is_an_error_of_its_call() -> None:
-    def answer(_request_id: int) -> tuple[str, list[bytes]]:
-        return "content-type: application/json", [array(said(99, "fine")), b""]
-
-    async with connected(batching(call=answer), mode="legacy") as client:
-        with pytest.raises(RemoteProtocolError):
-            await client.call_tool("call")
-
-
-async def test_questions_that_come_in_an_array_are_answered_in_one() -> None:
-    server = batching(call=lambda id: stream_of(event(QUESTIONS), event(said(id, "fine"))))
-    server.takes_answers = True
-    async with connected(server, mode="legacy", on_roots=list) as client:
-        assert (await client.call_tool("call")).text == "fine"
-        await trio.testing.wait_all_tasks_blocked(0.1)
-    [answers] = server.answered
-    assert {answer["id"]: answer["result"] for answer in answers} == {77: {"roots": []}, 78: {}}
-
-
 async def test_a_refused_array_of_answers_ends_the_call_that_asked() -> None:
     server = batching(asking=lambda _id: (stream_of()[0], [event(QUESTIONS)]))
     async with connected(server, mode="legacy", on_roots=list) as client:

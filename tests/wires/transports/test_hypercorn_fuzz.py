@@ -72,7 +72,7 @@ async def attack(server: Server, data: bytes, cut: int, patience: float) -> None
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_input_of_a_client_is_an_error_of_the_server(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     random, config = Random(seed), guarded_config()
-    async with running(application, config, guarded=True) as server:
+    async with running(application, config) as server:
         async with bystander(server):
             for _ in range(10):
                 async with trio.open_nursery() as nursery:
