@@ -1,4 +1,4 @@
-"""A server with one of everything, which the official conformance suite drives: see docs/conformance.md.
+"""A server with one of everything, which the official conformance suite drives: see docs/internals/conformance.md.
 
     python examples/everything_server.py                      serves it on stdio
     python examples/everything_server.py http 8000            serves it at http://127.0.0.1:8000/mcp

@@ -16,7 +16,7 @@ from trio_mcp.client import Client, ClientOptions, Handlers
 from trio_mcp.types import Implementation
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http.client.channel import HttpChannel
-from trio_mcp_transports.http.client.limits import TELL_TIMEOUT, ClientLimits
+from trio_mcp_transports.httpx.limits import POST_TIMEOUT, ClientLimits
 
 Json = dict[str, Any]
 
@@ -188,7 +188,7 @@ async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIte
     async def channel() -> AsyncIterator[HttpChannel]:
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
             async with open_background() as nursery:
-                channel = HttpChannel(URL, http, nursery, ClientLimits(tell=TELL_TIMEOUT, message=1_000_000))
+                channel = HttpChannel(URL, http, nursery, ClientLimits(post_timeout=POST_TIMEOUT, message=1_000_000))
                 try:
                     yield channel
                 finally:

@@ -18,7 +18,7 @@ from talk import EVERYTHING, modern_meta
 
 from trio_mcp import Server
 from trio_mcp.protocol.http.headers import mirrored
-from trio_mcp_transports.http.transport import transport
+from trio_mcp_transports.entry_points import http as transport
 
 ROOT = Path(__file__).parents[1]
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")])}

@@ -18,6 +18,8 @@ from trio_mcp.server import BranchOptions
 from trio_mcp.types import CallToolResult, CreateMessageRequestParams
 
 PAGE = (ROOT / "docs" / "branches.md").read_text()
+PROSE = " ".join(PAGE.split())
+"""The page without line breaks."""
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 BOUND = 20.0
 
@@ -106,10 +108,10 @@ def test_the_page_lists_every_option_of_a_branch() -> None:
 
 
 def test_the_numbers_and_names_are_those_of_the_code() -> None:
-    assert f"never more than the server ({ServiceOptions().max_depth})" in PAGE
+    assert f"never more than the server ({ServiceOptions().max_depth})" in PROSE
     assert not ServiceOptions().parallel_prompts
-    assert "ServiceOptions(parallel_prompts=True)" in PAGE
-    assert "ServiceOptions(estimate_tokens=...)" in PAGE
+    assert "ServiceOptions(parallel_prompts=True)" in PROSE
+    assert "ServiceOptions(estimate_tokens=...)" in PROSE
     ServiceOptions(parallel_prompts=True, estimate_tokens=lambda _params, _result: 1)
 
 

@@ -13,7 +13,7 @@ import pytest
 from trio_mcp.testing.contract import all_rules
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/reliability.md"
+PAGE = ROOT / "docs/internals/reliability.md"
 ROWS = range(32, 86)
 
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")

@@ -17,12 +17,14 @@ from serving import ROOT, served
 
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.hypercorn.config import DEFAULT_LIMITS, guarded_config
+from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, guarded_config
 from trio_mcp_transports.hypercorn.exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
+from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
-from trio_mcp_transports.websocket.wire import MAX_HANDSHAKE
 
 PAGE = (ROOT / "docs" / "websocket.md").read_text()
+PROSE = " ".join(PAGE.split())
+"""The page without line breaks."""
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 BOUND = 20.0
 MIB = 1024 * 1024
@@ -63,22 +65,26 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert said("a message to the server") == f"{limits['body'] // MIB} MiB"
     assert said("a message to our client") == f"{options['max_message'] // MIB} MiB"
     assert said("open WebSockets") == f"{limits['websockets']:,}"
-    assert said("silence") == f"{options['ping_interval']:g} s" == f"{guarded_config().websocket_ping_interval:g} s"
     assert (
-        said("the time one write may take")
-        == f"{options['write_deadline']:g} s"
-        == f"{DEFAULT_LIMITS.send_timeout:g} s"
+        said("time without data from the peer")
+        == f"{options['ping_interval']:g} s"
+        == f"{guarded_config().websocket_ping_interval:g} s"
     )
-    assert said("the time from the first byte of a message to its last").startswith(
-        f"{DEFAULT_LIMITS.message_timeout:g} s,"
+    assert (
+        said("time for one write")
+        == f"{options['write_deadline']:g} s"
+        == f"{DEFAULT_CONNECTION_LIMITS.send_timeout:g} s"
+    )
+    assert said("time from the first byte of a message to its last").startswith(
+        f"{DEFAULT_CONNECTION_LIMITS.message_timeout:g} s,"
     )
     assert said("messages for a client that does not read") == str(ServiceOptions().outbox)
     assert (
-        said("messages of a client that does not read its answers")
+        said("messages from a client that does not read its answers")
         == f"{MAX_QUEUED_MESSAGES}, or {MAX_QUEUED_BYTES // MIB} MiB"
     )
     assert said("messages that wait for a slow receiver in our client") == f"{INBOX}, or one `max_message`"
     assert said("what a server may send before our client's connection is open") == f"{MAX_HANDSHAKE // 1024} KiB"
-    assert f"every `HttpLimits.recheck` seconds ({limits['recheck']:g})" in PAGE
+    assert f"every `HttpLimits.recheck_seconds` ({limits['recheck_seconds']:g})" in PROSE
     defaults = [f"`{name}` ({options[name]:g}" for name in ("connect_timeout", "write_deadline", "ping_interval")]
-    assert [each for each in defaults if each not in PAGE] == []
+    assert [each for each in defaults if each not in PROSE] == []

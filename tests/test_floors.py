@@ -11,11 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def loaded(*modules: str) -> set[str]:
-    """The modules that are loaded after these were imported."""
+def loaded(*modules: str, then: str = "") -> set[str]:
+    """The modules that are loaded after these were imported, and a line of Python was run."""
     sources = [str(ROOT), str(ROOT / "transports")]
     imports = "\n".join(f"import {module}" for module in modules)
-    script = f"import sys\nsys.path[:0] = {sources!r}\n{imports}\nprint(*sys.modules)"
+    script = f"import sys\nsys.path[:0] = {sources!r}\n{imports}\n{then}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
@@ -44,12 +44,39 @@ def test_types_and_errors_load_no_other_floor() -> None:
     assert modules.isdisjoint({"trio", "trio_mcp.protocol", "trio_mcp.runtime", "trio_mcp.session"})
 
 
-@pytest.mark.parametrize("unwanted", ["hypercorn", "httpx2", "jsonschema", "trio_websocket", "h11", "asyncio"])
-def test_a_stdio_server_does_not_pay_for(unwanted: str, stdio_server: set[str]) -> None:
-    assert unwanted not in stdio_server
+SERVERS = {"hypercorn", "wsproto", "h2", "priority", "trio_mcp.server"}
+CLIENTS = {"httpx2", "httpcore2", "trio_websocket", "trio_mcp.client"}
+HEAVY = SERVERS - {"trio_mcp.server"} | CLIENTS | {"jsonschema", "h11", "asyncio"}
+
+ENDS: list[tuple[str, str, str, set[str]]] = [
+    ("stdio", "serve", "trio_mcp.server", HEAVY),
+    ("stdio", "connect", "trio_mcp.client", HEAVY - {"trio_mcp.client"} | {"trio_mcp.server"}),
+    ("http", "serve", "trio_mcp.server", CLIENTS),
+    ("http", "connect", "trio_mcp.client", SERVERS | {"trio_websocket"}),
+    ("sse", "serve", "trio_mcp.server", CLIENTS),
+    ("sse", "connect", "trio_mcp.client", SERVERS | {"trio_websocket"}),
+    ("websocket", "serve", "trio_mcp.server", CLIENTS),
+    ("websocket", "connect", "trio_mcp.client", SERVERS - {"wsproto"} | {"httpx2"}),
+]
+"""A transport, one of its ends, the package that uses this end, and modules that this end must not load."""
 
 
-@pytest.fixture(scope="module")
-def stdio_server() -> set[str]:
-    """What a stdio server has loaded when it can serve."""
-    return loaded("trio_mcp", "trio_mcp.server", "trio_mcp_transports.stdio")
+@pytest.mark.parametrize(("name", "end", "floor", "unwanted"), ENDS, ids=[f"{name}-{end}" for name, end, *_ in ENDS])
+def test_one_end_of_a_transport_does_not_load_what_the_other_needs(
+    name: str, end: str, floor: str, unwanted: set[str]
+) -> None:
+    modules = loaded("trio_mcp", floor, "trio_mcp.session", then=f"trio_mcp.session.find_transport({name!r}).{end}")
+    assert f"trio_mcp_transports.{name}" in modules or end == "serve"
+    assert modules.isdisjoint(unwanted)
+
+
+def test_a_wrong_option_is_looked_up_at_the_asked_end_only() -> None:
+    check = """
+from trio_mcp.session import check_options
+try:
+    check_options("stdio", "connect", {"nonsense": 1})
+except TypeError:
+    pass"""
+    modules = loaded("trio_mcp.session", then=check)
+    assert "trio_mcp_transports.http.client.channel" in modules
+    assert modules.isdisjoint(SERVERS - {"wsproto"})

@@ -30,11 +30,11 @@ from typing import Any
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
+from trio_mcp_transports.asgi.fast_path import FAST_PATH_KEY
 from trio_mcp_transports.hypercorn.config import guarded_config
-from trio_mcp_transports.hypercorn.direct import DIRECT
 from trio_mcp_transports.hypercorn.serve import serve_asgi
-from trio_mcp_transports.websocket.opening import open_socket
-from trio_mcp_transports.websocket.wire import Address, open_wire
+from trio_mcp_transports.websocket.byte_stream import Address, open_wire
+from trio_mcp_transports.websocket.handshake import open_socket
 
 SUITE = "autobahntestsuite==0.8.2"
 CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*"]
@@ -85,7 +85,7 @@ async def echo(direct: bool, scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "lifespan.shutdown.complete"})
         return
     if direct:
-        shortcut = scope["state"][DIRECT]
+        shortcut = scope["state"][FAST_PATH_KEY]
         shortcut.on_message = shortcut.send_nowait
     await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
     with suppress(OSError):

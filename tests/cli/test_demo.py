@@ -8,12 +8,10 @@ from command import trio_mcp
 
 @pytest.fixture(scope="module")
 def eras() -> tuple[str, str]:
-    """What was shown of the client of the handshake era, and of the modern one."""
+    """The output about the legacy client, and about the modern one."""
     done = trio_mcp("demo")
     assert (done.returncode, done.stderr) == (0, "")
-    legacy, modern = done.stdout.split("A client of the handshake era, 2025-11-25")[1].split(
-        "A client of the modern era"
-    )
+    legacy, modern = done.stdout.split("A legacy client, 2025-11-25")[1].split("A modern client")
     return legacy, modern
 
 

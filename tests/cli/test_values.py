@@ -7,7 +7,7 @@ from command import FORMS, refused
 from naming import naming
 
 from trio_mcp.cli.arguments import read_arguments
-from trio_mcp.cli.failure import Failed
+from trio_mcp.cli.errors import CommandError
 from trio_mcp.cli.fields import default_text, hint, read_field
 from trio_mcp.types import JsonObject, JsonValue, RequestedSchema, Tool
 
@@ -41,7 +41,7 @@ def test_an_argument_that_no_schema_names_is_left_to_the_server() -> None:
 
 
 def test_an_argument_given_twice_is_refused() -> None:
-    with pytest.raises(Failed, match=naming("'x'")):
+    with pytest.raises(CommandError, match=naming("'x'")):
         read_arguments(Tool(name="t", input_schema={}), ["x=1", "x=2"], None)
 
 

@@ -20,11 +20,10 @@ from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, Request
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Notification, Request, Response, Unanswered
 from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background
+from trio_mcp_transports.entry_points import sse as transport
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.http.client.limits import INBOX, ClientLimits
-from trio_mcp_transports.sse import connect_sse
-from trio_mcp_transports.sse.client import SseChannel, SseConversation
-from trio_mcp_transports.sse.transport import transport
+from trio_mcp_transports.httpx.limits import INBOX, ClientLimits
+from trio_mcp_transports.sse.client import SseChannel, SseConnection, connect_sse
 
 URL = "http://scripted.test/sse"
 ENDPOINT = b"event: endpoint\ndata: /message?session_id=1\n\n"
@@ -41,7 +40,7 @@ async def channel_to(wire: HttpWire, url: str = URL) -> AsyncIterator[SseChannel
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
         async with open_background() as nursery:
             arrived, inbox = trio.open_memory_channel[Envelope](INBOX)
-            conversation = SseConversation(http, url, arrived, limits)
+            conversation = SseConnection(http, url, arrived, limits)
             await conversation.open(nursery)
             channel = SseChannel(conversation, inbox, nursery)
             try:

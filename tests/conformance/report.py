@@ -1,4 +1,4 @@
-"""The table at the end of a run, and the same one for docs/conformance.md."""
+"""The table at the end of a run, and the same one for docs/internals/conformance.md."""
 
 from __future__ import annotations
 

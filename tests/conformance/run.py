@@ -8,7 +8,7 @@ examples:
   python tests/conformance/run.py --list                       the name of every scenario that is run
   python tests/conformance/run.py --only '^client .*sse-retry' one scenario, in each selection that has it
   python tests/conformance/run.py --only 'required @2026'      one selection of each side
-  python tests/conformance/run.py --write                      everything, and the table into docs/conformance.md
+  python tests/conformance/run.py --write                      everything, and the table into docs/internals/conformance.md
 
 exit status: 0 everything that counts passed; 1 something failed, was skipped or is missing; 2 it could not be run.
 """
@@ -29,7 +29,7 @@ from report import markdown, printed, written_into
 from selections import SELECTIONS, Selection, scenarios_of
 from suites import ALPHA, STABLE, SetupError, Suite, default_cache, install_suites
 
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs" / "internals" / "conformance.md"
 
 
 class Chosen(NamedTuple):

@@ -22,6 +22,7 @@ from trio_mcp.testing.contract import Proxy, Stage, Trait, lent_server, open_pro
 from trio_mcp_transports import stdio
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http.client import channel as http_client
+from trio_mcp_transports.http.client.session import ACCEPT
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 from trio_mcp_transports.sse import client as sse_client
@@ -106,7 +107,7 @@ class StdioEndpoint:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[stdio.ProcessChannel]:
-        async with stdio.transport.connect(self._command, env={"PYTHONPATH": IMPORTS}) as channel:
+        async with stdio.connect(self._command, env={"PYTHONPATH": IMPORTS}) as channel:
             self._channels.append(channel)
             yield channel
 
@@ -145,8 +146,8 @@ class StreamableHttpMaker:
 
 async def post_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     assert isinstance(channel, http_client.HttpChannel)
-    headers = {"accept": http_client.ACCEPT, **channel._session}
-    return await posted(channel._http, channel._url, data, headers)
+    connection = channel._connection
+    return await posted(connection.http, connection.url, data, {"accept": ACCEPT, **connection.session.current})
 
 
 class WebSocketMaker:
@@ -182,8 +183,8 @@ class SseMaker:
 
 async def post_bytes_beside_the_stream(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     assert isinstance(channel, sse_client.SseChannel)
-    conversation = channel._conversation
-    return await posted(conversation._http, conversation._uri, data, {})
+    connection = channel._connection
+    return await posted(connection._http, connection._uri, data, {})
 
 
 async def posted(http: httpx2.AsyncClient, url: str, data: bytes, headers: Mapping[str, str]) -> bytes:

@@ -1,4 +1,4 @@
-"""The tables of docs/contract.md; `python tests/contract/page.py` writes them anew after a rule or a transport has changed."""
+"""The tables of docs/internals/contract.md. `python tests/contract/page.py` updates them after a rule or a transport changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from makers import ALL_MAKERS
 
 from trio_mcp.testing.contract import rules_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "contract.md"
 TABLES = re.compile(r"(?<=<!-- the tables -->\n).*(?=<!-- the end of the tables -->)", re.DOTALL)
 
 

@@ -216,14 +216,14 @@ FLAWS = {
     "it repeats replies": Flaw(Broken(RepeatsReplies), "a_request_is_answered_once", says="came twice"),
     "it repeats requests": Flaw(Broken(RepeatsRequests), "a_request_runs_once", says="AssertionError"),
     "it loses replies": Flaw(Broken(LosesReplies), "a_request_is_answered_once", says="TooSlowError"),
-    "it loses errors": Flaw(Broken(LosesErrors), "an_unknown_method_is_refused_by_name", says="TooSlowError"),
+    "it loses errors": Flaw(Broken(LosesErrors), "an_unknown_method_is_rejected_by_name", says="TooSlowError"),
     "it tells of progress after the reply": Flaw(
         Broken(HoldsReportsBack), "progress_names_the_token_of_its_request_and_rises_and_ends_with_the_reply"
     ),
     "it passes log messages on after the reply": Flaw(
-        Broken(HoldsReportsBack), "a_request_hears_of_what_is_as_severe_as_it_wants", ROUNDS
+        Broken(HoldsReportsBack), "a_request_receives_logs_of_its_level_and_above", ROUNDS
     ),
-    "it changes ids": Flaw(Broken(ChangesIds), "an_id_comes_back_as_it_was", says="TooSlowError"),
+    "it changes ids": Flaw(Broken(ChangesIds), "an_id_is_returned_unchanged", says="TooSlowError"),
     "it answers what was cancelled": Flaw(
         Broken(AnswersWhatWasCancelled), "a_cancelled_sleep_ends_and_is_not_answered", says="should be silent"
     ),
@@ -234,10 +234,12 @@ FLAWS = {
         Broken(endpoint=NoticesNoEnd), "a_call_that_samples_ends_when_its_connection_is_lost", says="TooSlowError"
     ),
     "its shutdown waits for nobody": Flaw(
-        Broken(endpoint=StopsAtOnce), "a_shutdown_waits_for_calls_and_refuses_new_ones"
+        Broken(endpoint=StopsAtOnce), "a_shutdown_waits_for_calls_and_rejects_new_ones"
     ),
     "its shutdown ends nothing": Flaw(
-        Broken(endpoint=StopsNothing), "a_shutdown_cancels_what_does_not_end_and_tells_its_caller", says="TooSlowError"
+        Broken(endpoint=StopsNothing),
+        "a_shutdown_cancels_calls_that_do_not_end_and_answers_their_callers",
+        says="TooSlowError",
     ),
     "it leaves a task": Flaw(Broken(spill=spill_task), "a_tool_is_called", says="the spilt task"),
     "it leaves a socket": Flaw(Broken(spill=spill_socket), "a_tool_is_called", says="the descriptor"),

@@ -1,4 +1,4 @@
-"""docs/contract.md says what the contract is, and its example passes it."""
+"""docs/internals/contract.md says what the contract is, and its example passes it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SHOWN = (
     "a_call_that_writes_ends_when_its_connection_is_lost",
     "a_cancelled_sample_is_withdrawn_and_not_answered",
     "a_call_may_take_several_rounds_and_runs_once",
-    "a_hundred_calls_at_once_have_each_their_own_answer",
-    "a_slow_reader_holds_up_nobody_else",
-    "a_shutdown_waits_for_calls_and_refuses_new_ones",
+    "a_hundred_concurrent_calls_each_get_their_own_answer",
+    "a_slow_reader_blocks_no_other_client",
+    "a_shutdown_waits_for_calls_and_rejects_new_ones",
     "a_call_that_waits_ends_when_it_is_cancelled",
 )
 """Rules that the transport of the page is held against here; it passes the others as well."""

@@ -24,7 +24,7 @@ NESTED = {
     "RequestedSchema": ("ElicitRequestFormParams", "requestedSchema"),
 }
 INLINE = {"ElicitRequestFormParams": "ElicitRequest"}
-NOT_OURS = {"task"}
+UNUSABLE_ADDRESS_ERRNOS = {"task"}
 """Task augmentation (2025-11-25, experimental) is never written."""
 
 
@@ -38,7 +38,7 @@ def lost(spec_dir: Path, have: str, lack: str, shape: str) -> set[str]:
         before, after = members(spec_dir, have, name), members(spec_dir, lack, name)
         if before is not None and after is not None:
             gone |= before - after
-    return gone - NOT_OURS
+    return gone - UNUSABLE_ADDRESS_ERRNOS
 
 
 def members(spec_dir: Path, version: str, name: str) -> set[str] | None:

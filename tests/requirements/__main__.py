@@ -1,4 +1,4 @@
-"""Bring the ledger's part of `docs/conformance.md` up to date: `python -m tests.requirements`."""
+"""Bring the ledger's part of `docs/internals/conformance.md` up to date: `python -m tests.requirements`."""
 
 from __future__ import annotations
 

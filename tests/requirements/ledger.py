@@ -8,7 +8,7 @@ has several rows, whose ids go on after a dot: `L-HTTP-4s.accepted`. A row says 
 * `later`: the subject of the later work that brings the rule;
 * `pending`: the work under way that brings it.
 
-Usage: `python -m tests.requirements` writes the rows without tests into `docs/conformance.md`.
+Usage: `python -m tests.requirements` writes the rows without tests into `docs/internals/conformance.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PAGE = ROOT / "docs/conformance.md"
+PAGE = ROOT / "docs/internals/conformance.md"
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 STRENGTHS = ("must", "should", "may")
 ROLES = ("server", "client", "both")
@@ -131,7 +131,7 @@ def mark_of(decorator: ast.expr) -> str:
 
 
 def section() -> str:
-    """The part of `docs/conformance.md` that belongs to the ledger."""
+    """The part of `docs/internals/conformance.md` that belongs to the ledger."""
     blocks = [BEGIN, "", summary()]
     for state, title, first_column in (
         ("untested", "Rules without a test", "Why there is none"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, EmailStr, Field, field_validator
 
 from trio_mcp.server import FormError, Titled
-from trio_mcp.server.forms import form
+from trio_mcp.server.forms import form_of
 from trio_mcp.types import JsonObject
 
 
@@ -48,7 +48,7 @@ class Seat(BaseModel):
 
 
 def properties(schema: object) -> JsonObject:
-    return form(schema).requested_schema.wire()["properties"]
+    return form_of(schema).requested_schema.wire()["properties"]
 
 
 def only(schema: object) -> JsonObject:
@@ -95,7 +95,7 @@ def test_a_single_type_is_the_only_field_of_a_form(schema: object, expected: Jso
 def test_a_model_is_asked_field_by_field() -> None:
     fields = properties(Seat)
     assert list(Seat.model_fields) == list(fields)
-    assert form(Seat).requested_schema.required == ["flight", "cabin"]
+    assert form_of(Seat).requested_schema.required == ["flight", "cabin"]
     flight = fields["flight"]
     assert (flight["description"], flight["minLength"], flight["maxLength"]) == ("Its number", 2, 6)
     assert fields["seat"]["default"] == "aisle"
@@ -113,7 +113,7 @@ def test_an_email_is_asked_for_as_one() -> None:
 
 
 def test_the_form_of_a_type_is_made_once() -> None:
-    assert form(Seat) is form(Seat)
+    assert form_of(Seat) is form_of(Seat)
 
 
 # what cannot be asked
@@ -174,7 +174,7 @@ class Empty(BaseModel):
 )
 def test_what_is_not_flat_is_refused_and_the_error_names_the_member(schema: object, path: str) -> None:
     with pytest.raises(FormError, match=path):
-        form(schema)
+        form_of(schema)
 
 
 # what is answered
@@ -201,11 +201,11 @@ def test_what_is_not_flat_is_refused_and_the_error_names_the_member(schema: obje
     ids=str,
 )
 def test_an_answer_becomes_the_value_that_was_asked_for(schema: object, content: object, expected: object) -> None:
-    assert expected == form(schema).read({"value": content})
+    assert expected == form_of(schema).read({"value": content})
 
 
 def test_an_answer_to_a_model_becomes_the_model_with_its_defaults() -> None:
-    answer = form(Seat).read({"flight": "TP1", "cabin": "first", "meals": ["fish"], "day": "2026-07-28"})
+    answer = form_of(Seat).read({"flight": "TP1", "cabin": "first", "meals": ["fish"], "day": "2026-07-28"})
     expected = Seat(flight="TP1", cabin=Cabin.FIRST, meals=["fish"], day=date(2026, 7, 28))
     assert expected == answer
 
@@ -231,12 +231,12 @@ def test_an_answer_to_a_model_becomes_the_model_with_its_defaults() -> None:
 )
 def test_an_answer_that_breaks_the_schema_is_refused_by_name(schema: object, content: JsonObject) -> None:
     with pytest.raises(ValueError, match="value"):
-        form(schema).read(content)
+        form_of(schema).read(content)
 
 
 def test_every_wrong_member_is_named() -> None:
     with pytest.raises(ValueError) as refused:
-        form(Seat).read({"flight": "T", "cabin": "third", "bags": 9})
+        form_of(Seat).read({"flight": "T", "cabin": "third", "bags": 9})
     for member in ("flight: ", "cabin: ", "bags: "):
         assert member in str(refused.value)
 
@@ -253,9 +253,9 @@ class Even(BaseModel):
 
 
 def test_a_validator_of_the_authors_has_its_say() -> None:
-    assert Even(number=2) == form(Even).read({"number": 2})
+    assert Even(number=2) == form_of(Even).read({"number": 2})
     with pytest.raises(ValueError, match="must be even"):
-        form(Even).read({"number": 3})
+        form_of(Even).read({"number": 3})
 
 
 ANSWERS = st.recursive(
@@ -269,4 +269,4 @@ ANSWERS = st.recursive(
 def test_no_answer_of_a_peer_raises_anything_but_value_error(content: JsonObject) -> None:
     for schema in (int, Cabin, list[Cabin], Seat):
         with suppress(ValueError):
-            form(schema).read(content)
+            form_of(schema).read(content)

@@ -239,7 +239,7 @@ def test_the_parameters_are_the_variables() -> None:
         server.add_resource("users://all", lambda name: name)
     with pytest.raises(TypeError, match=naming("page", "default")):
         server.add_resource("users://all{?page}", lambda page: page)
-    with pytest.raises(ValueError, match="no URI"):
+    with pytest.raises(ValueError, match="is not a URI"):
         server.add_resource("users", lambda: "")
     with pytest.raises(ValueError, match=r"users://\{user_id"):
         server.add_resource("users://{user_id", lambda user_id: user_id)

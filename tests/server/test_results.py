@@ -16,7 +16,7 @@ from talk import Json, talk_to
 from typing_extensions import TypedDict
 
 from trio_mcp.server import Server, ToolResult
-from trio_mcp.server.results import ReturnError, read_return
+from trio_mcp.server.results import ReturnError, return_spec
 from trio_mcp.types import ImageContent, ResourceLink, TextContent
 
 
@@ -97,7 +97,7 @@ async def test_text_and_blocks_are_content_and_promise_no_structure(
         for block, expected in zip(result["content"], blocks, strict=True)
     ]
     assert blocks == shown
-    assert read_return(annotation)[0] is None
+    assert return_spec(annotation)[0] is None
 
 
 async def test_a_tool_result_says_everything_itself() -> None:
@@ -170,7 +170,7 @@ async def test_the_output_schema_describes_an_object_that_the_result_fits(annota
         list[Point]: [Point(1)],
         int | None: None,
     }[annotation]  # type: ignore[index]
-    schema, _ = read_return(annotation)
+    schema, _ = return_spec(annotation)
     assert schema is not None
     assert schema["type"] == "object"
     jsonschema.validate((await called(annotation, value))["structuredContent"], schema)
@@ -245,6 +245,6 @@ async def test_a_value_that_no_json_can_show_is_an_error_result_without_internal
 
 
 def test_a_converter_raises_what_the_tool_did_wrong() -> None:
-    _, converted = read_return(int)
+    _, converted = return_spec(int)
     with pytest.raises(ReturnError, match="value: "):
         converted("many")

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Context, Server
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, MessageChannel
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
@@ -179,7 +179,7 @@ async def test_a_cancel_overtakes_all_work(server: Server, reasons: list[CancelR
         assert reasons == [CancelReason.CLIENT]
 
 
-class Broken(trio.abc.Channel[Envelope]):
+class Broken(MessageChannel):
     """A channel on which a client says hello and calls a tool, and whose writing breaks then."""
 
     def __init__(self) -> None:

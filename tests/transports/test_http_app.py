@@ -15,8 +15,8 @@ from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, initialize, legacy_call, m
 from trio.testing import MockClock
 
 from trio_mcp import CancelReason, Context, Server
+from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import HttpLimits, asgi_app
-from trio_mcp_transports.http.server.refusals import read_headers
 
 BODY_LIMIT = 10_000
 

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from trio_mcp import Client, Disconnected, Server
+from trio_mcp_transports.entry_points import websocket
 from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.http.transport import serve_http
-from trio_mcp_transports.websocket.transport import transport as websocket
+from trio_mcp_transports.http.server.serve import serve_http
 
 BOUND = 20
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,3 +45,26 @@ async def test_keys_that_were_given_make_those_of_the_environment_no_matter(monk
             (url,) = await nursery.start(partial(serve, signals=False))
         assert url.startswith("http://")
         nursery.cancel_scope.cancel()
+
+
+SERVER_MODULE = """
+from trio_mcp import Server
+
+server = Server("shop")
+"""
+
+
+async def test_hypercorn_given_the_server_itself_fails_at_the_start_and_names_asgi_app(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SERVER_MODULE)
+    command = [sys.executable, "-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", "shop:server"]
+    with trio.fail_after(60):
+        process = await trio.run_process(command, cwd=tmp_path, capture_stderr=True, check=False)
+    assert b"asgi_app(server)" in process.stderr  # and it has ended; its exit status is hypercorn's own
+
+
+async def test_a_request_to_the_server_itself_names_asgi_app() -> None:
+    async def unused(*_: object) -> None:
+        raise AssertionError("nothing is received or sent")
+
+    with pytest.raises(TypeError, match=r"asgi_app\(server\)"):
+        await Server("shop")({"type": "http"}, unused, unused)

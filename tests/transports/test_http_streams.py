@@ -356,7 +356,7 @@ async def test_what_is_said_after_the_end_of_a_session_is_not_logged(autojump_cl
     server, store = Server("stage"), WatchedStore()
 
     @server.tool
-    async def last_words(ctx: Context) -> str:
+    async def closing_bytes(ctx: Context) -> str:
         try:
             await ctx.progress(1)
             await trio.sleep_forever()
@@ -367,7 +367,7 @@ async def test_what_is_said_after_the_end_of_a_session_is_not_logged(autojump_cl
         return "never"
 
     async with talking(server, store=store) as session:
-        reply = session.peer.start(legacy_call("last_words", _meta={"progressToken": "t"}), session.headers)
+        reply = session.peer.start(legacy_call("closing_bytes", _meta={"progressToken": "t"}), session.headers)
         await reply.until('"progress":1')
         await session.delete()
         assert said(await reply.end()) == [1, 2]

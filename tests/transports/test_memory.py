@@ -10,7 +10,8 @@ from trio.testing import MockClock
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
 from trio_mcp.session.envelope import Envelope
 from trio_mcp.session.transport import Transport
-from trio_mcp_transports.memory import memory_pair, transport
+from trio_mcp_transports.entry_points import memory as transport
+from trio_mcp_transports.memory import memory_pair
 
 
 class Echo:
@@ -71,7 +72,7 @@ async def test_what_was_received_as_malformed_cannot_be_sent() -> None:
     a, b = memory_pair()
     await a.send(Envelope(Notification("note", Encoded(b"{"))))
     envelope = await b.receive()
-    with pytest.raises(TypeError):
+    with pytest.raises(AssertionError):  # a type checker says so too
         await b.send(envelope)
 
 

@@ -475,7 +475,7 @@ async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
     async def known(headers: Mapping[str, str]) -> str | None:
         return tokens.get(headers.get("authorization", ""))
 
-    async with serving(stage, authenticate=known, limits=HttpLimits(recheck=60)) as peer:
+    async with serving(stage, authenticate=known, limits=HttpLimits(recheck_seconds=60)) as peer:
         talk = await connected(peer, ALICE)
         await talk.open()
         await talk.taken(legacy_call("wait", id=7))

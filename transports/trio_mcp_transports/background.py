@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from trio_mcp.groups import unwrap
+
 
 @asynccontextmanager
 async def open_background() -> AsyncGenerator[trio.Nursery]:
@@ -21,8 +23,8 @@ async def open_background() -> AsyncGenerator[trio.Nursery]:
             yield nursery
             nursery.cancel_scope.cancel("the body it served has ended")
     except BaseExceptionGroup as group:
-        if len(group.exceptions) != 1:
+        single = unwrap(group)
+        if single is group:
             raise
-        single = group.exceptions[0]
     if single is not None:  # raised here, outside the handler, so that its own context is kept
         raise single

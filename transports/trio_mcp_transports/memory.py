@@ -8,8 +8,9 @@ from typing import Final
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
-from trio_mcp.session.envelope import Envelope
+from trio_mcp.protocol.jsonrpc import dump, parse
+from trio_mcp.session.channel import AnyChannel, MessageChannel
+from trio_mcp.session.envelope import Envelope, Received
 from trio_mcp.session.transport import ChannelServer
 
 from .background import open_background
@@ -25,7 +26,7 @@ def memory_pair(buffer: int = BUFFER) -> tuple[MemoryChannel, MemoryChannel]:
     return MemoryChannel(a_sends, a_receives), MemoryChannel(b_sends, b_receives)
 
 
-class MemoryChannel(trio.abc.Channel[Envelope]):
+class MemoryChannel(MessageChannel):
     """One end of a `memory_pair`."""
 
     def __init__(self, sends: trio.MemorySendChannel[bytes], receives: trio.MemoryReceiveChannel[bytes]) -> None:
@@ -39,11 +40,9 @@ class MemoryChannel(trio.abc.Channel[Envelope]):
             trio.BrokenResourceError: the other end was closed.
             trio.ClosedResourceError: this end was closed.
         """
-        if isinstance(value.message, Malformed | Unanswered):
-            raise TypeError("only a message can be sent; what was wrong with a received one is no message")
         await self._sends.send(dump(value.message))
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """Return the next message. A cancel loses nothing.
 
         Raises:
@@ -68,31 +67,29 @@ class MemoryChannel(trio.abc.Channel[Envelope]):
         return f"<MemoryChannel: {statistics.current_buffer_used} waiting>"
 
 
-class MemoryTransport:
-    """The transport `memory`: a client and a server in one process."""
+async def serve(server: ChannelServer, *, channel: AnyChannel) -> None:
+    """Serve one end of a `memory_pair` until the other is closed."""
+    await server.serve_channel(channel)
 
-    async def serve(self, server: ChannelServer, *, channel: trio.abc.Channel[Envelope]) -> None:
-        """Serve one end of a `memory_pair` until the other is closed."""
-        await server.serve_channel(channel)
 
-    @asynccontextmanager
-    async def connect(
-        self, target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
-    ) -> AsyncGenerator[MemoryChannel]:
-        """Serve `target` in a task of its own and yield the client's end.
+@asynccontextmanager
+async def connect(
+    target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
+) -> AsyncGenerator[MemoryChannel]:
+    """Serve `target` in a task of its own and yield the client's end.
 
-        On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.
-        """
-        ours, theirs = memory_pair(buffer)
-        async with open_background() as nursery:
-            stopped = trio.Event()
-            nursery.start_soon(_serve, target, theirs, stopped)
-            try:
-                yield ours
-            finally:
-                ours.close()
-                with trio.move_on_after(shutdown_grace, shield=True):
-                    await stopped.wait()
+    On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.
+    """
+    ours, theirs = memory_pair(buffer)
+    async with open_background() as nursery:
+        stopped = trio.Event()
+        nursery.start_soon(_serve, target, theirs, stopped)
+        try:
+            yield ours
+        finally:
+            ours.close()
+            with trio.move_on_after(shutdown_grace, shield=True):
+                await stopped.wait()
 
 
 async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Event) -> None:
@@ -101,6 +98,3 @@ async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Ev
     finally:
         stopped.set()
         channel.close()
-
-
-transport = MemoryTransport()

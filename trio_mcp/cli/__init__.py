@@ -1,4 +1,4 @@
-"""The command `trio-mcp`: serve a file's server, call a tool from a terminal, see a demonstration. See docs/cli.md."""
+"""The command `trio-mcp`: serve a server from a file, call a tool from a terminal, show a demonstration. See docs/cli.md."""
 
 from .commands import main
 

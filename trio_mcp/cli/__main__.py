@@ -1,4 +1,4 @@
-"""`python -m trio_mcp.cli` is the command `trio-mcp`."""
+"""Run the command `trio-mcp` for `python -m trio_mcp.cli`."""
 
 import sys
 

@@ -1,13 +1,14 @@
-"""A tool's arguments as a person writes them: `city=Lisbon seats=2`."""
+"""Parsing a tool's arguments from the command line, `city=Lisbon seats=2`, and showing how to call it."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import cast
 
 from ..types import JsonObject, JsonValue, Tool
-from .failure import Failed, Status
+from .errors import CommandError
 
 KINDS: dict[type, str] = {
     bool: "boolean",
@@ -20,36 +21,36 @@ KINDS: dict[type, str] = {
 
 
 def pairs(texts: Iterable[str], where: str = "", form: str = "key=value") -> list[tuple[str, str]]:
-    """Each `key=value`, split; `form` is what it is called where it stands.
+    """Return the keys and values of texts such as `key=value`.
+
+    Args:
+        where: the option that they were given to, for the error.
+        form: how to write them, for the error.
 
     Raises:
-        Failed: one has no key or no equals sign; `where` says which option it was given to.
+        CommandError: one has no key or no equals sign.
     """
-    split: list[tuple[str, str]] = []
-    for text in texts:
-        key, equals, value = text.partition("=")
+    parts = [text.partition("=") for text in texts]
+    for key, equals, value in parts:
         if not key or not equals:
-            raise Failed(f"{where}{text!r} is not {form}", Status.USAGE)
-        split.append((key, value))
-    return split
+            raise CommandError(f"{where}{key + equals + value!r} is not {form}")
+    return [(key, value) for key, _, value in parts]
 
 
 def read_arguments(tool: Tool, texts: Iterable[str], whole: str | None) -> JsonObject:
-    """The arguments of a call: the JSON object `whole`, if given, with every `key=value` put into it.
+    """Return the arguments of a call: the JSON object `whole`, if given, with every `key=value` added to it.
 
-    A value is JSON where it is JSON and the tool's schema does not want text there; otherwise it is text.
+    A value is JSON if it is valid JSON and the tool's schema does not require a string there; otherwise it is a string.
 
     Raises:
-        Failed: something is not `key=value`, is given twice, or `whole` is no JSON object.
+        CommandError: something is not `key=value`, is given twice, or `whole` is not a JSON object.
     """
     arguments = read_object(whole)
-    given: set[str] = set()
-    for key, text in pairs(texts):
-        if key in given:
-            raise Failed(f"{key!r} is given twice", Status.USAGE)
-        given.add(key)
-        arguments[key] = read_value(text, kinds(property_of(tool, key), tool.input_schema))
-    return arguments
+    given = pairs(texts)
+    if twice := [key for key, count in Counter(key for key, _ in given).items() if count > 1]:
+        raise CommandError(f"{twice[0]!r} is given twice")
+    values = {key: read_value(text, kinds(property_of(tool, key), tool.input_schema)) for key, text in given}
+    return {**arguments, **values}
 
 
 def read_object(text: str | None) -> JsonObject:
@@ -58,18 +59,19 @@ def read_object(text: str | None) -> JsonObject:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Failed(f"--json is not JSON: {error}", Status.USAGE) from error
+        raise CommandError(f"--json is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise Failed('--json takes an object, such as \'{"city": "Lisbon"}\'', Status.USAGE)
+        raise CommandError('--json takes an object, such as \'{"city": "Lisbon"}\'')
     return cast("JsonObject", value)
 
 
 def read_value(text: str, wanted: set[str]) -> JsonValue:
-    """One value: text where only text is wanted, or where it may be and the text is JSON of no other wanted kind."""
+    """Return a value: the text if the schema wants only strings, or allows them and the text is not JSON it wants more."""
+    # A string first: a user who writes zip=01234 or name=true for a string means these characters.
     if wanted == {"string"}:
         return text
     try:
-        value = cast("JsonValue", json.loads(text, parse_constant=refuse))
+        value = cast("JsonValue", json.loads(text, parse_constant=reject))
     except ValueError:
         return text
     kind = KINDS.get(type(value), "null")
@@ -77,13 +79,13 @@ def read_value(text: str, wanted: set[str]) -> JsonValue:
     return text if "string" in wanted and not fits else value
 
 
-def refuse(constant: str) -> JsonValue:
-    """JSON has no NaN and no Infinity (RFC 8259 section 6)."""
+def reject(constant: str) -> JsonValue:
+    """Reject NaN and Infinity, which `json.loads` accepts and JSON does not have (RFC 8259 section 6)."""
     raise ValueError(constant)
 
 
 def signature(tool: Tool) -> str:
-    """How to call a tool: its name, and its arguments with their kinds, the optional ones in brackets."""
+    """Return how to call a tool: its name, and its arguments with their types, the optional ones in brackets."""
     required = tool.input_schema.get("required")
     needed = required if isinstance(required, list) else []
     words = [tool.name]
@@ -94,15 +96,16 @@ def signature(tool: Tool) -> str:
 
 
 def shape(schema: JsonObject, root: JsonObject) -> str:
-    choices = resolved(schema, root).get("enum")
+    """Return the type of an argument, or its choices, with bars between them."""
+    choices = resolve_ref(schema, root).get("enum")
     if isinstance(choices, list):
         return "|".join(map(str, choices))
     return "|".join(sorted(kinds(schema, root) - {"null"})) or "any"
 
 
 def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
-    """The kinds of JSON that a schema takes; empty when it does not say."""
-    schema = resolved(schema, root)
+    """Return the JSON types that a schema allows; empty if it does not restrict them."""
+    schema = resolve_ref(schema, root)
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
@@ -115,8 +118,11 @@ def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
     return {KINDS.get(type(choice), "null") for choice in choices} if isinstance(choices, list) else set()
 
 
-def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
-    """What a `$ref` into the schema's own definitions refers to; one step, as the schemas of arguments take."""
+def resolve_ref(schema: JsonObject, root: JsonObject) -> JsonObject:
+    """Return the definition that a `$ref` refers to, or the schema itself.
+
+    Only one step, and only into `$defs`: these texts help a user, and the server validates the arguments.
+    """
     reference = schema.get("$ref")
     definitions = root.get("$defs")
     if not isinstance(reference, str) or not isinstance(definitions, dict):

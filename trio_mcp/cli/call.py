@@ -1,4 +1,4 @@
-"""`trio-mcp call`: call one tool from a terminal, and answer what it asks on the way."""
+"""`trio-mcp call`: call one tool from a terminal, and answer its questions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import trio
 from ..client import Client
 from ..protocol.revisions import SUPPORTED
 from ..types import Tool
-from .answering import Answering
 from .arguments import pairs, read_arguments, signature
-from .failure import Failed, Status, as_failures
+from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
-from .showing import clean, show_log, show_progress, show_result
+from .output import clean, show_log, show_progress, show_result
+from .prompting import Prompting
 from .terminal import Terminal
 
 EXAMPLES = """\
@@ -36,13 +36,14 @@ examples:
   trio-mcp call http://127.0.0.1:8000/mcp book_flight destination=Lisbon \\
       --answer flight=TP1 --answer seat=aisle --answer value=yes --sample 'A short hop.'
 
-A VALUE is JSON if it is JSON, unless the tool wants text there: city=Lisbon seats=2 tags='["a"]'.
+A VALUE is JSON if it is valid JSON, unless the tool wants a string there: city=Lisbon seats=2 tags='["a"]'.
 The result goes to stdout; questions, progress and log messages go to stderr. Questions are asked at the terminal,
 unless --answer and --sample answer them; without a terminal they are declined.
 """
 
 
 def describe(parser: ArgumentParser) -> None:
+    """Add the arguments and examples of the command."""
     add = parser.add_argument
     add("target", metavar="TARGET", help="a URL, a command, or a .py file")
     add("tool", metavar="TOOL", nargs="?", help="the tool to call")
@@ -50,117 +51,116 @@ def describe(parser: ArgumentParser) -> None:
     add("--list", action="store_true", help="list the tools and their arguments")
     add("--json", metavar="OBJECT", help="the arguments as one JSON object; KEY=VALUE is put into it")
     add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
-    add("--timeout", type=seconds, metavar="SECONDS", help="for everything together; by default there is no limit")
-    add(
-        "--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable, used in turn"
-    )
-    add("--sample", metavar="TEXT", help="what the model answers when the tool asks it")
-    add("--root", action="append", default=[], metavar="FOLDER", help="a folder to tell the server of; repeatable")
-    add(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="sent with every HTTP request, or to open a WebSocket; repeatable",
-    )
+    add("--timeout", type=seconds, metavar="SECONDS", help="for everything together; by default, no limit")
+    add("--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable")
+    add("--sample", metavar="TEXT", help="the model's answer if the tool asks it")
+    add("--root", action="append", default=[], metavar="FOLDER", help="a folder to work in; repeatable")
+    add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header; repeatable")
     parser.epilog = EXAMPLES
 
 
 def execute(options: Namespace) -> int:
+    """Run the command and return its exit status. Raises `CommandError`."""
     configure_log(options.debug)
     if options.mode not in ("auto", "modern", "legacy", *SUPPORTED):
-        raise Failed(
-            f"--mode is auto, modern, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}", Status.USAGE
-        )
+        raise CommandError(f"--mode is auto, modern, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}")
     if options.tool is None and not options.list:
-        raise Failed("name the tool to call, or list them with --list", Status.USAGE)
-    answering = Answering(Terminal(), pairs(options.answer, "--answer ", "KEY=VALUE"), options.sample)
-    return run_command(partial(call, options, answering))
+        raise CommandError("name the tool to call, or list them with --list")
+    prompting = Prompting(Terminal(), pairs(options.answer, "--answer ", "KEY=VALUE"), options.sample)
+    return run_command(partial(call, options, prompting))
 
 
-async def call(options: Namespace, answering: Answering) -> int:
+async def call(options: Namespace, prompting: Prompting) -> int:
     limit = float("inf") if options.timeout is None else options.timeout
+    # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
     with trio.move_on_after(limit):
-        with as_failures():
-            async with connection(options, answering) as client:
-                return await converse(client, options, answering)
-    raise Failed(f"it was not done within {limit:g} seconds, and was cancelled", Status.REFUSED)
+        with translate_errors():
+            async with connection(options, prompting) as client:
+                return await run_call(client, options, prompting)
+    raise CommandError(f"timed out after {limit:g} seconds; the call was cancelled", Status.REFUSED)
 
 
-def connection(options: Namespace, answering: Answering) -> Client:
-    """The client, not yet open."""
+def connection(options: Namespace, prompting: Prompting) -> Client:
+    """Return a client for the target; entering it opens the connection."""
     target = read_target(options.target)
     connect = partial(
         Client.connect,
         target,
-        on_elicit=answering.elicit,
-        on_sample=answering.sample if answering.samples else None,
+        on_elicit=prompting.elicit,
+        # A handler declares the capability, and a tool should learn that there is no model before it asks.
+        on_sample=prompting.sample if prompting.samples else None,
         on_roots=partial(list, map(Path, options.root)) if options.root else None,
         on_log=show_log,
         mode=options.mode,
         name="trio-mcp",
         version=version("trio-mcp"),
     )
-    return connect(headers=headers(options)) if isinstance(target, str) else connect(env=os.environ)
+    if isinstance(target, str):
+        form = "NAME=VALUE, such as authorization='Bearer ...'"
+        return connect(headers=dict(pairs(options.header, "--header ", form)))
+    # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command
+    # could have run it in this shell.
+    return connect(env=os.environ)
 
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-REACHED = ("http", "https", "ws", "wss")
-"""The schemes of URLs that a transport reaches."""
+SCHEMES = ("http", "https", "ws", "wss")
+"""The URL schemes for which there is a transport."""
 
 
 def read_target(text: str) -> str | list[str]:
-    """A URL as it is; a command as its words. A `.py` file, perhaps with `:name`, is served as `trio-mcp run` does.
+    """Return a URL as it is, a command as its words, and for a `.py` file (or `FILE:name`) the command that serves it.
 
-    A command has all of our environment: whoever wrote it could have started it here without us.
+    Raises:
+        CommandError: the URL has another scheme, the command cannot be split, or there is no such file.
     """
     if scheme := SCHEME.match(text):
-        if scheme[1].lower() in REACHED:
+        if scheme[1].lower() in SCHEMES:
             return text
-        raise Failed(f"{text!r} is no URL of a server: those begin with {', '.join(REACHED)}, and ://", Status.USAGE)
+        raise CommandError(f"{text!r} is not the URL of a server: those begin with {', '.join(SCHEMES)}, and ://")
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise Failed(f"{text!r} is not a command: {error}", Status.USAGE) from error
+        raise CommandError(f"{text!r} is not a command: {error}") from error
     if not words:
-        raise Failed("the target is empty", Status.USAGE)
+        raise CommandError("the target is empty")
     path = words[0].partition(":")[0]
     if len(words) == 1 and path.endswith(".py"):
         if not Path(path).is_file():
-            raise Failed(f"there is no file {path}", Status.UNREACHABLE)
+            raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
         return [sys.executable, "-m", "trio_mcp", "run", *words]
     return words
 
 
-def headers(options: Namespace) -> dict[str, str]:
-    return dict(pairs(options.header, "--header ", "NAME=VALUE, such as authorization='Bearer ...'"))
-
-
-async def converse(client: Client, options: Namespace, answering: Answering) -> int:
+async def run_call(client: Client, options: Namespace, prompting: Prompting) -> int:
     if client.server_info is not None:
-        answering.server = client.server_info.title or client.server_info.name
+        prompting.server = client.server_info.title or client.server_info.name
     tools = await client.list_tools()
     if options.list:
         show_tools(tools)
         return Status.OK
+    # The schema is needed to read the arguments, so the tools are listed even for a single call.
     tool = choose(tools, options.tool)
     arguments = read_arguments(tool, options.arguments, options.json)
     result = await client.call_tool(tool.name, arguments, on_progress=show_progress)
-    if answering.problem is not None:
-        raise answering.problem
+    # First, because the result only says that the user closed a question.
+    if prompting.problem is not None:
+        raise prompting.problem
     show_result(result)
     return Status.TOOL_ERROR if result.is_error else Status.OK
 
 
 def choose(tools: Sequence[Tool], name: str) -> Tool:
+    """Return the tool of that name. Raises `CommandError`, which lists the names, if there is none."""
     for tool in tools:
         if tool.name == name:
             return tool
     known = ", ".join(tool.name for tool in tools) or "none"
-    raise Failed(f"the server has no tool {name!r}; its tools are: {known}", Status.USAGE)
+    raise CommandError(f"the server has no tool {name!r}; its tools are: {known}")
 
 
 def show_tools(tools: Sequence[Tool]) -> None:
+    """Write how to call each tool, and its description, to stdout."""
     for tool in tools:
         sys.stdout.write(f"{clean(signature(tool))}\n")
         for line in clean(tool.description or "").splitlines():
@@ -168,7 +168,7 @@ def show_tools(tools: Sequence[Tool]) -> None:
 
 
 class OneLine(logging.Formatter):
-    """Log records without tracebacks."""
+    """Formats log records without tracebacks, which only --debug shows."""
 
     def formatException(self, ei: object) -> str:  # noqa: ARG002, N802  the names are logging's
         return ""

@@ -1,6 +1,6 @@
-"""From the command line to a command, and from how it ended to an exit status.
+"""Parsing the command line, running the command, and returning its exit status.
 
-Only the command that is run is loaded: `trio-mcp run` starts a server, which must be quick and needs no client.
+Only the module of the chosen command is loaded: `trio-mcp run` starts a server, which must be quick and needs no client.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Protocol, cast
 
 from ..errors import ConfigurationError
-from .failure import EXIT_STATUSES, Failed, Status
+from .errors import EXIT_STATUSES, CommandError, Status
 
 SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
@@ -26,36 +26,38 @@ EPILOG = "commands:\n" + "".join(f"  {name:<8}{summary}\n" for name, summary in 
 
 
 class Command(Protocol):
-    """What the module of a command offers."""
+    """The functions of a command's module."""
 
     def describe(self, parser: ArgumentParser) -> None:
-        """Add the command's arguments, examples and explanations."""
+        """Add the arguments and examples of the command."""
         ...
 
     def execute(self, options: Namespace) -> int:
-        """Do it; returns the exit status. Raises `Failed`."""
+        """Run the command and return its exit status. Raises `CommandError`."""
         ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` (by default the process's own arguments) names; returns its exit status.
+    """Run the command in `argv` (by default the arguments of the process) and return its exit status.
 
     Raises:
-        SystemExit: help was asked for, or the command line is wrong; or the stdio transport ends the process.
+        SystemExit: help was requested, or the command line is wrong; or the stdio transport ends the process.
     """
     chosen = top_parser().parse_args(argv)
     command = cast("Command", import_module(f".{chosen.command}", __package__))
+    # Intermixed, because KEY=VALUE may come before and after options: `call TARGET tool a=1 --timeout 5 b=2`.
     options = command_parser(chosen.command, command).parse_intermixed_args(chosen.arguments)
     try:
         return command.execute(options)
     except KeyboardInterrupt:
+        # 128 + SIGINT. The commands handle the signal themselves; this is for one that comes while modules are loaded.
         return 130
-    except Failed as failure:
-        return tell(str(failure), failure.status, options)
+    except CommandError as failure:
+        return print_error(str(failure), failure.status, options)
     except ConfigurationError as error:
-        return tell(str(error), Status.UNREACHABLE, options)
-    except Exception as error:  # noqa: BLE001  the last line of defence: a person is told, never shown a traceback
-        return tell(f"a bug: {type(error).__name__}: {error} (--debug shows where)", Status.BUG, options)
+        return print_error(str(error), Status.UNREACHABLE, options)
+    except Exception as error:  # noqa: BLE001  a user gets one line, never a traceback
+        return print_error(f"a bug: {type(error).__name__}: {error} (--debug shows where)", Status.BUG, options)
 
 
 def top_parser() -> ArgumentParser:
@@ -67,6 +69,7 @@ def top_parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"trio-mcp {version('trio-mcp')}")
     parser.add_argument("command", choices=tuple(SUMMARIES), metavar="COMMAND", help="one of those below")
+    # Left unparsed, so that only the module of the chosen command must be loaded to know its options.
     parser.add_argument("arguments", nargs=REMAINDER, metavar="...", help="its arguments")
     return parser
 
@@ -83,9 +86,10 @@ def command_parser(name: str, command: Command) -> ArgumentParser:
     return parser
 
 
-def tell(message: str, status: Status, options: Namespace) -> Status:
-    """One line on stderr; after the traceback, if that is wanted."""
+def print_error(message: str, status: Status, options: Namespace) -> Status:
+    """Write an error to stderr as one line, after the traceback if --debug is given; return the status."""
     if options.debug:
         traceback.print_exc()
+    # One line, whatever the server sent: the text of an error may have line breaks.
     sys.stderr.write(f"trio-mcp: {' '.join(message.split())}\n")
     return status

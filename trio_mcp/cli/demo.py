@@ -1,4 +1,4 @@
-"""`trio-mcp demo`: one tool that asks in the middle of its body, called over HTTP by a client of each era."""
+"""`trio-mcp demo`: call one tool, which asks questions, over HTTP with a client of each era."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
 from ..session import find_transport
 from ..types import CallToolResult, CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
-from .failure import Failed, Status, as_failures
+from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
-from .showing import clean
-from .wire import Arrived, observed, summary
+from .output import clean
+from .trace import Arrived, observed, summary
 
 LIMIT = 20.0
-"""Seconds after which the demonstration has gone wrong."""
+"""Seconds after which the demonstration fails."""
 
 EXAMPLES = """\
-It needs no arguments: it serves a booking tool over HTTP on a free port of this machine, calls it once with a client of
-the handshake era and once with one of the modern era, and shows every message that passes. The answers are prepared.
+It needs no arguments. It serves a booking tool over HTTP on a free port of this machine, calls it once with a legacy client
+and once with a modern one, and shows every message. The answers are prepared.
 """
 
 server = Server("travel", version="1.0")
@@ -48,8 +48,7 @@ async def book_flight(destination: str, ctx: Context) -> str:
     if choice.action != "accept":
         return "Nothing was booked."
     slogan, weather = await ctx.branch_all(
-        lambda branch: branch.sample(f"One line about a flight to {destination}"),
-        lambda _branch: forecast(destination),
+        lambda branch: branch.sample(f"One line about a flight to {destination}"), lambda _branch: forecast(destination)
     )
     sure = await ctx.elicit(f"{slogan.text} {weather} Book {choice.content.flight}?", bool)
     if sure.action != "accept" or not sure.content:
@@ -67,10 +66,12 @@ EXPECTED = "Booked TP3 to Lisbon, aisle seat."
 
 
 def describe(parser: ArgumentParser) -> None:
+    """Add the explanation of the command."""
     parser.epilog = EXAMPLES
 
 
 def execute(options: Namespace) -> int:
+    """Run the command and return its exit status. Raises `CommandError`."""
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR)
     return run_command(demonstrate)
 
@@ -80,38 +81,40 @@ async def demonstrate() -> int:
         async with trio.open_nursery() as nursery:
             urls: list[str] = await nursery.start(partial(server.serve, "http", port=0, announce=False, signals=False))
             show(f"This tool is served at {urls[0]}:\n\n{inspect.getsource(book_flight)}")
-            await show_call(urls[0], "legacy", f"A client of the handshake era, {NEWEST_LEGACY}", asks_live)
-            await show_call(urls[0], MODERN, f"A client of the modern era, {MODERN}", asks_in_rounds)
+            await show_call(urls[0], "legacy", f"A legacy client, {NEWEST_LEGACY}", asks_by_request)
+            await show_call(urls[0], MODERN, f"A modern client, {MODERN}", asks_by_round)
+            # The server runs until it is cancelled.
             nursery.cancel_scope.cancel()
         show("Both were asked the same questions by the same lines of code.")
         return Status.OK
-    raise Failed(f"the demonstration was not done within {LIMIT:g} seconds", Status.TOOL_ERROR)
+    raise CommandError(f"the demonstration timed out after {LIMIT:g} seconds", Status.TOOL_ERROR)
 
 
 async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[[list[Arrived]], bool]) -> None:
-    """One call, message by message.
+    """Show one call, message by message.
 
     Raises:
-        Failed: the tool answered something else than it should, or asked in the other era's way.
+        CommandError: the result is not the expected one, or the tool did not ask as its client's era does.
     """
     show(f"{title}\n{'=' * len(title)}\n")
-    conversation = Conversation()
+    peer = DemoPeer()
     options = ClientOptions(
-        handlers=Handlers(on_elicit=conversation.elicit, on_sample=conversation.sample),
+        handlers=Handlers(on_elicit=peer.elicit, on_sample=peer.sample),
         mode=mode,
         info=Implementation(name="demo", version="1.0"),
+        # Not the default, which a slow machine may exceed.
         probe_timeout=LIMIT,
     )
-    client = Client(observed(find_transport("http").connect(url), conversation.on_message), options)
-    with as_failures():
+    client = Client(observed(find_transport("http").connect(url), peer.on_message), options)
+    with translate_errors():
         async with client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"}, on_progress=lambda _report: None)
-    check(result, asks_as_expected(conversation.received))
+    check(result, asks_as_expected(peer.received))
     show(f"\n  The tool's result: {result.text}\n")
 
 
-class Conversation:
-    """Shows what passes, answers what is asked, and remembers what the server sent."""
+class DemoPeer:
+    """Shows the messages, answers the questions, and records what the server sent."""
 
     def __init__(self) -> None:
         self.received: list[Arrived] = []
@@ -133,14 +136,14 @@ class Conversation:
         return "Lunch in the sun."
 
 
-def asks_live(received: list[Arrived]) -> bool:
-    """Questions are requests of the server, sent while the call runs."""
+def asks_by_request(received: list[Arrived]) -> bool:
+    """Return whether the questions were requests of the server, sent while the call runs."""
     methods = [message.method for message in received if isinstance(message, Request)]
     return methods == ["elicitation/create", "sampling/createMessage", "elicitation/create"]
 
 
-def asks_in_rounds(received: list[Arrived]) -> bool:
-    """Questions are results of the call, which is sent again with the answers; the server sends no request."""
+def asks_by_round(received: list[Arrived]) -> bool:
+    """Return whether the questions were results of the call, which is sent again with the answers."""
     results = [decoded(message.result) for message in received if isinstance(message, Response)]
     rounds = [result for result in results if result.get("resultType") == "input_required"]
     return len(rounds) == 3 and not any(isinstance(message, Request) for message in received)
@@ -148,9 +151,9 @@ def asks_in_rounds(received: list[Arrived]) -> bool:
 
 def check(result: CallToolResult, asked_as_expected: bool) -> None:
     if result.is_error or result.text != EXPECTED:
-        raise Failed(f"the tool answered {result.text!r} instead of {EXPECTED!r}", Status.TOOL_ERROR)
+        raise CommandError(f"the tool answered {result.text!r} instead of {EXPECTED!r}", Status.TOOL_ERROR)
     if not asked_as_expected:
-        raise Failed("the tool did not ask in the way of its client's era", Status.TOOL_ERROR)
+        raise CommandError("the tool did not ask as its client's era does", Status.TOOL_ERROR)
 
 
 def show(text: str) -> None:

@@ -1,10 +1,11 @@
-"""The fields of a form at a terminal: what is said about one, and what a person's text means in it."""
+"""The fields of a form at a terminal: hints for the user, and parsing the text that the user enters."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
+from typing import TypeAlias
 
 from ..types import (
     BooleanSchema,
@@ -19,15 +20,19 @@ from ..types import (
     UntitledSingleSelectEnumSchema,
 )
 
+SingleChoice: TypeAlias = UntitledSingleSelectEnumSchema | TitledSingleSelectEnumSchema | LegacyTitledEnumSchema
+MultipleChoice: TypeAlias = UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema
+
 YES = ("y", "yes", "true", "1")
 NO = ("n", "no", "false", "0")
+# Deliberately loose: only a mail server knows whether an address is valid.
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")  # RFC 3986 section 3: a scheme, a colon, no spaces
 FORMATS = {"email": "an e-mail address", "uri": "a URI", "date": "a date", "date-time": "a date and time"}
 
 
 def hint(field: PrimitiveSchemaDefinition) -> str:
-    """What may be entered, in few words."""
+    """Return what may be entered, in few words."""
     match field:
         case BooleanSchema():
             return "y or n"
@@ -43,7 +48,7 @@ def hint(field: PrimitiveSchemaDefinition) -> str:
 
 
 def default_text(field: PrimitiveSchemaDefinition) -> str | None:
-    """The default as a person would enter it; None when there is none."""
+    """Return the default as a user would enter it, or None."""
     match field.default:
         case None:
             return None
@@ -56,10 +61,10 @@ def default_text(field: PrimitiveSchemaDefinition) -> str | None:
 
 
 def read_field(field: PrimitiveSchemaDefinition, text: str) -> ElicitValue:
-    """The value that a text means in this field.
+    """Return the value of a text for this field.
 
     Raises:
-        ValueError: it breaks the field's schema; the message says what is wanted.
+        ValueError: it does not match the field's schema; the message says what to enter.
     """
     match field:
         case BooleanSchema():
@@ -74,14 +79,8 @@ def read_field(field: PrimitiveSchemaDefinition, text: str) -> ElicitValue:
             return read_choice(choices(field), text)
 
 
-def choices(
-    field: UntitledSingleSelectEnumSchema
-    | TitledSingleSelectEnumSchema
-    | LegacyTitledEnumSchema
-    | UntitledMultiSelectEnumSchema
-    | TitledMultiSelectEnumSchema,
-) -> Mapping[str, str]:
-    """The values to choose from, each with its label."""
+def choices(field: SingleChoice | MultipleChoice) -> Mapping[str, str]:
+    """Return the values to choose from, each with its label."""
     match field:
         case UntitledSingleSelectEnumSchema(enum=values):
             return {value: value for value in values}
@@ -119,6 +118,7 @@ def read_number(field: NumberSchema, text: str) -> int | float:
         raise ValueError(f"please enter {hint(field)}") from None
     low = float("-inf") if field.minimum is None else field.minimum
     high = float("inf") if field.maximum is None else field.maximum
+    # NaN fails the comparison. Infinity has no JSON, but passes a field without bounds.
     if not low <= value <= high or value in (float("inf"), float("-inf")):
         raise ValueError(f"please enter {hint(field)}")
     return value
@@ -133,13 +133,17 @@ def read_text(field: StringSchema, text: str) -> str:
 
 
 def fits(wanted: str | None, text: str) -> bool:
-    """Whether a text has a format, as far as can be told without asking anybody."""
+    """Return whether a text plausibly has a format.
+
+    Lenient where the format is complex: the server validates the answer, and this only catches typing errors.
+    """
     match wanted:
         case "email":
             return EMAIL.fullmatch(text) is not None
         case "uri":
             return URI.fullmatch(text) is not None
         case "date":
+            # Python also parses 20260728 and 2026-W31-2, which RFC 3339 does not have.
             return parses(date.fromisoformat, text) and len(text) == len("2026-07-28")
         case "date-time":
             return parses(datetime.fromisoformat, text) and ("T" in text or "t" in text)
@@ -156,8 +160,9 @@ def parses(read: Callable[[str], object], text: str) -> bool:
 
 
 def read_choice(labelled: Mapping[str, str], text: str) -> str:
-    """The value that is meant: by its exact spelling, or by a spelling of it or its label that is the only such one."""
+    """Return the value that a text means: its exact spelling, or else the only one it matches without regard to case."""
     word = text.strip()
+    # Exact first: an enum may have both "A" and "a".
     if word in labelled:
         return word
     meant = [value for value, label in labelled.items() if word.lower() in (value.lower(), label.lower())]
@@ -166,11 +171,12 @@ def read_choice(labelled: Mapping[str, str], text: str) -> str:
     return meant[0]
 
 
-def read_choices(field: UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema, text: str) -> list[str]:
+def read_choices(field: MultipleChoice, text: str) -> list[str]:
     chosen = [read_choice(choices(field), word) for word in text.split(",") if word.strip()]
     low, high = field.min_items or 0, len(chosen) if field.max_items is None else field.max_items
     if not low <= len(chosen) <= high:
         raise ValueError(f"please choose{bounds(field.min_items, field.max_items)} of: {options(choices(field))}")
+    # The specification has no `uniqueItems`, but a set of choices is what the form shows.
     if len(set(chosen)) != len(chosen):
         raise ValueError("please choose each one once only")
     return chosen

@@ -1,4 +1,4 @@
-"""Finding the server in a Python file."""
+"""Loading the server from a Python file."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from pathlib import Path
 from types import ModuleType
 
 from ..server import Server
-from .failure import Failed, Status
+from .errors import CommandError, Status
 
 MODULE_NAME = "served_file"
 
 
 def load_server(target: str) -> Server:
-    """The server in `FILE` or `FILE:name`; without a name the only one there is, or the one called `server`.
+    """Return the server in `FILE` or `FILE:name`; without a name the only one, or the one called `server`.
 
-    The file runs as an import does, so what stands under `if __name__ == "__main__":` does not run. What it prints goes
-    to stderr, for stdout may be the wire. Its folder comes first on the path, as it does for `python FILE`.
+    The file is imported, so code under `if __name__ == "__main__":` does not run. Its folder comes first on the path, as it
+    does for `python FILE`.
 
     Raises:
-        Failed: there is no such file or server, or the file raised an error.
+        CommandError: there is no such file or server, or the file raised an error.
     """
-    path, name = split(target)
+    path, name = split_target(target)
     if not path.is_file():
-        raise Failed(f"there is no file {path}", Status.UNREACHABLE)
+        raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
+    # stdout may be the connection to the client, which a `print` would break.
     with redirect_stdout(sys.stderr):
         return choose(load(path), path, name)
 
 
-def split(target: str) -> tuple[Path, str | None]:
-    """The file and the name. A colon in a file's name is part of it when there is such a file."""
+def split_target(target: str) -> tuple[Path, str | None]:
+    """Return the file and the name. A colon belongs to the file's name if there is such a file."""
     file, colon, name = target.rpartition(":")
     if not colon or Path(target).exists():
         return Path(target), None
@@ -45,35 +46,39 @@ def load(path: Path) -> ModuleType:
     spec = spec_from_loader(MODULE_NAME, SourceFileLoader(MODULE_NAME, str(path)))
     assert spec is not None
     assert spec.loader is not None
+    # In `sys.modules` before it runs: dataclasses and `get_type_hints` look the module up by its name.
     module = sys.modules[MODULE_NAME] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    # A file that calls `sys.exit` or `server.run()` at its top level cannot be served either.
     except (Exception, SystemExit) as error:
-        raise Failed(f"{place(error, path)}: {reason(error)}", Status.UNREACHABLE) from error
+        raise CommandError(f"{error_location(error, path)}: {error_text(error)}", Status.UNREACHABLE) from error
     return module
 
 
-def place(error: BaseException, path: Path) -> str:
-    """Where in the file it went wrong, as far as that can be said."""
+def error_location(error: BaseException, path: Path) -> str:
+    """Return the file, and the last line in it that the traceback names, if there is one."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return f"{path}, line {lines[-1]}" if lines else str(path)
 
 
-def reason(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
 
 
 def choose(module: ModuleType, path: Path, name: str | None) -> Server:
+    """Return the server of that name; without a name the only one, or the one called `server`."""
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
+    # By identity: a module may bind one server to two names.
     if name is None and len(set(map(id, servers.values()))) == 1:
         return next(iter(servers.values()))
     found = servers.get(name or "server")
     if found is not None:
         return found
     if not servers:
-        raise Failed(f"{path} has no Server in it", Status.UNREACHABLE)
+        raise CommandError(f"{path} has no Server in it", Status.UNREACHABLE)
     names = ", ".join(f"{path}:{key}" for key in servers)
     missing = "several servers" if name is None else f"no server called {name!r}"
-    raise Failed(f"{path} has {missing}; choose one of: {names}", Status.UNREACHABLE)
+    raise CommandError(f"{path} has {missing}; choose one of: {names}", Status.UNREACHABLE)

@@ -1,4 +1,4 @@
-"""Numbers on a command line."""
+"""Numbers on a command line, as types of `argparse`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from argparse import ArgumentTypeError
 
 
 def seconds(text: str) -> float:
-    """A length of time."""
+    """Return a finite number of seconds, 0 or more."""
     try:
-        value = float(text)
+        # Written so that NaN fails: it compares as false with everything.
+        if 0 <= (value := float(text)) < float("inf"):
+            return value
     except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
+        pass
+    raise ArgumentTypeError(f"{text!r} is not a number of seconds")
 
 
 def port(text: str) -> int:
-    """A TCP port."""
+    """Return a TCP port; 0 takes a free one."""
     if not text.isdecimal() or int(text) > 65535:
         raise ArgumentTypeError(f"{text!r} is not a port (0 to 65535)")
     return int(text)

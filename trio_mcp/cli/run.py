@@ -1,4 +1,4 @@
-"""`trio-mcp run`: a file's server on stdin and stdout."""
+"""`trio-mcp run`: serve the server of a file on stdin and stdout."""
 
 from __future__ import annotations
 

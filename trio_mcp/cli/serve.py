@@ -1,4 +1,4 @@
-"""`trio-mcp serve`: a file's server over HTTP and WebSocket."""
+"""`trio-mcp serve`: serve the server of a file over HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from ..errors import ConfigurationError
-from .failure import Failed, Status
+from .errors import CommandError, Status
 from .loading import load_server
 from .numbers import port, seconds
 
@@ -19,8 +19,9 @@ examples:
 
 WebSocket clients find it under the same URL with ws:// in place of http://.
 
-It listens on this machine only, unless --host says otherwise; then the names that clients reach it by must be given, so
-that no other web site can. SIGTERM or Ctrl-C ends it, with status 0: running calls have --drain seconds to finish.
+It listens on this machine only, unless --host gives another address. Then --allowed-host must list the names under which
+clients reach it, so that no other web site can. SIGTERM or Ctrl-C ends it, with status 0: running calls have --drain seconds
+to finish.
 """
 
 
@@ -52,14 +53,15 @@ def execute(options: Namespace) -> int:
             drain=options.drain,
         )
     except OSError as error:
-        raise Failed(error.strerror or str(error), Status.UNREACHABLE) from error
+        raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
     except ConfigurationError:
         raise
-    except (
-        ValueError
-    ) as error:  # paths that cannot be served, or open to the network without the names it is reached by
+    # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`
+    # too, but is not about the command line.
+    except ValueError as error:
+        # The transport names its own argument; a user of the command knows only the option.
         how = "; give them with --allowed-host NAME" if "allowed_hosts" in str(error) else ""
-        raise Failed(f"{error}{how}", Status.USAGE) from error
+        raise CommandError(f"{error}{how}") from error
     return 0
 
 

@@ -1,8 +1,10 @@
-"""Reading lines from the terminal without holding up the event loop.
+"""Reading lines from the terminal without blocking the event loop.
 
-The terminal's own line editing is used, and the loop waits for it as for any other descriptor. No thread sits in a
-read: when a question is withdrawn in the middle, such a thread would take the next question's answer with it.
+The terminal's line editing is used, and the loop waits for its descriptor.
 """
+
+# The alternative is a thread that blocks in `input()`. It cannot be cancelled: if a question is withdrawn while the user types,
+# such a thread would read the line that answers the next question, and drop it.
 
 from __future__ import annotations
 
@@ -11,34 +13,35 @@ import sys
 
 import trio
 
-from .showing import note
+from .output import note
 
 STDIN = 0
 CHUNK = 4096
 
 
 class Terminal:
-    """The person at stdin. Questions are shown on stderr, for stdout is for results."""
+    """The user at stdin. Questions are shown on stderr, because stdout is for results."""
 
     def __init__(self) -> None:
         self._begun = b""
 
     @property
-    def attended(self) -> bool:
-        """Whether there is a person to ask."""
+    def is_interactive(self) -> bool:
+        """Whether a user can be asked."""
         return sys.stdin is not None and sys.stdin.isatty()
 
     async def ask(self, prompt: str) -> str | None:
-        """Show a prompt and return the line that is entered, without its end; None for Ctrl-D.
+        """Show a prompt and return the line that the user enters, without its end; None for Ctrl-D.
 
-        A cancel leaves what was typed for the next question.
+        After a cancel, the complete lines that were read are the answers of the next questions.
         """
         note(prompt, end="")
         while b"\n" not in self._begun:
             await trio.lowlevel.wait_readable(STDIN)
             try:
                 chunk = os.read(STDIN, CHUNK)
-            except OSError:  # the terminal is gone
+            # A terminal that was closed raises EIO, where a pipe would return no bytes.
+            except OSError:
                 chunk = b""
             if not chunk:
                 note("")

@@ -9,10 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-import trio
-
 from ..checks import check_choice, check_seconds, check_str, check_str_mapping
-from ..session import ChannelServer, Envelope
+from ..session import AnyChannel, ChannelServer
 from ..session.idle_timeout import OnProgress
 from ..types import (
     CallToolResult,
@@ -66,9 +64,7 @@ class Client:
     `timeout` (seconds), and `Disconnected` if the connection ends first. A cancel withdraws the call at the server.
     """
 
-    def __init__(
-        self, channel: AbstractAsyncContextManager[trio.abc.Channel[Envelope]], options: ClientOptions
-    ) -> None:
+    def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._options = options
         self._link = Link(channel, options)
         tools = ListedTools()

@@ -32,7 +32,7 @@ from sniffio import current_async_library
 
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
-from ..session import ClientSession, Envelope
+from ..session import AnyChannel, ClientSession
 from ..session.client import NO_HEADERS, OnNotification
 from ..session.idle_timeout import OnProgress
 from ..types import LoggingLevel, Model, RequestParams, ServerCapabilities
@@ -69,9 +69,7 @@ class ReopenAttempt:
 class Link:
     """One connection. Its tasks run below a system task that `open` starts and `aclose` ends."""
 
-    def __init__(
-        self, channel: AbstractAsyncContextManager[trio.abc.Channel[Envelope]], options: ClientOptions
-    ) -> None:
+    def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._channel = channel
         self._options = options
         self._log_level: LoggingLevel | None = None if options.on_log is None else options.log_level

@@ -12,10 +12,8 @@ from hashlib import sha256
 from typing import cast
 from urllib.parse import urlsplit
 
-import trio
-
 from ..checks import check_int, check_seconds, check_str_mapping
-from ..session import Envelope, check_options, find_transport
+from ..session import AnyChannel, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import NO_CACHE, CacheView, ResponseCache
 
@@ -25,15 +23,13 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 HOST_PATTERN = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
-DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "tell_timeout", "write_deadline"})
+DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "post_timeout", "write_deadline"})
 SIZES = frozenset({"max_line", "max_message"})
 MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
 
 
-def open_target(
-    target: object, options: Mapping[str, object]
-) -> AbstractAsyncContextManager[trio.abc.Channel[Envelope]]:
+def open_target(target: object, options: Mapping[str, object]) -> AbstractAsyncContextManager[AnyChannel]:
     """Return a context manager that opens a channel to the target.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Writing servers: `Server`, `Context`, and what tools, prompts and resources give and get."""
+"""Writing servers: `Server`, `Context`, and the types that tools, prompts and resources take and return."""
 
 from .asking import Accepted, Declined, Dismissed, Elicited, Sampled
-from .branching import BranchGroup, BranchOptions
-from .context import Context
+from .branching import BranchOptions
+from .context import BranchGroup, Context
 from .forms import Elicit, FormError, Titled
 from .prompts import PromptKeywords
 from .resources import ResourceKeywords

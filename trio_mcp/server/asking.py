@@ -1,24 +1,15 @@
-"""What a handler asks for and what it gets: the answers of a user, the words of a model."""
+"""The answers that a handler gets: a user's to a form, a model's to a sampling request, and what a sample is charged."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ..errors import CapabilityError, LimitExceeded
-from ..runtime import Budget, Lane
-from ..session import CallPort, Question, used_tokens
-from ..types import (
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    ElicitRequestFormParams,
-    ElicitResult,
-    SamplingMessage,
-    TextContent,
-)
-from .forms import Form
-from .patience import Patience
+from ..runtime import Budget
+from ..session import Question, TokenEstimate, used_tokens
+from ..types import CreateMessageRequestParams, CreateMessageResult, SamplingMessage, TextContent
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -51,12 +42,13 @@ Elicited: TypeAlias = Accepted[T] | Declined | Dismissed
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What the client's model answered: all blocks in `message`, its text in `text`."""
+    """The answer of the client's model: all blocks are in `message`, its text in `text`."""
 
     message: CreateMessageResult
 
     @property
     def text(self) -> str:
+        # One block or a list of them: revisions before 2025-11-25 know only the single one.
         blocks = self.message.content if isinstance(self.message.content, list) else [self.message.content]
         return "".join(block.text for block in blocks if isinstance(block, TextContent))
 
@@ -69,48 +61,36 @@ class Sampled:
         return self.message.stop_reason
 
 
-def form_question(message: str, asked: Form[object], name: str | None) -> Question[ElicitResult]:
-    """The question that shows a form."""
-    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=asked.requested_schema)
-    return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), name)
-
-
-def spoken(prompt: str) -> SamplingMessage:
-    """What an author says to a model, as a message."""
+def user_message(prompt: str) -> SamplingMessage:
+    """Return a prompt as a message of the user."""
     return SamplingMessage(role="user", content=TextContent(text=prompt))
 
 
-def ask_model(
-    waits: Patience, call: CallPort, lane: Lane, params: CreateMessageRequestParams, budget: Budget | None
-) -> Awaitable[CreateMessageResult]:
-    """Ask the client's model, within a budget where there is one; see `Patience.ask`.
-
-    Raises:
-        BranchLimit: nothing is left of the budget, and nothing was sent; or the answer was more than was left.
-    """
-    question = Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
-    if budget is None:
-        return waits.ask(call, lane, question)
-    return charged(waits, call, lane, question, params, budget)
+def sampling_question(params: CreateMessageRequestParams) -> Question[CreateMessageResult]:
+    """Return the question that asks the client's model."""
+    return Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
 
 
-async def charged(
-    waits: Patience,
-    call: CallPort,
-    lane: Lane,
-    question: Question[CreateMessageResult],
+async def charge(
+    ask: Callable[[], Awaitable[CreateMessageResult]],
     params: CreateMessageRequestParams,
     budget: Budget,
+    estimate: TokenEstimate,
 ) -> CreateMessageResult:
-    """Every attempt counts: one that was in vain, or was withdrawn, for what its request is estimated at."""
+    """Ask the client's model and charge the tokens to a budget.
+
+    Raises:
+        BranchLimit: nothing is left of the budget, and nothing was sent; or the answer used more than was left.
+    """
     budget.check()
-    estimate = call.options.estimate_tokens
     try:
-        answer = await waits.ask(call, lane, question)
+        result = await ask()
     except (CapabilityError, LimitExceeded):  # nothing was sent
         raise
     except BaseException:
+        # The request went out, so the model may have worked for it. If a withdrawn or failed sample were free, a loop of
+        # timeouts could use any number of tokens.
         budget.count(used_tokens(params, None, estimate))
         raise
-    budget.charge(used_tokens(params, answer, estimate))
-    return answer
+    budget.charge(used_tokens(params, result, estimate))
+    return result

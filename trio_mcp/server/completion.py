@@ -1,4 +1,4 @@
-"""Completion: suggestions for an argument of a prompt, or a variable of a resource template, while it is typed."""
+"""Completion: suggested values for an argument of a prompt, or a variable of a resource template, while a user types it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..runtime import Lane, Threads
-from ..session import CallPort, Plan
-from ..types import CompleteResult, Completion, Model
+from ..errors import RemoteProtocolError
+from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
+from ..runtime import Threads
+from ..session import Plan, RequestFacts
+from ..types import CompleteRequestParams, CompleteResult, Completion, Model, PromptReference, ResourceTemplateReference
+from .catalog import Catalog
 from .handler import Function, Handler, make_handler
-from .results import ReturnError, shown
+from .prompts import Prompt, find_prompt
+from .resources import Resource, Template
+from .results import ReturnError, value_label
 from .signature import parameters_of
 
 MAX_VALUES = 100
-"""Values of one answer (L-CMP-1s)."""
+"""Values in one result (L-CMP-1s)."""
 
 PARAMETERS = ("value", "arguments")
 
 NO_SUGGESTIONS = (None, type(None), str, bytes, int, float, bool, dict)
 
-NOTHING = CompleteResult(completion=Completion(values=[]))
-"""The answer for an argument that nobody completes."""
+EMPTY_COMPLETION = CompleteResult(completion=Completion(values=[]))
+"""The result for an argument without a completion function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,53 +37,132 @@ class Completer:
     _takes: frozenset[str]
 
     def plan(self, target: str, value: str, arguments: Mapping[str, str]) -> Plan:
-        """How to complete one value; `arguments` are those that were settled before."""
+        """Return how to complete one value; `arguments` are those that the user has entered already."""
         given = {"value": value, "arguments": arguments}
         values: dict[str, object] = {name: given[name] for name in self._takes}
-        return Plan(partial(self._run, values), target)
+        return Plan(partial(self._handler.run, values, complete_result), target)
 
-    async def _run(self, values: dict[str, object], call: CallPort, lane: Lane) -> Model:
-        return CompleteResult(completion=completion(await self._handler(values, call, lane)))
+
+class Completions:
+    """The completion functions of a server, by prompt or template and argument.
+
+    Attributes:
+        was_ever_filled: whether one was added once; see `Catalog`.
+    """
+
+    def __init__(self, prompts: Catalog[Prompt], resources: Catalog[Resource], templates: Catalog[Template]) -> None:
+        self._prompts = prompts
+        self._resources = resources
+        self._templates = templates
+        self._completers: dict[tuple[str, str], Completer] = {}
+        self.was_ever_filled = False
+
+    def add(self, prompt: str | None, resource: str | None, argument: str, completer: Completer) -> None:
+        """Add a function for an argument of a prompt, or for a variable of a resource template.
+
+        Raises:
+            LookupError: there is no such prompt, template or argument.
+            ValueError: the argument has one already.
+        """
+        target, names = self._named(prompt, resource)
+        if argument not in names:
+            raise LookupError(f"{target} has no argument {argument!r}")
+        if (target, argument) in self._completers:
+            raise ValueError(f"the argument {argument!r} of {target} has a completion already")
+        self._completers[target, argument] = completer
+        self.was_ever_filled = True
+
+    def remove(self, target: str) -> None:
+        """Remove the functions for a prompt or a template that was removed."""
+        # Else another one that is added under the same name would get completions that its author did not write.
+        for key in [key for key in tuple(self._completers) if key[0] == target]:
+            self._completers.pop(key, None)
+
+    def complete(self, _facts: RequestFacts, params: Model) -> Model | Plan:
+        """Serve `completion/complete`.
+
+        Raises:
+            RemoteProtocolError: -32601, the server has no completions; -32602, there is no such prompt, template or argument.
+        """
+        assert isinstance(params, CompleteRequestParams)
+        if not self.was_ever_filled:
+            raise RemoteProtocolError("this server has no completions", code=METHOD_NOT_FOUND)
+        target, names = self._referenced(params.ref)
+        name = params.argument.name
+        if name not in names:
+            raise RemoteProtocolError(f"{target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
+        completer = self._completers.get((target, name))
+        if completer is None:
+            return EMPTY_COMPLETION
+        entered = params.context.arguments if params.context is not None else None
+        return completer.plan(target, params.argument.value, entered or {})
+
+    def _named(self, prompt: str | None, resource: str | None) -> tuple[str, frozenset[str]]:
+        """Return the prompt or template that an author names, and its arguments."""
+        if prompt is not None and (found := self._prompts.by_key.get(prompt)) is not None:
+            return prompt, found.argument_names
+        if resource is not None and (template := self._templates.by_key.get(resource)) is not None:
+            return resource, frozenset(template.pattern.variables)
+        what = f"resource template {resource!r}" if prompt is None else f"prompt {prompt!r}"
+        raise LookupError(f"there is no {what}: register it before its completions")
+
+    def _referenced(self, reference: PromptReference | ResourceTemplateReference) -> tuple[str, frozenset[str]]:
+        """Return the prompt or template that a peer references, and its arguments.
+
+        Raises:
+            RemoteProtocolError: -32602, there is no such thing; the message names it.
+        """
+        if isinstance(reference, PromptReference):
+            prompt = find_prompt(self._prompts, reference.name)
+            return prompt.name, prompt.argument_names
+        for template in self._templates:
+            # Some clients send the template, others a URI that is expanded so far.
+            text = template.model.uri_template
+            if reference.uri == text or template.pattern.match(reference.uri) is not None:
+                return text, frozenset(template.pattern.variables)
+        if reference.uri in self._resources.by_key:
+            return reference.uri, frozenset()
+        raise RemoteProtocolError(f"Unknown resource template: {reference.uri[:128]}", code=INVALID_PARAMS)
 
 
 def make_completer(function: Function, threads: Threads) -> Completer:
-    """A completer from a function.
+    """Return a completer that runs a function.
 
     Raises:
-        TypeError: it has other parameters than `value`, `arguments` and a context, or declares that it returns no suggestions.
+        TypeError: it has other parameters than `value`, `arguments` and a context, or its return annotation is no list of
+            suggestions.
     """
-    taken, context, returns = parameters_of(function)
+    parameters, context, returns = parameters_of(function)
+    # Checked in advance, because a string is iterable too: "python" would become six suggestions.
     if returns in NO_SUGGESTIONS:
         raise TypeError(f"{function.__qualname__}: a completion returns list[str] or a Completion, not {returns}")
-    names = frozenset(parameter.name for parameter in taken)
+    names = frozenset(parameter.name for parameter in parameters)
     if "value" not in names or not names.issubset(PARAMETERS):
-        raise TypeError(
-            f"{function.__qualname__}: a completion takes `value`, and if it likes `arguments` and a Context"
-        )
+        raise TypeError(f"{function.__qualname__}: a completion takes `value`, optionally `arguments` and a Context")
     return Completer(make_handler(function, context, threads), names)
 
 
 def suggestions(value: object) -> list[str]:
-    """What a completion function returned, if it is a list of strings or the like.
+    """Return the value of a completion function if it is a list of strings or another iterable of them.
 
     Raises:
         ReturnError: it is something else, such as one string.
     """
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ReturnError(f"a completion returns a list of strings, not {shown(value)}")
+        raise ReturnError(f"a completion returns a list of strings, not {value_label(value)}")
     found = list(value)
     for suggestion in found:
         if not isinstance(suggestion, str):
-            raise ReturnError(f"a completion returns a list of strings, not one with {shown(suggestion)}")
+            raise ReturnError(f"a completion returns a list of strings, not one with {value_label(suggestion)}")
     return found
 
 
-def completion(value: object) -> Completion:
-    """What a completion function returned, cut to what one answer may have; the rest is counted (L-CMP-1s)."""
+def complete_result(value: object) -> CompleteResult:
+    """Return the value of a completion function as a result, cut to `MAX_VALUES`; `total` counts the rest (L-CMP-1s)."""
     if isinstance(value, Completion):
         found, total, more = value.values, value.total, value.has_more
     else:
         found = suggestions(value)
         total, more = len(found), None
-    cut = len(found) > MAX_VALUES
-    return Completion(values=found[:MAX_VALUES], total=total, has_more=True if cut else bool(more))
+    more = len(found) > MAX_VALUES or bool(more)
+    return CompleteResult(completion=Completion(values=found[:MAX_VALUES], total=total, has_more=more))

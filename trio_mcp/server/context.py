@@ -1,16 +1,16 @@
-"""What a handler sees of its call: the way to ask, to report, to branch, and the facts of its request."""
+"""`Context`: what a handler sees of its call, to ask, to report, to branch, and to read the facts of its request."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar, Unpack, cast, overload
+from typing import Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import trio
 
 from ..checks import check_choice, check_seconds
 from ..errors import BranchElicitNotAllowed, ElicitationInvalid
-from ..runtime import CancelReason, Lane, race, run_branch
+from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import CallPort, Question, RequestFacts
 from ..types import (
     LOGGING_LEVELS,
@@ -19,33 +19,35 @@ from ..types import (
     JsonValue,
     ListRootsResult,
     LoggingLevel,
+    Model,
     ModelPreferences,
     RequestParams,
     Root,
     SamplingMessage,
 )
-from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, ask_model, form_question, spoken
-from .branching import PLAIN, BranchGroup, BranchOptions, BranchSettings, Conversation, Terms, branch_settings, own
-from .forms import Elicit, Form, declared, form
+from .ask_timeout import AskTimeout, ask_timeout
+from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, charge, sampling_question, user_message
+from .branching import BODY, NO_OPTIONS, BranchOptions, BranchTerms, Messages, check_branch_options, freeze_messages
+from .forms import Elicit, form_question
 from .options import check_branch
-from .patience import patience
-from .steps import step_result
+from .step_results import run_step
 
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-
-
-BODY = Terms()
+R = TypeVar("R", bound=Model)
 
 
 class Context:
-    """A tool declares a parameter of this type to be given one. It is good for the length of the call, in any of its tasks."""
+    """The running call, for a handler that declares a parameter of this type.
+
+    It can be used until the call ends, in any task of the call. A branch gets a context of its own, with its own messages.
+    """
 
     __slots__ = ("_call", "_lane", "_messages", "_terms")
 
-    def __init__(self, call: CallPort, lane: Lane, terms: Terms = BODY, messages: Conversation = ()) -> None:
+    def __init__(self, call: CallPort, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
         self._call = call
         self._lane = lane
         self._terms = terms
@@ -55,11 +57,7 @@ class Context:
 
     @overload
     async def elicit(  # type: ignore[overload-overlap]
-        self, message: str, schema: type[T], *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[T]: ...
-    @overload
-    async def elicit(  # type: ignore[overload-overlap]
-        self, message: str, schema: Elicit[T], *, reask: int = 2, timeout: float = math.inf
+        self, message: str, schema: type[T] | Elicit[T], *, reask: int = 2, timeout: float = math.inf
     ) -> Elicited[T]: ...
     @overload
     async def elicit(
@@ -68,14 +66,14 @@ class Context:
     async def elicit(
         self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
     ) -> Elicited[object]:
-        """Ask the user to fill in a form, and wait for the answer for as long as it takes, or for `timeout` seconds.
+        """Ask the user to fill in a form, and return the answer.
 
         Args:
-            message: what to ask.
+            message: the text to show.
             schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
                 an `Enum` of strings, `list[Literal[...]]`. Or an `Elicit` that the tool has declared.
-            reask: how often an answer that breaks the schema is asked for again, with the reason.
-            timeout: seconds for a valid answer, however often it is asked for.
+            reask: how often to ask again, with the reason, after an answer that does not match the schema.
+            timeout: seconds for a valid answer, over all attempts. By default, as long as the call may run.
 
         Returns:
             `Accepted`, `Declined` or `Dismissed`; look at `.action`.
@@ -83,30 +81,28 @@ class Context:
         Raises:
             BranchElicitNotAllowed: this is a branch that may not ask; nothing was sent.
             CapabilityError: the client cannot ask its user; nothing was sent.
-            ElicitationInvalid: every answer broke the schema.
+            ElicitationInvalid: no answer matched the schema.
             FormError: the schema is not flat; the message names the member.
             LookupError: the tool did not declare this `Elicit`.
             RequestTimeout: there was no answer within `timeout`; the question was withdrawn.
 
-        A client of the handshake era is asked one thing at a time by each call (`ServiceOptions.parallel_prompts`). A cancel
-        withdraws the question, or the place in line.
+        A legacy client gets one question of each call at a time (`ServiceOptions.parallel_prompts`). A cancel withdraws it.
         """
         if not self._terms.allow_elicit:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
-        asked: Form[object] = form(declared(schema, self._terms.keys))
-        name = schema.key if isinstance(schema, Elicit) else None
-        question, problem, waits = message, "", patience(timeout)
+        text, problem, limit = message, "", ask_timeout(timeout)
         for _ in range(reask + 1):
-            result = await waits.ask(self._call, self._lane, form_question(question, asked, name))
+            form, question = form_question(text, schema, self._terms.keys)
+            result = await self._ask(question, limit)
             if result.action == "decline":
                 return Declined()
             if result.action == "cancel":
                 return Dismissed()
             try:
-                return Accepted(asked.read(cast("JsonObject", result.content or {})))
+                return Accepted(form.read(cast("JsonObject", result.content or {})))
             except ValueError as error:
                 problem = str(error)
-                question = f"{message}\n\nThe last answer could not be used: {problem}"
+                text = f"{message}\n\nThe last answer could not be used: {problem}"
         raise ElicitationInvalid(f"the answer to {message!r} was still invalid after {reask + 1} attempts: {problem}")
 
     async def sample(
@@ -122,24 +118,29 @@ class Context:
         metadata: JsonObject | None = None,
         timeout: float = math.inf,
     ) -> Sampled:
-        """Ask the client's model, with either a prompt or whole messages, for at most `max_tokens` tokens.
+        """Ask the client's model, with either a prompt or complete messages, and return its answer.
 
-        A prompt goes on with the conversation of this body or branch: the model is sent `ctx.messages` and the prompt, and both
-        the prompt and its answer are in `ctx.messages` afterwards. What fails or is cancelled leaves nothing there. Given
-        `messages` are sent as they are, and nothing is kept of them. `system_prompt` is by default that of the branch.
+        A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
+        `ctx.messages` ends with the prompt and its answer. A failure or a cancel adds nothing. Given `messages` are sent as they
+        are and not stored.
+
+        Args:
+            max_tokens: limit for the answer.
+            system_prompt: defaults to that of the branch.
+            timeout: seconds. By default, as long as the call may run.
 
         Raises:
-            BranchLimit: the tokens of this branch, or of the call, are used up; with the first answer that is too much, too.
-            RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
+            BranchLimit: the tokens of this branch, or of the call, are used up; the first answer that exceeds them fails, too.
+            RequestTimeout: there was no answer within `timeout`; the request was withdrawn.
             CapabilityError: the client offers no model; nothing was sent.
-            PeerError: the client refused or failed (handshake era; a modern client does not come back then).
+            PeerError: the client rejected the request or failed. Only from a legacy client; a modern one does not retry the call.
             TypeError: neither or both of `prompt` and `messages` were given.
 
-        A cancel withdraws the question.
+        A cancel withdraws the request.
         """
         if (prompt is None) == (messages is None):
             raise TypeError("sample() takes either a prompt or messages")
-        asked = None if prompt is None else spoken(prompt)
+        asked = None if prompt is None else user_message(prompt)
         params = CreateMessageRequestParams(
             messages=list(messages or ()) if asked is None else [*self._messages, asked],
             max_tokens=max_tokens,
@@ -149,28 +150,39 @@ class Context:
             model_preferences=model_preferences,
             metadata=metadata,
         )
-        answer = await ask_model(patience(timeout), self._call, self._lane, params, self._terms.budget)
-        if asked is not None:  # at once: nobody sees a prompt without its answer, and what was said meanwhile stays
-            said = SamplingMessage(role=answer.role, content=answer.content)
-            self._messages = (*self._messages, asked, *own([said]))
+        question, limit, budget = sampling_question(params), ask_timeout(timeout), self._terms.budget
+        if budget is None:
+            answer = await self._ask(question, limit)
+        else:
+            estimate = self._call.options.estimate_tokens
+            answer = await charge(lambda: self._ask(question, limit), params, budget, estimate)
+        if asked is not None:
+            # Both in one assignment, after the answer: no other task sees a prompt without its answer. Read again here, since
+            # other tasks of this body may have sampled in the meantime.
+            reply = SamplingMessage(role=answer.role, content=answer.content)
+            self._messages = (*self._messages, asked, *freeze_messages([reply]))
         return Sampled(answer)
 
     async def roots(self, *, timeout: float = math.inf) -> list[Root]:
-        """The folders the client works in. They are hints, not permissions (L-ROOT-1c).
+        """Return the folders that the client works in. They are hints, not permissions (L-ROOT-1c).
 
         Raises:
-            CapabilityError: the client does not tell its roots.
+            CapabilityError: the client does not declare roots.
             RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
         question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))
-        return (await patience(timeout).ask(self._call, self._lane, question)).roots
+        return (await self._ask(question, ask_timeout(timeout))).roots
 
-    # telling
+    def _ask(self, question: Question[R], limit: AskTimeout | None) -> Awaitable[R]:
+        # Not `async def`: each coroutine more is half a kilobyte of a call that waits, and thousands may wait.
+        return self._call.ask(self._lane, question) if limit is None else limit.ask(self._call, self._lane, question)
+
+    # reporting
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far the call is; silent when the caller did not ask for it. Values must rise.
+        """Send a progress notification, if the caller requested them. Values must rise.
 
-        Waits while the client is slow to read; a cancel while waiting leaves the report unsent.
+        Waits while the client is slow to read; a cancel while waiting leaves the notification unsent.
         """
         await self._call.progress(progress, total, message)
 
@@ -178,18 +190,17 @@ class Context:
         """Send a log message to the client, if it wants messages of that level. Never put secrets in it (L-LOG-1s).
 
         Raises:
-            ValueError: there is no such level, whether anybody listens or not.
+            ValueError: there is no such level, whether or not the client wants log messages.
         """
         check_choice("level", level, LOGGING_LEVELS)
         await self._call.log(level, data, logger)
 
     async def end_stream(self, retry: float | None = None) -> None:
-        """Let the client hang up; it comes back after `retry` seconds for what was said meanwhile (L-HTTP-7s).
+        """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).
 
-        That is possible over HTTP with 2025-11-25. Everywhere else there is nothing to hang up, and this does nothing. When it
-        returns, the stream has ended; the call goes on, and is cancelled if the client stays away for longer than the server's
-        `disconnect_grace` on top of `retry`. Without `retry` the client decides when to come back. A cancel while waiting may or
-        may not have ended the stream.
+        It gets then what was sent in the meantime; without `retry` it decides when. The call continues, and is cancelled if the
+        client stays away for longer than the server's `disconnect_grace` on top of `retry`. Only Streamable HTTP with 2025-11-25
+        can do this; everywhere else it does nothing. A cancel while waiting may or may not have ended the stream.
 
         Raises:
             ValueError: `retry` is negative or not finite.
@@ -198,12 +209,12 @@ class Context:
             check_seconds("retry", retry, finite=True)
         await self._call.end_stream(retry)
 
-    # doing
+    # running
 
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:
-        """Run `fn(*args)` once in the life of this call, however often its body runs, and return its result.
+        """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.
 
-        Its result must be JSON, or `fn` must say what it returns, so that a replay can restore it; a tool that is never
+        The result must be JSON, or `fn` must have a return annotation from which it can be restored. A tool that is never
         replayed (`resume="parked"`) may return anything.
 
         Args:
@@ -211,133 +222,105 @@ class Context:
 
         Raises:
             ValueError: the name was used before.
-            TypeError: the call may be replayed, and the result cannot be kept.
+            TypeError: the call may be replayed, and the result cannot be recorded.
 
-        A cancel in the middle leaves the step not done.
+        After a cancel in the middle, the step counts as not done.
         """
-        key = self._lane.use_name(name)
-        known = self._call.recall_step(key)
-        if known is not None:
-            await trio.lowlevel.checkpoint()
-            return cast("T", step_result(fn).restore(known.value))
-        try:
-            value = fn(*args)
-            result = cast("T", await value if isinstance(value, Awaitable) else value)
-            if self._call.replayable:
-                self._call.record_step(key, step_result(fn).keep(name, result))
-        except BaseException:
-            self._lane.free_name(name)
-            raise
-        return result
+        return await run_step(self._call, self._lane, name, fn, args)
 
-    async def branch(self, fn: Callable[[Context], Awaitable[T]], **options: Unpack[BranchOptions]) -> T:
-        """Run `fn(child)` as a branch and return its value; its exception comes out as it is.
+    async def branch(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> T:
+        """Run `fn(child)` as a branch and return its value; its exception is raised as it is.
 
-        `trio_mcp.server.BranchOptions` says what may be said of a branch: `messages`, `inherit_messages`, `system_prompt`,
+        The options are those of `trio_mcp.server.BranchOptions`: `messages`, `inherit_messages`, `system_prompt`,
         `inherit_system_prompt`, `max_depth`, `token_budget`, `timeout` (seconds) and `allow_elicit`.
 
         Raises:
-            BranchLimit: the call has too many branches, or they nest too deep, and nothing of `fn` has run; or the time of the
-                branch was up, and it has unwound; or its tokens were used up.
-            TypeError, ValueError: an option cannot be said of a branch.
+            BranchLimit: the call has too many branches, or they nest too deep, and nothing of `fn` has run; or the branch timed
+                out and has unwound; or its tokens were used up.
+            TypeError, ValueError: an option is unknown or has a wrong value.
         """
-        settings = branch_settings(options)
-        work, max_depth = self._begun(fn, settings)
-        return await run_branch(self._lane, work, timeout=settings.timeout, max_depth=max_depth)
+        work, timeout, max_depth = self._prepare_branch(fn, options)
+        return await run_branch(self._lane, work, timeout=timeout, max_depth=max_depth)
 
     def branches(self) -> BranchGroup:
-        """`async with ctx.branches() as group: handle = group.start(fn)`: branches that run side by side.
+        """Return a group of concurrent branches: `async with ctx.branches() as group: handle = group.start(fn)`.
 
-        The first failure cancels the others, and comes out in an `ExceptionGroup`. `start` takes the options of `branch`.
+        The first failure cancels the others, and is raised in an `ExceptionGroup`. `start` takes the options of `branch`.
         """
         return BranchGroup(self)
 
     @overload
-    async def branch_all(
-        self, first: Callable[[Context], Awaitable[A]], second: Callable[[Context], Awaitable[B]], /
-    ) -> tuple[A, B]: ...
+    async def branch_all(self, first: BranchBody[A], second: BranchBody[B], /) -> tuple[A, B]: ...
     @overload
     async def branch_all(
-        self,
-        first: Callable[[Context], Awaitable[A]],
-        second: Callable[[Context], Awaitable[B]],
-        third: Callable[[Context], Awaitable[C]],
-        /,
+        self, first: BranchBody[A], second: BranchBody[B], third: BranchBody[C], /
     ) -> tuple[A, B, C]: ...
     @overload
-    async def branch_all(self, *fns: Callable[[Context], Awaitable[T]]) -> tuple[T, ...]: ...
-    async def branch_all(self, *fns: Callable[[Context], Awaitable[object]]) -> tuple[object, ...]:
-        """Run each `fn(child)` as a branch, side by side, and return their values in order.
+    async def branch_all(self, *fns: BranchBody[T]) -> tuple[T, ...]: ...
+    async def branch_all(self, *fns: BranchBody[object]) -> tuple[object, ...]:
+        """Run each `fn(child)` as a branch, concurrently, and return their values in order.
 
-        The first failure cancels the others and comes out in an `ExceptionGroup`.
+        The first failure cancels the others and is raised in an `ExceptionGroup`.
         """
         async with self.branches() as group:
             handles = [group.start(fn) for fn in fns]
         return tuple(handle.value for handle in handles)
 
     @overload
-    async def branch_race(
-        self, first: Callable[[Context], Awaitable[A]], second: Callable[[Context], Awaitable[B]], /
-    ) -> A | B: ...
+    async def branch_race(self, first: BranchBody[A], second: BranchBody[B], /) -> A | B: ...
     @overload
-    async def branch_race(
-        self,
-        first: Callable[[Context], Awaitable[A]],
-        second: Callable[[Context], Awaitable[B]],
-        third: Callable[[Context], Awaitable[C]],
-        /,
-    ) -> A | B | C: ...
+    async def branch_race(self, first: BranchBody[A], second: BranchBody[B], third: BranchBody[C], /) -> A | B | C: ...
     @overload
-    async def branch_race(self, *fns: Callable[[Context], Awaitable[T]]) -> T: ...
-    async def branch_race(self, *fns: Callable[[Context], Awaitable[object]]) -> object:
-        """Run each `fn(child)` as a branch, side by side, until the first of them ends, and return its value.
+    async def branch_race(self, *fns: BranchBody[T]) -> T: ...
+    async def branch_race(self, *fns: BranchBody[object]) -> object:
+        """Run each `fn(child)` as a branch, concurrently, until the first of them ends, and return its value.
 
-        The others are cancelled, and have unwound when this returns. If the first one failed, its error comes out in an
+        The others are cancelled, and have unwound when this returns. If the first one failed, its error is raised in an
         `ExceptionGroup`, as from `branch_all`.
         """
         if not fns:
             raise TypeError("branch_race() takes at least one function")
-        begun = [self._begun(fn, PLAIN) for fn in fns]
-        return await race(self._lane, *(work for work, _ in begun), max_depth=begun[0][1])
+        prepared = [self._prepare_branch(fn, NO_OPTIONS) for fn in fns]
+        return await race(self._lane, *(work for work, _, _ in prepared), max_depth=prepared[0][2])
 
-    # knowing
+    # facts
 
     @property
     def request(self) -> RequestFacts:
-        """The request that is being served: id, method, protocol version, client, capabilities, principal, headers, `_meta`.
+        """The current request: id, method, protocol version, client, capabilities, principal, headers, `_meta`.
 
-        In a call that takes several requests it is the current one.
+        A modern call takes one request per round; this is the latest.
         """
         return self._call.facts
 
     @property
     def deadline(self) -> float:
-        """When the call must be over, on Trio's clock (seconds); infinity when it may take any time."""
+        """When the call will be cancelled, on Trio's clock (seconds); infinity without a timeout."""
         return min(self._call.deadline, trio.current_effective_deadline())
 
     @property
     def cancel_reason(self) -> CancelReason | None:
-        """Why this body or branch was cancelled, for its clean-up to see; None while it was not.
+        """Why this body or branch was cancelled, for its clean-up to read; None if it was not.
 
-        The first reason stands: that of the call, or in a branch SIBLING when another one failed or won the race, and DEADLINE
-        when its own time was up.
+        Of several reasons it is the first: that of the call, or in a branch SIBLING if another one failed or won the race, and
+        DEADLINE if its own timeout expired.
         """
         return self._lane.reason
 
     @property
-    def messages(self) -> Conversation:
-        """The conversation of this body or branch with the client's model so far: prompts and answers, oldest first."""
-        return own(self._messages)
+    def messages(self) -> Messages:
+        """The conversation of this body or branch with the client's model: prompts and answers, oldest first."""
+        return freeze_messages(self._messages)
 
     @property
     def system_prompt(self) -> str | None:
-        """What `sample` tells the model beforehand unless it is given something else; set where a branch is started."""
+        """The default system prompt of `sample`; set where a branch is started."""
         return self._terms.system_prompt
 
     @property
-    def parent_messages(self) -> Conversation:
-        """The conversation of the parent when this branch was started; nothing for the body of a call."""
-        return own(self._terms.parent_messages)
+    def parent_messages(self) -> Messages:
+        """The conversation of the parent when this branch was started; empty for the body of a call."""
+        return freeze_messages(self._terms.parent_messages)
 
     @property
     def parent_system_prompt(self) -> str | None:
@@ -349,18 +332,53 @@ class Context:
         """How deep this branch is: 0 for the body of a call, 1 for its branches, and so on."""
         return self._lane.depth
 
-    def _begun(
-        self, fn: Callable[[Context], Awaitable[T]], settings: BranchSettings
-    ) -> tuple[Callable[[Lane], Awaitable[T]], int]:
-        """A branch as it is now, when it is started: what its lane runs, and how deep that may be."""
+    def _prepare_branch(
+        self, fn: BranchBody[T], options: BranchOptions
+    ) -> tuple[Callable[[Lane], Awaitable[T]], float, int]:
+        """Return what the lane of a branch runs, its timeout, and how deep it may be."""
+        if options:
+            check_branch_options(options)
         check_branch(fn)
-        inherited = self._messages if settings.inherit_messages else ()
-        messages = (*inherited, *own(settings.messages)) if settings.messages else inherited
-        terms = self._terms.child(settings, self._messages)
+        # Read now and not when the task of the branch first runs: the parent may sample in between.
+        inherited = self._messages if options.get("inherit_messages", True) else ()
+        messages = (*inherited, *freeze_messages(options.get("messages", ())))
+        terms = self._terms.for_branch(options, self._messages)
         max_depth = min(terms.max_depth, self._call.options.max_depth)
-        return lambda lane: fn(Context(self._call, lane, terms, messages)), max_depth
+        work = lambda lane: fn(Context(self._call, lane, terms, messages))  # noqa: E731
+        return work, options.get("timeout", math.inf), max_depth
 
     def __repr__(self) -> str:
-        remaining = self._call.deadline
-        until = "" if remaining == math.inf else f" deadline={remaining:.1f}"
+        until = "" if self._call.deadline == math.inf else f" deadline={self._call.deadline:.1f}"
         return f"<Context of {self._call!r}{until}>"
+
+
+BranchBody: TypeAlias = Callable[[Context], Awaitable[T]]
+"""A function that runs as a branch. Below the class that it refers to, because an alias is evaluated at import."""
+
+
+class BranchGroup:
+    """Branches that run concurrently and are joined at the end of the block."""
+
+    __slots__ = ("_branches", "_ctx")
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._branches = Branches(ctx._lane)  # noqa: SLF001  both classes are the handler's view of one lane
+
+    async def __aenter__(self) -> Self:
+        await self._branches.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> bool | None:
+        return await self._branches.__aexit__(*exception)  # type: ignore[arg-type]  # noqa: ASYNC102
+
+    def start(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> Branch[T]:
+        """Start `fn(child)`; use `await handle.result()` inside the block, `handle.value` after it.
+
+        Raises:
+            BranchLimit: the call has too many branches, or they nest too deep; nothing of `fn` has run.
+            RuntimeError: outside the `async with` block.
+            TypeError, ValueError: an option is unknown or has a wrong value.
+        """
+        work, timeout, max_depth = self._ctx._prepare_branch(fn, options)  # noqa: SLF001
+        return self._branches.start(work, timeout=timeout, max_depth=max_depth)

@@ -1,7 +1,11 @@
-"""Forms: from a Python type to the flat schema that `elicitation/create` allows, and from an answer back to a value.
+"""Forms: convert a Python type to the flat schema that `elicitation/create` allows, and an answer back to a value.
 
 A form is one object whose members are strings, numbers, booleans, single choices or multiple choices of strings
-(L-ELI-3s). A pydantic model is taken as it is; any other type becomes the only field, `value`, of a form.
+(L-ELI-3s). A pydantic model is used as it is; any other type becomes the only field, `value`, of a form.
+
+    bool                          {"value": {"type": "boolean"}}
+    Literal["a", "b"]             {"value": {"type": "string", "enum": ["a", "b"]}}
+    class Seat(BaseModel): ...    one member for each field
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, TypeAda
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, to_json
 
-from ..types import JsonObject, JsonValue, RequestedSchema
+from ..session import Question
+from ..types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue, RequestedSchema
 
 T = TypeVar("T")
-
+T_co = TypeVar("T_co", covariant=True)
 
 KEYWORDS = {
     "string": {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
@@ -30,14 +35,13 @@ KEYWORDS = {
 }
 COMMON = {"type", "title", "description", "default"}
 FORMATS = {"email", "uri", "date", "date-time"}
-
-
-T_co = TypeVar("T_co", covariant=True)
+ELICITS = "trio-mcp/elicits"
+"""The member of `_meta` in which a tool, prompt or resource publishes the questions that it may ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elicit(Generic[T_co]):
-    """A question that a tool declares before it asks it: a key that tells it from its others, and the form of its answer.
+    """A question that a tool declares in advance: a key that is unique in the tool, and the form of its answer.
 
     SEAT = Elicit("seat", Seat)
 
@@ -45,7 +49,7 @@ class Elicit(Generic[T_co]):
     async def book(ctx: Context) -> str:
         choice = await ctx.elicit("Which seat?", SEAT)
 
-    A modern client sees the key: it is what the question is called in a round, the first time it is asked outside of branches.
+    A modern client sees the key: it names the question in a round, the first time that it is asked outside of branches.
 
     Raises:
         ValueError: the key is no identifier.
@@ -57,54 +61,32 @@ class Elicit(Generic[T_co]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str):
-            raise TypeError(
-                f"Elicit: first the key, a string such as 'seat', and then the form, not {self.key!r} first"
-            )
+            raise TypeError(f"Elicit: first the key, such as 'seat', and then the form, not {self.key!r} first")
+        # The key becomes a part of the keys of a round, whose other parts are separated by characters that no identifier has.
         if not self.key.isidentifier():
-            raise ValueError(f"{self.key!r} is no key: it has to be an identifier, such as user_name")
+            raise ValueError(f"Elicit: the key must be an identifier, such as user_name, not {self.key!r}")
 
     @property
     def requested_schema(self) -> RequestedSchema:
-        """What the client is sent."""
-        return form(cast("type[BaseModel]", self.schema)).requested_schema
+        """The schema that the client gets."""
+        return form_of(cast("type[BaseModel]", self.schema)).requested_schema
 
 
-ELICITS = "trio-mcp/elicits"
-"""The member of `_meta` in which a tool, prompt or resource says what it may ask."""
-
-
-def with_questions(meta: JsonObject | None, elicits: Sequence[Elicit[object]]) -> JsonObject | None:
-    """An author's `_meta` and the questions that were declared beside it, by key.
+def add_questions_to_meta(meta: JsonObject, elicits: Sequence[Elicit[object]]) -> JsonObject | None:
+    """Return `_meta` with the declared questions by key, or None if it is empty.
 
     Raises:
-        ValueError: two of them have the same key.
+        ValueError: two questions have the same key.
     """
-    if len({asked.key for asked in elicits}) < len(elicits):
-        raise ValueError(f"elicits: a key comes twice among {', '.join(asked.key for asked in elicits)}")
-    asks: JsonObject = {ELICITS: {asked.key: asked.requested_schema.wire() for asked in elicits}} if elicits else {}
-    return {**(meta or {}), **asks} or None
-
-
-def declared(schema: object, keys: AbstractSet[str]) -> object:
-    """The form to ask for; a question by key must be one of those that were published with what asks.
-
-    Raises:
-        FormError: it is no type.
-        LookupError: the question was not declared.
-    """
-    if not isinstance(schema, Elicit):
-        if isinstance(schema, Mapping | str | BaseModel):
-            raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
-        return schema
-    if schema.key not in keys:
-        raise LookupError(
-            f"the question {schema.key!r} was not declared: add it to the elicits of the tool, prompt or resource"
-        )
-    return schema.schema
+    if len({question.key for question in elicits}) < len(elicits):
+        raise ValueError(f"elicits: a key comes twice among {', '.join(question.key for question in elicits)}")
+    if elicits:
+        meta = {**meta, ELICITS: {question.key: question.requested_schema.wire() for question in elicits}}
+    return meta or None
 
 
 class Titled:
-    """Says what to show for each choice of a `Literal`, in its order (SEP-1330).
+    """Labels for the choices of a `Literal`, in its order (SEP-1330).
 
     size: Annotated[Literal["s", "m"], Titled("Small", "Medium")]
     """
@@ -118,9 +100,7 @@ class Titled:
         schema = handler(core_schema)
         choices = [schema.pop("const")] if "const" in schema else schema.pop("enum", [])
         if len(choices) != len(self._titles) or not all(isinstance(choice, str) for choice in choices):
-            raise FormError(
-                f"{self!r} goes with a Literal of {len(self._titles)} strings, not with {choices or schema}"
-            )
+            raise FormError(f"{self!r} belongs to a Literal of {len(self._titles)} strings, not to {choices or schema}")
         options = [{"const": choice, "title": title} for choice, title in zip(choices, self._titles, strict=True)]
         return {**schema, "oneOf": options}
 
@@ -129,33 +109,34 @@ class Titled:
 
 
 class FormError(TypeError):
-    """The type cannot be asked for in a form; the message names the offending member."""
+    """A form cannot ask for the type; the message names the offending member."""
 
 
 class Form(Generic[T]):
-    """What to send for a type, and how to read the answer. Made by `form`, which keeps one for each type."""
+    """The schema to send for a type, and how to read the answer. Made by `form_of`, which caches one for each type."""
 
     __slots__ = ("_adapter", "_single", "requested_schema")
 
     def __init__(self, schema: type[T]) -> None:
+        # The specification allows only an object, so that a single value becomes a member.
         single = not is_model(schema)
         model = create_model("Form", value=(schema, ...)) if single else cast("type[BaseModel]", schema)
         self._single = single
         self._adapter: TypeAdapter[BaseModel] = TypeAdapter(model)
-        self.requested_schema = RequestedSchema.model_validate(
-            flat(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
-        )
+        flat = flatten_schema(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
+        self.requested_schema = RequestedSchema.model_validate(flat)
 
     def read(self, content: JsonObject) -> T:
-        """The value that an answer holds.
+        """Return the value of an answer.
 
         Raises:
-            ValueError: the answer breaks the schema; the message says where and how.
+            ValueError: the answer does not match the schema; the message says where and how.
         """
         try:
+            # Strict, but as JSON: a date is a string there, which strict validation of Python values would reject.
             answer = self._adapter.validate_json(to_json(content), strict=True)
         except ValidationError as error:
-            raise ValueError(explained(error)) from None
+            raise ValueError(error_summary(error)) from None
         return cast("T", cast("object", answer.value if self._single else answer))  # type: ignore[attr-defined]
 
 
@@ -164,58 +145,88 @@ def is_model(schema: object) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def form(schema: type[T]) -> Form[T]:
-    """The form of a type.
+def form_of(schema: type[T]) -> Form[T]:
+    """Return the form of a type.
 
     Raises:
-        FormError: it has a member that no form may have, or is no type.
+        FormError: it has a member that is not allowed in a form, or is no type.
     """
+    # Cached, because building a validator costs far more than asking; types are few and live as long as the program.
     try:
         return Form(schema)
     except PydanticUserError as error:
+        # Only the first line: the others are pydantic's advice about its own configuration.
         raise FormError(f"a form cannot ask for {schema!r}: {error.message.partition(chr(10))[0]}") from None
 
 
-def explained(error: ValidationError) -> str:
-    """A validation error in one line: `flight: Input should be a valid string; ...`."""
+def form_question(
+    message: str, schema: object, declared: AbstractSet[str]
+) -> tuple[Form[object], Question[ElicitResult]]:
+    """Return the form of a type or of a declared question, and the question that shows it.
+
+    Args:
+        declared: the keys that the tool, prompt or resource has published.
+
+    Raises:
+        FormError: the schema is no type.
+        LookupError: the question was not declared.
+    """
+    name: str | None = None
+    if isinstance(schema, Elicit):
+        name, schema = schema.key, schema.schema
+        # Not sent undeclared: a client may have read in the listing what it will be asked, and prepared its answers by key.
+        if name not in declared:
+            raise LookupError(f"the question {name!r} was not declared: add it to the `elicits` of what asks")
+    elif isinstance(schema, Mapping | str | BaseModel):
+        raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
+    form: Form[object] = form_of(schema)
+    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=form.requested_schema)
+    return form, Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), name)
+
+
+def error_summary(error: ValidationError) -> str:
+    """Return a validation error in one line: `flight: Input should be a valid string; ...`."""
+    # Bounded, because names and texts come from the peer, and the line goes into a log and into a model's context.
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{located(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:5])
+    return "; ".join(f"{error_path(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:5])
 
 
-def located(steps: tuple[int | str, ...]) -> str:
-    """Where a problem is; the names are the caller's, so they are cut."""
+def error_path(steps: tuple[int | str, ...]) -> str:
+    """Return where a problem is, with dots between the steps; the names are the peer's, so they are cut."""
     return ".".join(str(step)[:64] for step in steps)[:256] or "value"
 
 
-def flat(schema: JsonObject, name: str) -> JsonObject:
-    """The schema pydantic gives for a model, narrowed to what a form may say."""
+def flatten_schema(schema: JsonObject, name: str) -> JsonObject:
+    """Return the schema that pydantic generates for a model, reduced to the keywords of a form."""
     definitions = schema.get("$defs")
     known = definitions if isinstance(definitions, dict) else {}
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         raise FormError(f"{name}: a form needs at least one field")
-    fields = {member: field(f"{name}.{member}", value, known) for member, value in properties.items()}
+    fields = {member: form_field(f"{name}.{member}", value, known) for member, value in properties.items()}
     required = schema.get("required")
     return {"type": "object", "properties": cast("JsonValue", fields), **({"required": required} if required else {})}
 
 
-def field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
-    """One member of a form."""
-    merged = resolved(path, schema, known)
+def form_field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+    """Return the schema of one member of a form."""
+    merged = resolve_ref(path, schema, known)
     kind = merged.get("type")
     if not isinstance(kind, str) or kind not in KEYWORDS:
         raise FormError(f"{path}: a form field is a string, number, boolean or choice, not {kind or 'a union'}")
     if kind == "array":
-        merged["items"] = items(path, merged.get("items"), known)
+        merged["items"] = choice_schema(path, merged.get("items"), known)
     kept = {key: value for key, value in merged.items() if key in COMMON or key in KEYWORDS[kind]}
+    # Other formats are pydantic's, such as "password": the specification allows four, and a client may reject the rest.
     if kept.get("format") not in FORMATS:
         kept.pop("format", None)
+    # `seat: str | None = None`: the specification has no null default, and leaving the field out means the same.
     if kept.get("default", ...) is None:
         del kept["default"]
     return kept
 
 
-def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def resolve_ref(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     """Follow `$ref`, take the one real type of an optional, and write a constant as a choice of one."""
     if not isinstance(schema, dict):
         raise FormError(f"{path}: not a schema")
@@ -225,10 +236,10 @@ def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
         real = [option for option in options if not (isinstance(option, dict) and option.get("type") == "null")]
         if len(real) != 1:
             raise FormError(f"{path}: a form field has one type, not a union of {len(real)}")
-        merged = {**resolved(path, real[0], known), **merged}
+        merged = {**resolve_ref(path, real[0], known), **merged}
     reference = merged.pop("$ref", None)
     if isinstance(reference, str):
-        merged = {**resolved(path, known.get(reference.rpartition("/")[2]), known), **merged}
+        merged = {**resolve_ref(path, known.get(reference.rpartition("/")[2]), known), **merged}
     if "const" in merged:
         merged["enum"] = [merged.pop("const")]
     choices = merged.get("enum")
@@ -237,13 +248,11 @@ def resolved(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     return merged
 
 
-def items(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
-    """What a multiple choice chooses from."""
-    chosen = resolved(f"{path}[]", schema, known)
+def choice_schema(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+    """Return the schema of the items of a multiple choice."""
+    chosen = resolve_ref(f"{path}[]", schema, known)
     if chosen.get("type") == "string" and "oneOf" in chosen:
         return {"anyOf": chosen["oneOf"]}
     if chosen.get("type") != "string" or "enum" not in chosen:
-        raise FormError(
-            f"{path}: a list in a form is a multiple choice: list[Literal[...]] or a list of an Enum of strings"
-        )
+        raise FormError(f"{path}: a list in a form is a multiple choice: list[Literal[...]] or list[an Enum]")
     return {"type": "string", "enum": chosen["enum"]}

@@ -1,95 +1,88 @@
-"""Running an author's function for a request: with its context, in a thread when it is a plain one."""
+"""Running an author's function for a request: with its context, and in a thread if it is not async."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 from ..errors import McpError
 from ..groups import leaf_exceptions
 from ..runtime import Budget, Lane, Threads
 from ..session import CallPort
-from .branching import CallLimits, Terms
-from .context import BODY, Context
-from .forms import Elicit
+from ..types import Model
+from .branching import BODY, BranchTerms
+from .context import Context
 
 Function: TypeAlias = Callable[..., object]
-
-UNLIMITED = CallLimits()
+M = TypeVar("M", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function, the name of the parameter that takes the `Context`, and the threads in which plain functions run.
+    """A function, and what is the same for all its calls. Make one with `make_handler`.
 
     Attributes:
-        terms: what holds for the body of every call.
-        token_budget: the tokens that the samples of one call may use; None: any number.
+        context: the name of the parameter that takes the `Context`.
+        in_thread: whether the function runs in one of `threads`.
+        terms: the terms of the body.
+        token_budget: the tokens that the samples of one call may use; None for no limit.
     """
 
     function: Function
     context: str | None
     threads: Threads
-    is_async: bool
-    terms: Terms = BODY
-    token_budget: int | None = None
+    in_thread: bool
+    terms: BranchTerms
+    token_budget: int | None
 
-    def admit(self) -> None:
-        """Raise `LimitExceeded` when no thread would ever run it."""
-        if not self.is_async:
-            self.threads.admit()
+    async def run(self, values: dict[str, object], convert: Callable[[object], M], call: CallPort, lane: Lane) -> M:
+        """Call the function and return its value, converted to a result.
 
-    async def __call__(self, values: dict[str, object], call: CallPort, lane: Lane) -> object:
-        """Call it and return its value. Of an exception group, raise the exception that says enough (`exception_to_report`)."""
+        Raises what the function raises; of an exception group, the exception that `exception_to_report` chooses.
+        """
         if self.context is not None:
             terms = self.terms
             if self.token_budget is not None:
                 terms = replace(terms, budget=Budget(self.token_budget))
             values = {**values, self.context: Context(call, lane, terms)}
         try:
-            if self.is_async:  # here, since each coroutine more is half a kilobyte of a call that waits
-                return await cast("Awaitable[object]", self.function(**values))
-            return await self._in_thread(values)
+            # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
+            running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
+            return convert(await running)
         except ExceptionGroup as group:
             failure: Exception = exception_to_report(group)
+        # Raised after the block, so that the group is not its context: a log would show the group first.
         try:
             raise failure
         finally:
-            del failure  # it holds this frame, and with it the context
+            # Its traceback holds this frame, and the frame holds the context: without this, both live until the garbage
+            # collector runs.
+            del failure
 
     async def _in_thread(self, values: dict[str, object]) -> object:
+        # In a tuple, because Trio would otherwise complain about a coroutine as the value of a thread.
         (value,) = await self.threads.run(lambda: (self.function(**values),))
-        if isinstance(value, Awaitable):  # a plain decorator round an async function
-            return cast("object", await value)
-        return value
+        # A decorator that is a plain function may wrap an async function.
+        return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
 
 
 def make_handler(
     function: Function,
     context: str | None,
     threads: Threads,
-    elicits: Sequence[Elicit[object]] = (),
-    limits: CallLimits = UNLIMITED,
+    terms: BranchTerms = BODY,
+    token_budget: int | None = None,
 ) -> Handler:
-    """A handler of a function.
+    """Return a handler of a function.
 
     Raises:
-        TypeError: it is a generator, which no request can be answered with.
+        TypeError: it is a generator; a request has one result, not a stream of them.
     """
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise TypeError(f"{function.__qualname__}: offer a function or an async function, not a generator")
-    terms = replace(BODY, keys=frozenset(asked.key for asked in elicits))
-    if limits.max_depth is not None:
-        terms = replace(terms, max_depth=limits.max_depth)
-    is_async = inspect.iscoroutinefunction(function)
-    return Handler(function, context, threads, is_async, terms, limits.token_budget)
-
-
-def function_doc(function: Function) -> str | None:
-    """What the function says of itself."""
-    return inspect.getdoc(function)
+        raise TypeError(f"{function.__qualname__}: register a function or an async function, not a generator")
+    return Handler(function, context, threads, not inspect.iscoroutinefunction(function), terms, token_budget)
 
 
 def exception_to_report(group: ExceptionGroup[Exception]) -> Exception:

@@ -1,44 +1,141 @@
-"""Checks of the options of tools, prompts, resources and servers, raised where the author wrote the option."""
+"""Options of tools, prompts and resources: what all have in common, and the checks of those that an author gives.
+
+An option is checked where its author wrote it, when the function is registered. Every error names the option and what to write.
+"""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar, get_args
+from typing import Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
-from ..session import ServiceOptions
-from ..types import CacheScope, SamplingMessage
-from .forms import Elicit
+from ..session import ResumeMode, ServiceOptions
+from ..types import CacheScope, Icon, JsonObject
+from .forms import Elicit, add_questions_to_meta
 
 O = TypeVar("O")  # noqa: E741  of options
 
-
-RESUMES = ("auto", "replay", "parked")
-SCOPES = get_args(CacheScope)
+ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
 
-def options_of(kind: Callable[..., O], said: Mapping[str, object], where: str) -> O:
-    """The options that an author gave, as a value of that kind.
+class OfferKeywords(TypedDict, total=False):
+    """The options of every tool, prompt and resource.
+
+    name, title, description: default to the function's name and docstring.
+    icons: images to show next to its name.
+    timeout: seconds after which a call is cancelled and its caller gets an error.
+    meta: more members for its `_meta`.
+    elicits: the questions that it may ask, published with it; only these may then be asked by key.
+    resume: what happens to a call that waits for an answer when its process ends. "replay": the body runs again, and everything
+        that it asked, and did in a `ctx.step`, returns immediately. "parked": the call is lost and its caller gets an error.
+        "auto": replay if running it twice is harmless. That is so for prompts and resources, and for tools whose `annotations`
+        say that they are read-only or idempotent.
+    """
+
+    name: str
+    title: str
+    description: str
+    icons: Sequence[Icon]
+    timeout: float
+    meta: JsonObject
+    elicits: Sequence[Elicit[object]]
+    resume: ResumePolicy
+
+
+class ListedMembers(TypedDict):
+    """The members that the models of all offers share."""
+
+    title: str | None
+    description: str | None
+    icons: list[Icon] | None
+    meta: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfferOptions:
+    """The values of `OfferKeywords`, with defaults. Raises as the checks below do."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[Icon] = ()
+    timeout: float = math.inf
+    meta: JsonObject | None = None
+    elicits: Sequence[Elicit[object]] = ()
+    resume: ResumePolicy = "auto"
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_str("name", self.name)
+        check_timeout(self.timeout)
+        check_choice("resume", self.resume, get_args(ResumePolicy))
+        check_sequence(
+            "elicits",
+            self.elicits,
+            Elicit,
+            "a list of questions, such as [Elicit('seat', Seat)]",
+            "a question, such as Elicit('seat', Seat), a key and a form",
+        )
+
+    @property
+    def question_keys(self) -> frozenset[str]:
+        """The keys of the declared questions."""
+        return frozenset(question.key for question in self.elicits)
+
+    def name_for(self, function: Callable[..., object]) -> str:
+        """Return the name, by default the function's; empty if it has none, as a `functools.partial` has not."""
+        return self.name or str(getattr(function, "__name__", ""))
+
+    def listed_members(self, function: Callable[..., object], extra_meta: JsonObject | None = None) -> ListedMembers:
+        """Return what a listing shows of the function, apart from its name.
+
+        Raises:
+            ValueError: two of the questions have the same key.
+        """
+        return {
+            "title": self.title,
+            "description": self.description or inspect.getdoc(function),
+            "icons": list(self.icons) or None,
+            "meta": add_questions_to_meta({**(self.meta or {}), **(extra_meta or {})}, self.elicits),
+        }
+
+    def resume_mode(self, *, harmless: bool) -> ResumeMode:
+        """Return how a lost call is resumed; "auto" replays if it is `harmless` to run the function twice."""
+        if self.resume == "auto":
+            return ResumeMode.REPLAY if harmless else ResumeMode.PARKED
+        return ResumeMode.REPLAY if self.resume == "replay" else ResumeMode.PARKED
+
+
+def options_of(kind: Callable[..., O], given: Mapping[str, object], where: str) -> O:
+    """Return the options that an author gave as a value of that kind.
 
     Raises:
-        TypeError: there is none of that name, or one is of the wrong type.
-        ValueError: one cannot have that value.
+        TypeError: there is no option of that name, or its value has the wrong type.
+        ValueError: the value is not allowed.
     """
-    known = names_of(kind)
-    for name in said:
+    # Checked here, because the TypeError of a dataclass names `__init__` and suggests nothing.
+    check_names(given, option_names(kind), where)
+    return kind(**given)
+
+
+def check_names(given: Mapping[str, object], known: Collection[str], where: str) -> None:
+    """Raise `TypeError` for an option of an unknown name, and suggest the nearest one."""
+    for name in given:
         if name not in known:
+            # Almost all are typing errors, and a name that is dropped silently would be noticed only in production.
             near = difflib.get_close_matches(name, known, 1)
-            advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise TypeError(f"{where} has no option {name!r}: {advice}")
-    return kind(**said)
 
 
 @lru_cache
-def names_of(kind: Callable[..., object]) -> tuple[str, ...]:
-    return tuple(sorted(inspect.signature(kind).parameters))
+def option_names(kind: Callable[..., object]) -> frozenset[str]:
+    return frozenset(inspect.signature(kind).parameters)
 
 
 def check_timeout(timeout: object) -> None:
@@ -52,54 +149,29 @@ def check_count(name: str, count: object) -> None:
         check_int(name, count, hint="leave it out for no limit")
 
 
-def check_ttl(name: str, ttl: object) -> None:
-    """Raise unless `ttl` is a finite number of seconds."""
-    check_seconds(name, ttl, finite=True, hint="0 for no caching")
-
-
-def check_scope(name: str, scope: object) -> None:
-    """Raise unless `scope` is a cache scope."""
-    check_choice(name, scope, SCOPES)
-
-
-def check_resume(resume: object) -> None:
-    """Raise unless `resume` is a `ResumePolicy`."""
-    check_choice("resume", resume, RESUMES)
-
-
-def check_elicits(elicits: object) -> None:
-    """Raise unless `elicits` is a sequence of declared questions."""
-    check_sequence(
-        "elicits",
-        elicits,
-        Elicit,
-        "a list of questions, such as [Elicit('seat', Seat)]",
-        "a question, such as Elicit('seat', Seat), a key and a form",
-    )
-
-
-def check_schema(name: str, schema: object) -> None:
-    """Raise unless `schema` is None or a dict. A type, such as a model, is a frequent mistake."""
-    if schema is not None:
-        check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
+def check_caching(ttl_name: str, ttl: object, scope_name: str, scope: object) -> None:
+    """Raise unless `ttl` is a finite number of seconds and `scope` a cache scope."""
+    check_seconds(ttl_name, ttl, finite=True, hint="0 for no caching")
+    check_choice(scope_name, scope, get_args(CacheScope))
 
 
 def check_function(function: object, where: str) -> None:
-    """Raise unless `function` can be called. A name without its keyword is a frequent mistake."""
+    """Raise `TypeError` unless `function` can be called and is no class. A name without its keyword is a frequent mistake."""
     if isinstance(function, str):
         raise TypeError(f"{where}({function!r}): a name goes by its keyword, {where}(name={function!r})")
     check_callable(f"what {where} registers", function)
+    check_not_class(where, function)
 
 
-def check_messages(messages: object) -> None:
-    """Raise unless `messages` is a sequence of messages. A plain text is a frequent mistake."""
-    check_sequence(
-        "messages",
-        messages,
-        SamplingMessage,
-        "a list of SamplingMessage",
-        'a SamplingMessage(role="user", content=...)',
-    )
+def check_not_class(where: str, function: object) -> None:
+    """Raise `TypeError` if `function` is a class, and suggest what to register instead."""
+    # A class can be called and its constructor has a signature, so that it would be registered, and then fail in every call.
+    if inspect.isclass(function):
+        name = function.__name__
+        raise TypeError(
+            f"{where}: {name} is a class; register a function that uses it, such as "
+            f"`def {name.lower()}(...): return {name}(...).result()`, or a method of an instance"
+        )
 
 
 def check_service(options: object) -> ServiceOptions:
@@ -108,22 +180,16 @@ def check_service(options: object) -> ServiceOptions:
 
 
 def check_branch(fn: object) -> None:
-    """Raise unless `fn` can run as a branch. A coroutine cannot: it was made without the branch's context."""
+    """Raise `TypeError` unless `fn` can run as a branch."""
+    # A coroutine has been called already, without the context that the branch would give it.
     if inspect.iscoroutine(fn):
-        raise TypeError(
-            f"a branch must be a function, not yet called: branch({fn.__name__}), not branch({fn.__name__}(...))"
-        )
+        raise TypeError(f"a branch must be a function: branch({fn.__name__}), not branch({fn.__name__}(...))")
     check_callable("a branch", fn, "a function that takes a Context")
 
 
-def check_name(name: object) -> None:
-    """Raise unless `name` is None or a string."""
-    if name is not None:
-        check_str("name", name)
-
-
-def check_place(uri: object, function: object = len) -> None:
-    """Raise unless a resource has a URI and a function. To swap the two is a frequent mistake."""
+def check_uri_and_function(uri: object, function: object = len) -> None:
+    """Raise `TypeError` unless a resource has a URI and a function. To swap the two is a frequent mistake."""
     if not isinstance(uri, str):
         raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r:.80}")
     check_callable(f"what offers {uri}", function)
+    check_not_class(uri, function)

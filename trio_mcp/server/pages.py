@@ -1,46 +1,36 @@
-"""The four listings of a server, page by page; each page is encoded once for each revision."""
+"""The four lists of a server, page by page; each page is encoded once for each revision."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 from ..checks import check_int
 from ..protocol.jsonrpc import Encoded
 from ..protocol.sealing.cursors import Cursors
+from ..protocol.sealing.request_state import KeyRing
 from ..session import RequestFacts
-from ..types import (
-    CacheScope,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    Model,
-    PaginatedRequestParams,
-)
-from .listing import Listing, Place
-from .options import check_scope, check_ttl
-from .prompts import Prompt
-from .resources import Resource, Template
-from .tool import Tool
-
-T = TypeVar("T")
-
+from ..types import CacheScope, Implementation, Model, PaginatedRequestParams
+from .catalog import Catalog
+from .options import check_caching
 
 PAGE_SIZE = 1000
-"""Items of one page; most servers have one."""
+"""Items of one page; most servers have one page."""
 
 MAX_ENCODED = 256
-"""Encoded pages that are kept for one listing; all of them go when there would be more."""
+"""Encoded pages to cache for one list; at one more, the cache is emptied."""
 
 
-class Hints(NamedTuple):
-    """What every page says of itself: where the next begins, and for how long and for whom it may be kept (M-CACHE-1s)."""
+class Offer(Protocol):
+    """A tool, prompt, resource or template; `model` is what a list shows."""
 
-    next_cursor: str | None
-    ttl_ms: int
-    cache_scope: CacheScope
+    @property
+    def model(self) -> Model: ...
+
+
+T = TypeVar("T", bound=Offer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +43,60 @@ class ListOptions:
 
     def __post_init__(self) -> None:
         check_int("page_size", self.page_size, least=1)
-        check_ttl("list_ttl", self.ttl)
-        check_scope("list_scope", self.scope)
-
-    def hints(self, next_cursor: str | None) -> Hints:
-        return Hints(next_cursor, round(self.ttl * 1000), self.scope)
+        check_caching("list_ttl", self.ttl, "list_scope", self.scope)
 
 
-PageOf = Callable[[Sequence[T], Hints], Model]
+@dataclass(frozen=True)
+class PageSettings:
+    """What is the same for all lists of a service.
+
+    Args:
+        keys: sign the cursors; shared by all nodes that serve the same lists. None: those in the environment, or random ones.
+    """
+
+    identity: Implementation
+    options: ListOptions
+    keys: KeyRing | None = None
+
+    @cached_property
+    def server_info_json(self) -> Encoded:
+        return Encoded(self.identity.encode())
+
+    @cached_property
+    def cursors(self) -> Cursors:
+        # Made by the first request for a list, so that a server without one needs no valid keys in its environment.
+        return Cursors(self.keys or KeyRing.from_environment() or KeyRing.random(), self.identity.name)
 
 
 @dataclass(slots=True)
 class Pages(Generic[T]):
-    """One listing and its pages. `hidden` names what a client is not shown, where a listing may depend on that."""
+    """One list and its pages.
 
-    listing: Listing[T]
-    options: ListOptions
-    signature: Encoded
-    cursors: Callable[[], Cursors]
-    page_of: PageOf[T]
+    Args:
+        make_page: the type of its result.
+        member: the name of the member that holds the items.
+        hidden: returns the items that a client does not see, if the list depends on that.
+    """
+
+    catalog: Catalog[T]
+    settings: PageSettings
+    make_page: Callable[..., Model]
+    member: str
     hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset()
-    _table: object = None
+    _snapshot: object = None
     _encoded: dict[tuple[str, int, frozenset[T]], Encoded] = field(default_factory=dict)
 
     def serve(self, facts: RequestFacts, params: Model) -> Encoded:
-        """The page that was asked for.
+        """Return the requested page.
 
         Raises:
             RemoteProtocolError: -32602, the cursor was not issued here (L-PAG-1b).
         """
         assert isinstance(params, PaginatedRequestParams)
-        after = 0 if params.cursor is None else self.cursors().read(facts.method, params.cursor)
-        if self._table is not self.listing.table or len(self._encoded) >= MAX_ENCODED:
-            self._table = self.listing.table
+        after = 0 if params.cursor is None else self.settings.cursors.read(facts.method, params.cursor)
+        # Emptied as a whole: pages that no client asks for any more need no bookkeeping, and 256 are encoded in no time.
+        if self._snapshot is not (snapshot := self.catalog.snapshot()) or len(self._encoded) >= MAX_ENCODED:
+            self._snapshot = snapshot
             self._encoded = {}
         key = (facts.protocol_version, after, self.hidden(facts))
         encoded = self._encoded.get(key)
@@ -94,25 +105,14 @@ class Pages(Generic[T]):
         return encoded
 
     def _encode(self, facts: RequestFacts, after: int, hidden: frozenset[T]) -> Encoded:
-        size = self.options.page_size
-        places: list[Place[T]] = [place for place in self.listing.after(after) if place.item not in hidden]
-        shown = places[:size]
-        cursor = self.cursors().issue(facts.method, shown[-1].number) if len(places) > size else None
-        page = self.page_of([place.item for place in shown], self.options.hints(cursor))
-        return facts.codec.encode_result(facts.method, page, self.signature)
-
-
-def page_of_tools(tools: Sequence[Tool], hints: Hints) -> Model:
-    return ListToolsResult(tools=[tool.model for tool in tools], **hints._asdict())
-
-
-def page_of_prompts(prompts: Sequence[Prompt], hints: Hints) -> Model:
-    return ListPromptsResult(prompts=[prompt.model for prompt in prompts], **hints._asdict())
-
-
-def page_of_resources(resources: Sequence[Resource], hints: Hints) -> Model:
-    return ListResourcesResult(resources=[resource.model for resource in resources], **hints._asdict())
-
-
-def page_of_templates(templates: Sequence[Template], hints: Hints) -> Model:
-    return ListResourceTemplatesResult(resource_templates=[template.model for template in templates], **hints._asdict())
+        settings, options = self.settings, self.settings.options
+        items = [numbered for numbered in self.catalog.after(after) if numbered.item not in hidden]
+        shown = items[: options.page_size]
+        # No cursor after the last item, so that a client does not fetch an empty page.
+        cursor = settings.cursors.issue(facts.method, shown[-1].number) if len(items) > len(shown) else None
+        members = {self.member: [numbered.item.model for numbered in shown]}
+        # M-CACHE-1s: every page says for how long and for whom it may be cached.
+        page = self.make_page(
+            **members, next_cursor=cursor, ttl_ms=round(options.ttl * 1000), cache_scope=options.scope
+        )
+        return facts.codec.encode_result(facts.method, page, settings.server_info_json)

@@ -1,87 +1,44 @@
-"""A prompt: a function whose arguments are strings and whose value becomes messages."""
+"""Prompts: a function whose arguments are strings and whose value is converted to messages, and how `prompts/get` runs it."""
 
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict, cast, get_origin
+from typing import cast, get_origin
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..runtime import Lane, Threads
-from ..session import CallPort, Plan, ResumeMode
+from ..runtime import Threads
+from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
-    AudioContent,
-    EmbeddedResource,
+    GetPromptRequestParams,
     GetPromptResult,
-    Icon,
-    ImageContent,
     JsonObject,
     Model,
     PromptArgument,
     PromptMessage,
-    ResourceLink,
     TextContent,
 )
 from ..types import Prompt as PromptModel
-from .forms import Elicit, with_questions
-from .handler import Function, Handler, function_doc, make_handler
-from .options import check_elicits, check_name, check_resume, check_timeout
-from .results import ReturnError, said_in_json, shown
-from .signature import Arguments, parameters_of, read_arguments
-from .tool import ResumePolicy, resumed
+from .branching import BranchTerms
+from .catalog import Catalog
+from .handler import Function, Handler, make_handler
+from .options import OfferKeywords, OfferOptions
+from .results import BLOCKS, ReturnError, to_json_text, value_label
+from .signature import Arguments, parameters_of, signature_arguments
 
 CONTAINERS = (list, tuple, set, frozenset, dict)
-BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
 
-class PromptKeywords(TypedDict, total=False):
-    """What a prompt says of itself beyond its signature.
-
-    name, title, description: the function's name and docstring, unless given.
-    icons: images to show beside its name.
-    timeout: seconds after which rendering is cancelled and the caller told.
-    meta: more members for its `_meta`.
-    elicits: as for tools.
-    resume: as for tools; "auto" replays, since rendering changes nothing.
-    """
-
-    name: str
-    title: str
-    description: str
-    icons: Sequence[Icon]
-    timeout: float
-    meta: JsonObject
-    elicits: Sequence[Elicit[object]]
-    resume: ResumePolicy
-
-
-@dataclass(frozen=True, slots=True)
-class PromptOptions:
-    """The same as a value, with defaults; see `PromptKeywords`."""
-
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
-    icons: Sequence[Icon] = ()
-    timeout: float = math.inf
-    meta: JsonObject | None = None
-    elicits: Sequence[Elicit[object]] = ()
-    resume: ResumePolicy = "auto"
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
-        check_timeout(self.timeout)
-        check_resume(self.resume)
-        check_elicits(self.elicits)
+class PromptKeywords(OfferKeywords, total=False):
+    """The options of a prompt: those of `OfferKeywords`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """A registered prompt. `model` is what `prompts/list` shows of it."""
+    """A registered prompt. `model` is what `prompts/list` shows."""
 
     model: PromptModel
     timeout: float
@@ -93,59 +50,74 @@ class Prompt:
     def name(self) -> str:
         return self.model.name
 
+    @property
+    def argument_names(self) -> frozenset[str]:
+        return frozenset(argument.name for argument in self.model.arguments or ())
+
     def plan(self, arguments: Mapping[str, str]) -> Plan:
-        """How to render it.
+        """Return how to render it.
 
         Raises:
             RemoteProtocolError: -32602, an argument is wrong, missing or unknown (L-PRM-1s).
         """
         try:
+            # Pydantic converts the strings, so that a parameter may be an int or a date.
             values = self._arguments.bind(dict(arguments))
         except ValueError as error:
-            raise RemoteProtocolError(
-                f"Invalid arguments for the prompt {self.name}: {error}", code=INVALID_PARAMS
-            ) from None
-        return Plan(partial(self._run, values), self.name, self.timeout, resume=self._resume)
+            text = f"Invalid arguments for the prompt {self.name}: {error}"
+            raise RemoteProtocolError(text, code=INVALID_PARAMS) from None
+        run = partial(self._handler.run, values, self._convert)
+        return Plan(run, self.name, self.timeout, resume=self._resume)
 
-    async def _run(self, values: dict[str, object], call: CallPort, lane: Lane) -> Model:
-        value = await self._handler(values, call, lane)
+    def _convert(self, value: object) -> GetPromptResult:
         if isinstance(value, GetPromptResult):
             return value
-        return GetPromptResult(description=self.model.description, messages=messages(value))
+        return GetPromptResult(description=self.model.description, messages=to_messages(value))
 
     def __repr__(self) -> str:
         return f"<Prompt {self.name}>"
 
 
-def make_prompt(function: Function, options: PromptOptions, threads: Threads) -> Prompt:
-    """A prompt from a function.
+def get_prompt(prompts: Catalog[Prompt], _facts: RequestFacts, params: Model) -> Plan:
+    """Serve `prompts/get`.
 
     Raises:
-        TypeError: the signature cannot be offered as a prompt.
+        RemoteProtocolError: -32602, there is no such prompt, or its arguments are wrong.
+    """
+    assert isinstance(params, GetPromptRequestParams)
+    return find_prompt(prompts, params.name).plan(params.arguments or {})
+
+
+def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
+    """Return the prompt that a peer names; raises `RemoteProtocolError` if there is none."""
+    prompt = prompts.by_key.get(name)
+    if prompt is None:
+        raise RemoteProtocolError(f"Unknown prompt: {name[:128]}", code=INVALID_PARAMS)
+    return prompt
+
+
+def make_prompt(function: Function, options: OfferOptions, threads: Threads) -> Prompt:
+    """Return a prompt that runs a function.
+
+    Raises:
+        TypeError: the signature cannot be that of a prompt.
         ValueError: it has no name.
     """
-    name = options.name or str(getattr(function, "__name__", ""))
+    name = options.name_for(function)
     if not name:
         raise ValueError("a prompt needs a name: this function has none, so give name=")
-    refuse_containers(function)
-    arguments = read_arguments(function)
-    description = options.description or function_doc(function)
-    model = PromptModel(
-        name=name,
-        title=options.title,
-        description=description,
-        arguments=prompt_arguments(arguments.schema) or None,
-        icons=list(options.icons) or None,
-        meta=with_questions(options.meta, options.elicits),
-    )
-    resume = ResumeMode.REPLAY if options.resume == "auto" else resumed(options.resume, None)
-    return Prompt(
-        model, options.timeout, arguments, make_handler(function, arguments.context, threads, options.elicits), resume
-    )
+    reject_containers(function)
+    arguments = signature_arguments(function)
+    listed = prompt_arguments(arguments.schema) or None
+    model = PromptModel(name=name, arguments=listed, **options.listed_members(function))
+    handler = make_handler(function, arguments.context, threads, BranchTerms(keys=options.question_keys))
+    # Rendering a prompt changes nothing, so that running it twice is harmless.
+    return Prompt(model, options.timeout, arguments, handler, options.resume_mode(harmless=True))
 
 
-def refuse_containers(function: Function) -> None:
-    """Raise `TypeError` for a parameter that no string can become; a type with validators of its own may read one."""
+def reject_containers(function: Function) -> None:
+    """Raise `TypeError` for a parameter that cannot be made from a string."""
+    # Only the built-in containers: another type may have validators that parse a string.
     for name, annotation, _ in parameters_of(function).arguments:
         if (get_origin(annotation) or annotation) in CONTAINERS:
             raise TypeError(
@@ -155,32 +127,29 @@ def refuse_containers(function: Function) -> None:
 
 
 def prompt_arguments(schema: JsonObject) -> list[PromptArgument]:
-    """The arguments that a signature describes, as a listing shows them."""
+    """Return the arguments in a schema as `prompts/list` shows them."""
     properties = cast("dict[str, JsonObject]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     return [
-        PromptArgument(
-            name=name,
-            description=cast("str | None", details.get("description")),
-            required=name in required,
-        )
+        PromptArgument(name=name, description=cast("str | None", details.get("description")), required=name in required)
         for name, details in properties.items()
     ]
 
 
-def messages(value: object) -> list[PromptMessage]:
-    """What a prompt returned, as messages; what is no message is said by the user.
+def to_messages(value: object) -> list[PromptMessage]:
+    """Return the value of a prompt as messages; whatever is not a message becomes one of the user.
 
     Raises:
-        ReturnError: it is nothing that can be said.
+        ReturnError: the value cannot be a message.
     """
     if isinstance(value, list | tuple):
-        return [message for item in value for message in messages(item)]
+        return [message for item in value for message in to_messages(item)]
     if isinstance(value, PromptMessage):
         return [value]
     if isinstance(value, BLOCKS):
         return [PromptMessage(role="user", content=value)]
+    # All of these are JSON, or nearly, but no author wants a model to read "null" or "3.0": it is a forgotten `return`.
     if value is None or isinstance(value, bool | int | float | bytes | bytearray):
-        raise ReturnError(f"a prompt returns text, content blocks or messages, not {shown(value)}")
-    text = value if isinstance(value, str) else said_in_json(value)
+        raise ReturnError(f"a prompt returns text, content blocks or messages, not {value_label(value)}")
+    text = value if isinstance(value, str) else to_json_text(value)
     return [PromptMessage(role="user", content=TextContent(text=text))]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
-from .completion import Completer
-from .listing import Listing
+from .catalog import Catalog
+from .completion import Completions
 from .prompts import Prompt
 from .resources import Resource, Template
 from .tool import Tool
@@ -17,43 +17,26 @@ class Registry:
     """Everything by its name or URI.
 
     Args:
-        on_change: told of each change; what it says goes to the clients.
+        on_change: called with each change, to notify the clients.
     """
 
     def __init__(self, on_change: Callable[[Change], None]) -> None:
-        self.tools: Listing[Tool] = Listing("tool", lambda: on_change(TOOLS))
-        self.prompts: Listing[Prompt] = Listing("prompt", lambda: on_change(PROMPTS))
-        self.resources: Listing[Resource] = Listing("resource", lambda: on_change(RESOURCES))
-        self.templates: Listing[Template] = Listing("resource template", lambda: on_change(RESOURCES))
-        self.completers: dict[tuple[str, str], Completer] = {}
-        """By prompt name or template, and argument."""
-        self.completes = False
-        """There was a completion once; as for `Listing.ever`."""
+        self.tools: Catalog[Tool] = Catalog("tool", lambda: on_change(TOOLS))
+        self.prompts: Catalog[Prompt] = Catalog("prompt", lambda: on_change(PROMPTS))
+        self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES))
+        self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES))
+        self.completions = Completions(self.prompts, self.resources, self.templates)
 
     @property
     def capabilities(self) -> ServerCapabilities:
-        """What to declare. A kind of thing stays declared once there was one, since a client may have been told so."""
-        resources = self.resources.ever or self.templates.ever
+        """The capabilities to declare."""
+        # By what was ever offered and not by what is: a client that read the declaration may call a method of it, and
+        # would get "method not found" instead of an empty list.
+        resources = self.resources.was_ever_filled or self.templates.was_ever_filled
         return ServerCapabilities(
             logging={},
             tools=ToolsCapability(list_changed=True),
-            prompts=PromptsCapability(list_changed=True) if self.prompts.ever else None,
+            prompts=PromptsCapability(list_changed=True) if self.prompts.was_ever_filled else None,
             resources=ResourcesCapability(subscribe=True, list_changed=True) if resources else None,
-            completions={} if self.completes else None,
+            completions={} if self.completions.was_ever_filled else None,
         )
-
-    def add_completion(self, target: str, argument: str, completer: Completer) -> None:
-        """Raises ValueError when the argument has one."""
-        if (target, argument) in self.completers:
-            raise ValueError(f"the argument {argument!r} of {target} has a completion already")
-        self.completers[target, argument] = completer
-        self.completes = True
-
-    def forget_completions(self, target: str) -> None:
-        """Those of a prompt or a template that is offered no more: another one may get its name."""
-        for key in [key for key in tuple(self.completers) if key[0] == target]:
-            self.completers.pop(key, None)
-
-    def __repr__(self) -> str:
-        kinds = (self.tools, self.prompts, self.resources, self.templates)
-        return f"<Registry {', '.join(map(repr, kinds))}>"

@@ -1,102 +1,74 @@
-"""Resources: a function for one URI, or for the family of URIs that a template describes (RFC 6570)."""
+"""Resources: a function for one URI, or for all URIs that match a template (RFC 6570), and how `resources/read` runs it."""
 
 from __future__ import annotations
 
 import base64
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypedDict, cast
+from typing import cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.template import UriTemplate
-from ..protocol.uri.uris import is_uri
-from ..runtime import Lane, Threads
-from ..session import CallPort, Plan, ResumeMode
+from ..protocol.uri.uris import check_uri, is_uri
+from ..runtime import Threads
+from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
     Annotations,
     BlobResourceContents,
     CacheScope,
-    Icon,
-    JsonObject,
     Model,
+    ReadResourceRequestParams,
     ReadResourceResult,
     ResourceTemplate,
     TextResourceContents,
 )
 from ..types import Resource as ResourceModel
-from .forms import Elicit, with_questions
-from .handler import Function, Handler, function_doc, make_handler
-from .options import check_elicits, check_name, check_resume, check_scope, check_timeout, check_ttl
-from .results import said_in_json
-from .signature import Arguments, read_arguments
-from .tool import ResumePolicy, resumed
+from .branching import BranchTerms
+from .catalog import Catalog
+from .handler import Function, Handler, make_handler
+from .options import OfferKeywords, OfferOptions, check_caching
+from .results import to_json_text
+from .signature import Arguments, signature_arguments
 
 Contents = TextResourceContents | BlobResourceContents
 
 
-class ResourceKeywords(TypedDict, total=False):
-    """What a resource says of itself.
+class ResourceKeywords(OfferKeywords, total=False):
+    """The options of a resource: those of `OfferKeywords`, and more.
 
-    name, title, description: the function's name and docstring, unless given.
-    mime_type: of its contents; text/plain, application/json or application/octet-stream by what the function returns.
-    size: in bytes, where it is known (not for templates).
-    icons, annotations: for whom it is, how important, and what to show beside it.
-    ttl: seconds for which a client may keep what it read (2026-07-28); 0 for not at all.
-    cache_scope: "public" when what is read does not depend on who reads.
-    timeout: seconds after which reading is cancelled and the caller told.
-    meta: more members for its `_meta`.
-    elicits: as for tools.
-    resume: as for tools; "auto" replays, since reading changes nothing.
+    mime_type: of its contents; by default text/plain, application/json or application/octet-stream, by what is returned.
+    size: in bytes, if it is known (not for templates).
+    annotations: for whom it is, and how important.
+    ttl: seconds for which a client may cache what it read (2026-07-28); 0 for no caching.
+    cache_scope: "public" if the contents do not depend on who reads.
     """
 
-    name: str
-    title: str
-    description: str
     mime_type: str
     size: int
-    icons: Sequence[Icon]
     annotations: Annotations
     ttl: float
     cache_scope: CacheScope
-    timeout: float
-    meta: JsonObject
-    elicits: Sequence[Elicit[object]]
-    resume: ResumePolicy
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceOptions:
-    """The same as a value, with defaults; see `ResourceKeywords`."""
+class ResourceOptions(OfferOptions):
+    """The values of `ResourceKeywords`, with defaults."""
 
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
     mime_type: str | None = None
     size: int | None = None
-    icons: Sequence[Icon] = ()
     annotations: Annotations | None = None
     ttl: float = 0.0
     cache_scope: CacheScope = "private"
-    timeout: float = math.inf
-    meta: JsonObject | None = None
-    elicits: Sequence[Elicit[object]] = ()
-    resume: ResumePolicy = "auto"
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        check_timeout(self.timeout)
-        check_resume(self.resume)
-        check_elicits(self.elicits)
-        check_ttl("ttl", self.ttl)
-        check_scope("cache_scope", self.cache_scope)
+        OfferOptions.__post_init__(self)
+        check_caching("ttl", self.ttl, "cache_scope", self.cache_scope)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """A function that reads, and what holds for all it reads."""
+class ResourceReader:
+    """A function that reads a resource, and what is the same for all that it reads."""
 
     arguments: Arguments
     handler: Handler
@@ -104,17 +76,19 @@ class Reader:
     resume: ResumeMode
 
     def plan(self, uri: str, values: dict[str, object]) -> Plan:
-        return Plan(partial(self._run, uri, values), uri, self.options.timeout, resume=self.resume)
+        """Return how to read the resource of this URI."""
+        run = partial(self.handler.run, values, partial(self._convert, uri))
+        return Plan(run, uri, self.options.timeout, resume=self.resume)
 
-    async def _run(self, uri: str, values: dict[str, object], call: CallPort, lane: Lane) -> Model:
-        value = await self.handler(values, call, lane)
+    def _convert(self, uri: str, value: object) -> ReadResourceResult:
         options = self.options
         if isinstance(value, ReadResourceResult):
             result = value
         else:
-            result = ReadResourceResult(contents=contents(uri, value, options.mime_type))
-        if not result.contents:  # never an empty answer (M-RES-1s)
+            result = ReadResourceResult(contents=to_contents(uri, value, options.mime_type))
+        if not result.contents:  # M-RES-1s: no empty result
             raise ResourceNotFound(uri)
+        # Only members that the function left open: a result that it built has precedence over the options.
         hints = {"ttl_ms": round(options.ttl * 1000), "cache_scope": options.cache_scope}
         unset = {name: hint for name, hint in hints.items() if getattr(result, name) is None}
         return result.model_copy(update=unset)
@@ -122,13 +96,13 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """A registered resource. `model` is what `resources/list` shows of it."""
+    """A registered resource. `model` is what `resources/list` shows."""
 
     model: ResourceModel
-    _reader: Reader
+    _reader: ResourceReader
 
     def plan(self) -> Plan:
-        """How to read it."""
+        """Return how to read it."""
         return self._reader.plan(self.model.uri, {})
 
     def __repr__(self) -> str:
@@ -137,17 +111,17 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """A registered resource template. `model` is what `resources/templates/list` shows of it."""
+    """A registered resource template. `model` is what `resources/templates/list` shows."""
 
     model: ResourceTemplate
     pattern: UriTemplate
-    _reader: Reader
+    _reader: ResourceReader
 
     def plan(self, uri: str) -> Plan | None:
-        """How to read the resource of that URI; None when it is not of this family.
+        """Return how to read the resource of that URI, or None if the URI does not match the template.
 
         Raises:
-            RemoteProtocolError: -32602, a part of the URI is not what the function takes.
+            RemoteProtocolError: -32602, a part of the URI is not valid for the function.
         """
         found = self.pattern.match(uri)
         if found is None:
@@ -162,81 +136,91 @@ class Template:
         return f"<Template {self.model.uri_template}>"
 
 
-def make_resource(uri: str, function: Function, options: ResourceOptions, threads: Threads) -> Resource:
-    """A resource from a function without arguments.
+def read_resource(
+    resources: Catalog[Resource], templates: Catalog[Template], _facts: RequestFacts, params: Model
+) -> Plan:
+    """Serve `resources/read`. A resource has precedence over templates, and of templates the first that matches.
 
     Raises:
-        TypeError: it takes arguments.
-        ValueError: that is no URI.
+        ResourceNotFound: nothing has that URI.
+        RemoteProtocolError: -32602, a part of the URI is not valid for the function.
+    """
+    assert isinstance(params, ReadResourceRequestParams)
+    # Before any template sees it: the time that matching takes grows with the length of the URI.
+    check_uri(params.uri)
+    resource = resources.by_key.get(params.uri)
+    if resource is not None:
+        return resource.plan()
+    for template in templates:
+        plan = template.plan(params.uri)
+        if plan is not None:
+            return plan
+    raise ResourceNotFound(params.uri)
+
+
+def make_resource(uri: str, function: Function, options: ResourceOptions, threads: Threads) -> Resource:
+    """Return a resource that a function without arguments reads.
+
+    Raises:
+        TypeError: the function takes arguments.
+        ValueError: that is not a URI.
     """
     if not is_uri(uri):
-        raise ValueError(f"{uri!r} is no URI: it needs a scheme, such as config: or file:")
+        raise ValueError(f"{uri!r} is not a URI: it needs a scheme, such as config: or file:")
     reader = make_reader(function, options, threads)
-    if taken := argument_names(reader.arguments):
-        raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(taken))}")
+    if names := reader.arguments.names:
+        raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(names))}")
     model = ResourceModel(
         uri=uri,
-        name=name_of(function, options, uri),
-        title=options.title,
-        description=options.description or function_doc(function),
+        name=options.name_for(function) or uri,
         mime_type=options.mime_type,
         size=options.size,
-        icons=list(options.icons) or None,
         annotations=options.annotations,
-        meta=with_questions(options.meta, options.elicits),
+        **options.listed_members(function),
     )
     return Resource(model, reader)
 
 
 def make_template(text: str, function: Function, options: ResourceOptions, threads: Threads) -> Template:
-    """A resource template from a function that takes its variables.
+    """Return a resource template that a function with its variables as parameters reads.
 
     Raises:
-        TypeError: the function takes other arguments than the template has variables.
-        ValueError: that is no RFC 6570 template.
+        TypeError: the parameters of the function are not the variables of the template.
+        ValueError: that is not an RFC 6570 template.
     """
     pattern = UriTemplate(text)
     reader = make_reader(function, options, threads)
-    taken, has = argument_names(reader.arguments), set(pattern.variables)
-    if taken != has:
+    names, variables = reader.arguments.names, set(pattern.variables)
+    if names != variables:
         raise TypeError(
-            f"{text} has the variables {', '.join(sorted(has))}, but its function takes {', '.join(sorted(taken)) or 'none'}"
+            f"{text} has the variables {', '.join(sorted(variables))}, "
+            f"but its function takes {', '.join(sorted(names)) or 'none'}"
         )
     needed = set(cast("list[str]", reader.arguments.schema.get("required", [])))
+    # RFC 6570 expands an undefined variable to nothing, so that `{?page}` matches a URI without it.
     if missing := needed.intersection(pattern.optional):
         raise TypeError(f"{text}: a URI may leave out {', '.join(sorted(missing))}, so its parameter needs a default")
     if options.size is not None:
         raise TypeError(f"{text} is a template: it has no size")
     model = ResourceTemplate(
         uri_template=text,
-        name=name_of(function, options, text),
-        title=options.title,
-        description=options.description or function_doc(function),
+        name=options.name_for(function) or text,
         mime_type=options.mime_type,
-        icons=list(options.icons) or None,
         annotations=options.annotations,
-        meta=with_questions(options.meta, options.elicits),
+        **options.listed_members(function),
     )
     return Template(model, pattern, reader)
 
 
-def make_reader(function: Function, options: ResourceOptions, threads: Threads) -> Reader:
-    arguments = read_arguments(function)
-    resume = ResumeMode.REPLAY if options.resume == "auto" else resumed(options.resume, None)
-    return Reader(arguments, make_handler(function, arguments.context, threads, options.elicits), options, resume)
+def make_reader(function: Function, options: ResourceOptions, threads: Threads) -> ResourceReader:
+    arguments = signature_arguments(function)
+    handler = make_handler(function, arguments.context, threads, BranchTerms(keys=options.question_keys))
+    # Reading changes nothing, so that running the function twice is harmless.
+    return ResourceReader(arguments, handler, options, options.resume_mode(harmless=True))
 
 
-def argument_names(arguments: Arguments) -> set[str]:
-    properties = arguments.schema.get("properties")
-    return set(properties) if isinstance(properties, dict) else set()
-
-
-def name_of(function: Function, options: ResourceOptions, otherwise: str) -> str:
-    return options.name or str(getattr(function, "__name__", "")) or otherwise
-
-
-def contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:
-    """What a resource function returned, as contents: text, bytes (sent as base64), contents, or JSON of anything else."""
+def to_contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:
+    """Return the value of a resource function as contents: text, bytes (sent as base64), contents, or JSON of anything else."""
     match value:
         case TextResourceContents() | BlobResourceContents():
             return [value]
@@ -250,5 +234,5 @@ def contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:
         case None:
             return []
         case _:
-            text = said_in_json(value)
+            text = to_json_text(value)
             return [TextResourceContents(uri=uri, mime_type=mime_type or "application/json", text=text)]

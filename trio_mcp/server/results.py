@@ -1,10 +1,19 @@
-"""From what a tool returns to what its caller gets."""
+"""Converting the value that a tool returns to the result that its caller gets.
+
+    return annotation            output schema          result
+    str, None, content blocks    none                   text or the blocks
+    a model, dataclass, dict     of the value           text and structured content
+    int, list, a union           of {"result": value}   text and structured content
+
+The structure is checked before it is sent, because a client may check it too, and would blame the server (L-TOOL-5s).
+"""
 
 from __future__ import annotations
 
 import inspect
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from typing import NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAdapter, ValidationError
@@ -24,51 +33,61 @@ from ..types import (
     ResourceLink,
     TextContent,
 )
-from .forms import explained
+from .forms import error_summary
 
 T = TypeVar("T")
 
-
 ToolResult: TypeAlias = CallToolResult
-"""A tool may return one of these to say everything itself: content, structured content, `is_error`, `_meta`."""
+"""A tool may return one of these to control everything: content, structured content, `is_error`, `_meta`."""
 
 Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
-ASK = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
+ASK_INSTEAD = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
 
-UNSAYABLE = "what was returned cannot be said in JSON"
+NOT_JSON = "the returned value cannot be serialized to JSON"
+MISMATCH = "the tool returned something else than it declares"
+STRUCTURE_MISMATCH = "the structured content does not match what the tool declares"
 
 Converter: TypeAlias = Callable[[object], CallToolResult]
 
 
-class Promise(NamedTuple):
-    """The output schema that a tool promises, or None, and how to turn a value into a result that keeps it."""
+class ReturnError(LocalProtocolError, TypeError):
+    """A handler returned what it does not declare, or what cannot be sent; the text is safe to show."""
+
+
+class ReturnSpec(NamedTuple):
+    """The output schema of a tool, or None, and how to convert a value to a result that matches it."""
 
     schema: JsonObject | None
-    converted: Converter
+    convert: Converter
 
 
-def read_return(annotation: object) -> Promise:
-    """What a return annotation promises.
+class ReturnModel(RootModel[T]):
+    """Validates and serializes the value of a return annotation."""
 
-    Text, content blocks, `ToolResult` and None promise no structure. A model, dataclass, TypedDict or dict is the structured
-    content itself; anything else (a number, a list, a union) becomes its member `result`, since older revisions demand an object.
+    # "constants" writes NaN as NaN, so that `dumps` rejects it. The default would send null instead, without an error.
+    model_config = ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True, defer_build=True)
+
+
+def return_spec(annotation: object) -> ReturnSpec:
+    """Return the output schema and the conversion for a return annotation.
 
     Raises:
-        TypeError: it is an interim result, which only the session makes, or no JSON can be made of it.
+        TypeError: the annotation is an interim result, which only the session makes, or a type that JSON cannot represent.
     """
     if isinstance(annotation, type) and issubclass(annotation, InputRequiredResult):
-        raise TypeError(ASK)
+        raise TypeError(ASK_INSTEAD)
     if annotation is inspect.Signature.empty or is_unstructured(annotation):
-        return Promise(None, plain)
+        return ReturnSpec(None, unstructured_result)
+    # Revisions before 2026-07-28 require an object as structured content, so that any other value becomes its member `result`.
     wrapped = not is_object(annotation)
     try:
         adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
         schema: JsonObject = adapter.json_schema(mode="serialization")
     except PydanticUserError as error:
         raise TypeError(
-            f"it returns {inspect.formatannotation(annotation)}, which no JSON can be made of; return a pydantic model, a "
+            f"it returns {inspect.formatannotation(annotation)}, which JSON cannot represent; return a pydantic model, a "
             "dataclass or a plain type"
         ) from error
     if wrapped:
@@ -76,37 +95,27 @@ def read_return(annotation: object) -> Promise:
         schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
         if definitions is not None:
             schema["$defs"] = definitions
-    promised = Returned[annotation]  # type: ignore[valid-type]
-    return Promise(schema, lambda value: structured(promised, value, wrapped))
+    declared = ReturnModel[annotation]  # type: ignore[valid-type]
+    return ReturnSpec(schema, lambda value: structured_result(declared, value, wrapped))
 
 
-def read_schema(schema: JsonObject) -> Promise:
-    """What an author's own JSON Schema promises; any keyword of 2020-12 may be in it.
+def schema_return_spec(schema: JsonObject) -> ReturnSpec:
+    """Return the output schema and the conversion for an author's own JSON Schema, with any keyword of 2020-12.
 
     Raises:
-        ValueError: it is no schema; the message says what is wrong.
+        ValueError: it is not a valid schema; the message says what is wrong.
     """
-    promised = Schema.compile(schema, "output_schema")
-    return Promise(schema, lambda value: conforming(promised, value))
+    declared = Schema.compile(schema, "output_schema")
+    return ReturnSpec(schema, lambda value: schema_checked_result(declared, value))
 
 
 def error_result(text: str) -> CallToolResult:
-    """A result that tells the model what went wrong."""
+    """Return a result that tells the model about an error."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True)
 
 
-class Returned(RootModel[T]):
-    """Checks and writes a promised value. It keeps NaN visible, so that it is refused and not made null."""
-
-    model_config = ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True, defer_build=True)
-
-
-class ReturnError(LocalProtocolError, TypeError):
-    """A handler returned what it does not declare, or what cannot be sent; the text is safe to show."""
-
-
-def plain(value: object) -> CallToolResult:
-    """A value without a promised structure."""
+def unstructured_result(value: object) -> CallToolResult:
+    """Return the result for a value without a declared structure."""
     match value:
         case str():
             return CallToolResult(content=[TextContent(text=value)])
@@ -115,86 +124,87 @@ def plain(value: object) -> CallToolResult:
         case CallToolResult():
             return value
         case InputRequiredResult():
-            raise ReturnError(ASK)
+            raise ReturnError(ASK_INSTEAD)
         case TextContent() | ImageContent() | AudioContent() | ResourceLink() | EmbeddedResource():
             return CallToolResult(content=[value])
         case list() | tuple() if value and all(isinstance(item, str | Block) for item in value):
-            return CallToolResult(content=[as_block(item) for item in value])
+            return CallToolResult(content=[TextContent(text=item) if isinstance(item, str) else item for item in value])
         case _:
-            return CallToolResult(content=[TextContent(text=said_in_json(value, by_alias=False))])
+            return CallToolResult(content=[TextContent(text=to_json_text(value, by_alias=False))])
 
 
-def structured(promised: type[Returned[object]], value: object, wrapped: bool) -> CallToolResult:
-    """A value whose structure was promised: it is checked, and sent both as JSON and as text (L-TOOL-5s).
+def structured_result(declared: type[ReturnModel[object]], value: object, wrapped: bool) -> CallToolResult:
+    """Return a result with the value as structured content and as text (L-TOOL-5s).
 
     Raises:
-        ReturnError: the value is not what the annotation promised, or not JSON; a bug of the tool.
+        ReturnError: the value does not match the annotation, or is not JSON; both are bugs of the tool.
     """
     if isinstance(value, CallToolResult):
-        return whole(value, promised, wrapped)
+        return checked_result(value, declared, wrapped)
     try:
-        content = written(promised, promised.model_validate(value))
-    except ValidationError as error:
-        check_awaited(value)
-        raise ReturnError(f"the tool returned something else than it declares: {explained(error)}") from None
-    except ValueError as error:
-        check_awaited(value)
-        raise ReturnError(f"{UNSAYABLE}: {error}") from None
-    if wrapped:
-        content = {"result": content}
-    return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
+        content = to_json_value(declared, declared.model_validate(value))
+    except ValueError as error:  # pydantic's `ValidationError` is one too
+        check_not_coroutine(value)
+        mismatch = f"{MISMATCH}: {error_summary(error)}" if isinstance(error, ValidationError) else None
+        raise ReturnError(mismatch or f"{NOT_JSON}: {error}") from None
+    return json_result({"result": content} if wrapped else content)
 
 
-def written(promised: type[Returned[object]], value: Returned[object]) -> JsonValue:
-    """A promised value as JSON. A model or dataclass is not looked into when it is validated, so that one whose members were
-    set to something else shows only here; it is validated again then.
+def to_json_value(declared: type[ReturnModel[object]], value: ReturnModel[object]) -> JsonValue:
+    """Return a validated value as JSON.
 
     Raises:
-        ValidationError: a member is not what was promised.
-        ValueError: JSON cannot say it.
+        ValidationError: a member does not match its annotation.
+        ValueError: JSON cannot represent it.
     """
     try:
         content: JsonValue = value.model_dump(mode="json", by_alias=True, warnings="error")
     except PydanticSerializationError:
+        # Validation does not look into a model or dataclass that exists already, so that a member that was set to something
+        # else shows only here. It is validated again as JSON, for an error that names the member.
         content = value.model_dump(mode="json", by_alias=True, warnings="none")
-        content = promised.model_validate(content).model_dump(mode="json", by_alias=True, warnings="error")
+        content = declared.model_validate(content).model_dump(mode="json", by_alias=True, warnings="error")
     return content
 
 
-def whole(result: CallToolResult, promised: type[Returned[object]], wrapped: bool) -> CallToolResult:
-    """A result that a tool made itself keeps the promise too, unless it tells of an error (L-TOOL-5s)."""
-    if not result.is_error:
+def checked_result(result: CallToolResult, declared: type[ReturnModel[object]], wrapped: bool) -> CallToolResult:
+    """Return a result that the tool built, if its structured content matches the annotation (L-TOOL-5s)."""
+    if not result.is_error:  # an error has no structure to declare
         content = result.structured_content
         try:
-            promised.model_validate(content["result"] if wrapped and isinstance(content, dict) else content)
+            declared.model_validate(content["result"] if wrapped and isinstance(content, dict) else content)
         except (KeyError, ValidationError) as error:
-            what = explained(error) if isinstance(error, ValidationError) else "result: Field required"
-            raise ReturnError(f"the structured content is not what the tool declares: {what}") from None
+            what = error_summary(error) if isinstance(error, ValidationError) else "result: Field required"
+            raise ReturnError(f"{STRUCTURE_MISMATCH}: {what}") from None
     return result
 
 
-def conforming(promised: Schema, value: object) -> CallToolResult:
-    """A value that has to fit a JSON Schema, sent both as JSON and as text.
+def schema_checked_result(declared: Schema, value: object) -> CallToolResult:
+    """Return a result with the value, which must match a JSON Schema, as structured content and as text.
 
     Raises:
-        ReturnError: it does not fit, or is no JSON.
+        ReturnError: the value does not match, or is not JSON.
     """
     if isinstance(value, CallToolResult):
-        if not value.is_error and (problem := promised.check(value.structured_content)) is not None:
-            raise ReturnError(f"the structured content is not what the tool declares: {problem}")
+        if not value.is_error and (problem := declared.check(value.structured_content)) is not None:
+            raise ReturnError(f"{STRUCTURE_MISMATCH}: {problem}")
         return value
-    content = as_json(value)
-    text = json_text(content)
-    if (problem := promised.check(content)) is not None:
-        raise ReturnError(f"the tool returned something else than it declares: {problem}")
-    return CallToolResult(content=[TextContent(text=text)], structured_content=content)
+    result = json_result(as_json(value))
+    if (problem := declared.check(result.structured_content)) is not None:
+        raise ReturnError(f"{MISMATCH}: {problem}")
+    return result
 
 
-def said_in_json(value: object, *, by_alias: bool = True) -> str:
-    """Any value as JSON text.
+def json_result(content: JsonValue) -> CallToolResult:
+    """Return a result with JSON as structured content and as text, for clients that read only the text."""
+    return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
+
+
+def to_json_text(value: object, *, by_alias: bool = True) -> str:
+    """Return any value as JSON text.
 
     Raises:
-        ReturnError: JSON cannot say it.
+        ReturnError: JSON cannot represent it.
     """
     return json_text(as_json(value, by_alias=by_alias))
 
@@ -203,35 +213,31 @@ def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
     try:
         content: JsonValue = to_jsonable_python(value, by_alias=by_alias, inf_nan_mode="constants")
     except ValueError as error:
-        check_awaited(value)
-        raise ReturnError(f"{UNSAYABLE}: {error}") from None
+        check_not_coroutine(value)
+        raise ReturnError(f"{NOT_JSON}: {error}") from None
     return content
 
 
-def check_awaited(value: object) -> None:
-    """Say what is wrong with what cannot be a result, when it is a coroutine: an `await` is missing."""
+def check_not_coroutine(value: object) -> None:
+    """Raise `ReturnError` if the value is a coroutine: an `await` is missing, which pydantic's own error does not say."""
     if inspect.iscoroutine(value):
-        raise ReturnError(f"{UNSAYABLE}: {value.__name__}() was not awaited") from None
+        raise ReturnError(f"{NOT_JSON}: {value.__name__}() was not awaited") from None
 
 
 def json_text(value: JsonValue) -> str:
     try:
         return dumps(value, "result").decode()
     except ValueError as error:
-        raise ReturnError(f"{UNSAYABLE}: {error}") from None
+        raise ReturnError(f"{NOT_JSON}: {error}") from None
 
 
-def shown(value: object) -> str:
-    """A value as an error may show it: what it is, not what it holds."""
+def value_label(value: object) -> str:
+    """Return the type of a value for an error that a peer reads; its content may be secret."""
     return "None" if value is None else f"a value of the type {type(value).__name__}"
 
 
-def as_block(item: object) -> Block:
-    return TextContent(text=item) if isinstance(item, str) else item  # type: ignore[return-value]
-
-
 def is_unstructured(annotation: object) -> bool:
-    """Text, nothing, blocks, a result, or a union or sequence of those."""
+    """Return whether an annotation is text, None, blocks, a result, or a union or sequence of those."""
     if annotation is None or annotation is type(None) or annotation is str or annotation is object:
         return True
     if isinstance(annotation, type) and issubclass(annotation, (*BLOCKS, CallToolResult)):
@@ -246,10 +252,8 @@ def is_unstructured(annotation: object) -> bool:
 
 
 def is_object(annotation: object) -> bool:
-    """Whether its JSON is an object."""
+    """Return whether the JSON of an annotation is an object."""
     origin = get_origin(annotation) or annotation
     if is_typeddict(origin):
         return True
-    return isinstance(origin, type) and (
-        issubclass(origin, BaseModel | dict) or hasattr(origin, "__dataclass_fields__")
-    )
+    return isinstance(origin, type) and (issubclass(origin, BaseModel | dict) or is_dataclass(origin))

@@ -1,10 +1,10 @@
-"""`Server`: what an author declares, and how it is served."""
+"""`Server`: what an author registers, and how it is served."""
 
 from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -13,20 +13,28 @@ import trio
 
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import is_uri
-from ..session import Envelope, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
+from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
-from .authoring import Authoring
 from .options import check_service
-from .pages import PAGE_SIZE, ListOptions
+from .pages import PAGE_SIZE, ListOptions, PageSettings
+from .registration import Registration
 from .router import Router
 from .tool import Tool
 
-COLLECT_AFTER = 10_000
-"""New objects after which the collector looks at the youngest. A call makes some sixty, nearly all of them free at its end."""
+GC_THRESHOLD = 10_000
+"""New objects after which the garbage collector scans the youngest generation."""
+# Python's default is 700 or 2,000. A call makes about sixty objects that the collector tracks, and reference counting frees
+# nearly all of them when it ends, so that a scan after every few calls finds nothing.
 
 
-class Server(Authoring):
+NO_ASGI_APP = (
+    "a trio_mcp Server is not an ASGI application: write `from trio_mcp_transports.http import asgi_app` and "
+    "`app = asgi_app(server)`, and serve that: `hypercorn -k trio module:app`"
+)
+
+
+class Server(Registration):
     """An MCP server: a name, what it offers, and the ways to serve it.
 
         server = Server("weather", version="1.0")
@@ -40,12 +48,12 @@ class Server(Authoring):
         server.run("http", port=8000)        # Streamable HTTP at /mcp
 
     Args:
-        name: who this server is; also part of what seals its `requestState`, so all nodes of a deployment share it.
+        name: its name for clients; also part of what seals `requestState`, so that all nodes of a deployment share it.
         instructions: how a model should use the server.
         description, website_url, icons: more about it, for people.
-        page_size: items of one page of a listing.
-        list_ttl: seconds for which a client may keep a listing (2026-07-28); 0 for not at all.
-        list_scope: "public" when the listings are the same for everybody.
+        page_size: items of one page of a list.
+        list_ttl: seconds for which a client may cache a list (2026-07-28); 0 for no caching.
+        list_scope: "public" if the lists are the same for all clients.
         options: limits and times.
     """
 
@@ -76,12 +84,14 @@ class Server(Authoring):
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
         self._lists = ListOptions(page_size, list_ttl, list_scope)
+        # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
-        """Where it is served now; shared with its copies under other options."""
+        """The running services, in order; shared with the copies that `with_options` makes."""
         self._declaring = threading.Lock()
 
     def with_options(self, options: ServiceOptions) -> Server:
-        """The same server, tools included, under other limits and times."""
+        """Return the same server, tools included, with other limits and times."""
+        # Shallow: registry, threads and running services stay shared, so that a later `add_tool` reaches both.
         other = copy(self)
         other.options = check_service(options)
         return other
@@ -93,52 +103,53 @@ class Server(Authoring):
 
     @property
     def services(self) -> tuple[Service, ...]:
-        """Where it is served now, one for each `serve` or ASGI application; empty while it is not."""
+        """The running services, one for each `serve` or ASGI application; empty while it is not served."""
         return tuple(self._services)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell everyone who watches the resource, or something it is a part of, that it has changed; from any thread.
+        """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed; from any thread.
 
         Raises:
-            ValueError: that is no URI.
+            ValueError: that is not a URI.
         """
         if not is_uri(uri):
-            raise ValueError(f"resource_updated: {uri[:128]!r} is no URI: it needs a scheme, such as config: or file:")
+            raise ValueError(f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, such as file:")
         self._announce(updated(uri))
 
     def run(self, transport: str = "stdio", **options: object) -> None:
-        """Serve until told to stop, in a Trio loop of its own: `run()` on stdio, `run("http", port=8000)` over HTTP.
+        """Run a Trio loop and serve in it until the transport ends: `run()` on stdio, `run("http", port=8000)` over HTTP.
 
         Options are the transport's. Raises `LookupError` for a transport that is not installed.
         """
-        # What was loaded until now lives as long as the process; the collector need not look at it after every few calls.
+        # Modules and tools live as long as the process. Frozen, they are never scanned again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(COLLECT_AFTER)
+        gc.set_threshold(GC_THRESHOLD)
         trio.run(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
-        """Serve over a transport until it ends or is told to stop; a cancel stops it, with a bounded clean-up.
+        """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
 
         Raises:
             LookupError: no such transport is installed.
             TypeError: it has no such option.
-            ConfigurationError: `TRIO_MCP_KEYS` holds no keys; nothing was opened.
+            ConfigurationError: `TRIO_MCP_KEYS` holds no valid keys; nothing was opened.
         """
         if self.options.keys is None:
-            KeyRing.from_environment()  # a transport opens its own nursery, and would say this late and wrapped
+            # Only for its error: a transport would raise it from a nursery, wrapped in a group, after it has opened a port.
+            KeyRing.from_environment()
         check_options(transport, "serve", options)
         await find_transport(transport).serve(self, **options)
 
-    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
-        """Serve one connection; returns when it has ended and its calls are cleaned up."""
+    async def serve_channel(self, channel: AnyChannel) -> None:
+        """Serve one connection; returns when it has ended and its calls have cleaned up."""
         async with self.open_service() as service:
             await serve_channel(service, channel)
 
     @asynccontextmanager
     async def open_service(self) -> AsyncIterator[Service]:
-        """What a transport serves its connections with; `async with server.open_service() as service`."""
-        router = Router(self._registry, self.identity, self._lists, self.options.keys)
+        """Open what a transport serves its connections with: `async with server.open_service() as service`."""
+        router = Router(self._registry, PageSettings(self.identity, self._lists, self.options.keys))
         opened = open_service(
             router.routes,
             self.identity,
@@ -150,19 +161,39 @@ class Server(Authoring):
         )
         async with opened as service:
             self._services[service] = None
-            self._declare()  # a thread may have changed something since it was read
+            # Again, because another thread may have added something after the capabilities were read above.
+            self._declare()
             try:
                 yield service
             finally:
                 del self._services[service]
 
+    async def __call__(
+        self,
+        scope: Mapping[str, object],
+        receive: Callable[[], Awaitable[object]],
+        send: Callable[[dict[str, object]], Awaitable[None]],
+    ) -> None:
+        """Fail with advice when an ASGI server is given the server itself: `asgi_app(server)` is the application.
+
+        Raises:
+            TypeError: always, unless it can fail the start of the ASGI server instead.
+        """
+        # Without this, `hypercorn module:server` takes the object for a WSGI application and fails at the first request.
+        if scope["type"] != "lifespan":
+            raise TypeError(NO_ASGI_APP)
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
+
     def _announce(self, change: Change) -> None:
+        # First the capabilities: a client that is notified of a new kind of list must find it declared.
         self._declare()
         for service in list(self._services):
             service.subscriptions.announce(change)
 
     def _declare(self) -> None:
-        with self._declaring:  # else what one thread read before another's change might be written after it
+        # Under a lock: without it, what one thread read before another's change could be written after it.
+        with self._declaring:
             for service in list(self._services):
                 service.capabilities = self._registry.capabilities
 

@@ -1,11 +1,12 @@
-"""From a function's signature to the schema of its arguments, and from a call's arguments to keyword arguments."""
+"""Converting a function's signature to the schema of its arguments, and a call's arguments to keyword arguments."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, NamedTuple, Protocol, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -23,7 +24,7 @@ from pydantic_core import CoreSchema
 from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
 from .context import Context
-from .forms import explained
+from .forms import error_summary
 
 
 class Mirrored:
@@ -44,81 +45,38 @@ class Mirrored:
         return f"Mirrored({self.name!r})"
 
 
-class Given(BaseModel):
-    """The base of the models made from signatures: unknown arguments are refused."""
+class ArgumentsModel(BaseModel):
+    """The base of the models made from signatures. It rejects unknown arguments, so that a model's typo is not ignored."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
-class Arguments(Protocol):
-    """What a function takes from a request."""
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a function takes from a request.
+
+    Attributes:
+        schema: JSON Schema of the arguments.
+        context: the name of the parameter that takes the `Context`.
+        returns: the return annotation, or `inspect.Signature.empty`.
+        bind: returns validated keyword arguments. Raises `ValueError` if an argument is wrong, missing or unknown; the message
+            names each, and says why.
+    """
+
+    schema: JsonObject
+    context: str | None
+    returns: object
+    bind: Callable[[JsonObject], dict[str, object]]
 
     @property
-    def schema(self) -> JsonObject:
-        """JSON Schema of the arguments."""
-        ...
-
-    @property
-    def context(self) -> str | None:
-        """The name of the parameter that takes the `Context`."""
-        ...
-
-    @property
-    def returns(self) -> object:
-        """The return annotation, or `inspect.Signature.empty`."""
-        ...
-
-    def bind(self, arguments: JsonObject) -> dict[str, object]:
-        """Validated keyword arguments.
-
-        Raises:
-            ValueError: the message names each argument that is wrong, missing or unknown, and why.
-        """
-        ...
-
-
-class Typed:
-    """The arguments that a signature describes."""
-
-    __slots__ = ("_model", "_names", "context", "returns", "schema")
-
-    def __init__(self, model: type[Given], names: dict[str, str], context: str | None, returns: object) -> None:
-        self._model = model
-        self._names = names
-        self.context = context
-        self.returns = returns
-        self.schema = argument_schema(model)
-
-    def bind(self, arguments: JsonObject) -> dict[str, object]:
-        try:
-            validated = self._model.model_validate(arguments)
-        except ValidationError as error:
-            raise ValueError(explained(error)) from None
-        values = validated.__dict__
-        return {name: values[field] for field, name in self._names.items()}
-
-
-class Raw:
-    """Arguments that a JSON Schema describes; the function takes them as they are, in one parameter."""
-
-    __slots__ = ("_checked", "_name", "context", "returns", "schema")
-
-    def __init__(self, schema: JsonObject, name: str, context: str | None, returns: object) -> None:
-        self._checked = Schema.compile(schema, "input_schema")
-        self._name = name
-        self.context = context
-        self.returns = returns
-        self.schema = schema
-
-    def bind(self, arguments: JsonObject) -> dict[str, object]:
-        problem = self._checked.check(arguments)
-        if problem is not None:
-            raise ValueError(problem)
-        return {self._name: arguments}
+    def names(self) -> set[str]:
+        """The names of the arguments."""
+        properties = self.schema.get("properties")
+        return set(properties) if isinstance(properties, dict) else set()
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function that takes an argument; its default is `inspect.Parameter.empty` when it has none."""
+    """A parameter of a function that takes an argument; `default` is `inspect.Parameter.empty` if it has none."""
 
     name: str
     annotation: object
@@ -134,25 +92,25 @@ class Parameters(NamedTuple):
 
 
 def parameters_of(function: Callable[..., object]) -> Parameters:
-    """Read a function's signature.
+    """Return the parameters in a function's signature.
 
     Raises:
-        TypeError: it cannot be called with named JSON arguments; the message says which parameter is in the way.
+        TypeError: it cannot be called with named JSON arguments; the message names the parameter.
     """
     hints = get_type_hints(function, include_extras=True)
     context: str | None = None
     arguments: list[Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
+        # A parameter without an annotation is a string: most arguments are, and a schema without a type helps no model.
         annotation = hints.get(name, str)
         if is_context(annotation):
             context = name
             continue
         if any(map(is_context, get_args(annotation))):
-            raise TypeError(
-                f"{function.__qualname__}: the parameter {name!r} is a context or none: write `{name}: Context`"
-            )
+            raise TypeError(f"{function.__qualname__}: {name!r} is a context or none: write `{name}: Context`")
+        # Both are mistakes that would otherwise appear as an argument that every model has to invent.
         if name in ("self", "cls") or (name == "ctx" and name not in hints):
-            hint = "annotate it as `ctx: Context`" if name == "ctx" else "offer a bound method, or a function"
+            hint = "annotate it as `ctx: Context`" if name == "ctx" else "register a bound method, or a function"
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} must be an ordinary named parameter")
@@ -160,65 +118,79 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
     return Parameters(tuple(arguments), context, hints.get("return", inspect.Signature.empty))
 
 
-def read_arguments(function: Callable[..., object]) -> Arguments:
-    """The arguments that a function's signature describes. Raises `TypeError` as `parameters_of` does."""
-    taken, context, returns = parameters_of(function)
+def signature_arguments(function: Callable[..., object]) -> Arguments:
+    """Return the arguments that a function's signature describes. Raises `TypeError` as `parameters_of` does."""
+    parameters, context, returns = parameters_of(function)
     fields: dict[str, object] = {}
     names: dict[str, str] = {}
-    for name, annotation, default in taken:
-        field = f"argument_{len(fields)}"  # a model cannot have a field named `json` or `_x`; its alias can be anything
+    for name, annotation, default in parameters:
+        # A model cannot have a field named `json` or `_x`, and a function may well have such a parameter. An alias can be
+        # anything.
+        field = f"argument_{len(fields)}"
         names[field] = name
         fields[field] = (
             Annotated[annotation, Field(alias=name, title=name.replace("_", " ").strip().title())],
             ... if default is inspect.Parameter.empty else default,
         )
     try:
-        model = create_model(function.__name__, __base__=Given, **fields)  # type: ignore[call-overload]
-        return Typed(model, names, context, returns)
+        model: type[ArgumentsModel] = create_model(function.__name__, __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
+        schema: JsonObject = model.model_json_schema(by_alias=True)
     except PydanticUserError as error:
-        raise TypeError(f"{function.__qualname__}: {unsayable(taken)}") from error
+        raise TypeError(f"{function.__qualname__}: {unsupported_parameters(parameters)}") from error
+    # Both are the function's own, and a listing has a place for them elsewhere.
+    schema.pop("title", None)
+    schema.pop("description", None)
+
+    def bind(arguments: JsonObject) -> dict[str, object]:
+        try:
+            values = model.model_validate(arguments).__dict__
+        except ValidationError as error:
+            raise ValueError(error_summary(error)) from None
+        return {name: values[field] for field, name in names.items()}
+
+    return Arguments({"type": "object", "properties": {}, **schema}, context, returns, bind)
 
 
-def unsayable(taken: Sequence[Parameter]) -> str:
-    """Which of the parameters no JSON Schema can describe."""
-    for name, annotation, _ in taken:
+def unsupported_parameters(parameters: Sequence[Parameter]) -> str:
+    """Return which of the parameters has a type that JSON Schema cannot describe."""
+    # Pydantic's error is about the whole model and does not name the field, so each is tried alone.
+    for name, annotation, _ in parameters:
         try:
             TypeAdapter(cast("type[object]", annotation)).json_schema()
         except PydanticUserError:
             return (
-                f"the parameter {name!r} has the type {inspect.formatannotation(annotation)}, which no JSON can be made into;"
+                f"the parameter {name!r} has the type {inspect.formatannotation(annotation)}, which JSON cannot represent;"
                 " use a pydantic model, a dataclass or a plain type"
             )
     return "the parameters cannot be described by a JSON Schema"
 
 
-def raw_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:
-    """Arguments that a JSON Schema describes.
+def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:
+    """Return the arguments that a JSON Schema describes; the function gets them in one parameter, as a dict.
 
     Raises:
         TypeError: the function does not take them in one parameter.
-        ValueError: it is no JSON Schema of an object; the message says what is wrong.
+        ValueError: it is not a JSON Schema of an object; the message says what is wrong.
     """
-    taken, context, returns = parameters_of(function)
-    if len(taken) != 1:
-        raise TypeError(
-            f"{function.__qualname__}: with an input_schema the function takes all arguments in one parameter"
-        )
+    parameters, context, returns = parameters_of(function)
+    if len(parameters) != 1:
+        raise TypeError(f"{function.__qualname__}: with an input_schema it takes all arguments in one parameter")
     if schema.get("type") != "object":
         found = f"not {schema['type']!r}" if "type" in schema else "and it is missing"
         raise ValueError(f'input_schema: its "type" has to be "object", since arguments are one, {found}')
-    return Raw(schema, taken[0].name, context, returns)
+    compiled, name = Schema.compile(schema, "input_schema"), parameters[0].name
 
+    def bind(arguments: JsonObject) -> dict[str, object]:
+        problem = compiled.check(arguments)
+        if problem is not None:
+            raise ValueError(problem)
+        return {name: arguments}
 
-def argument_schema(model: type[Given]) -> JsonObject:
-    schema: JsonObject = model.model_json_schema(by_alias=True)
-    schema.pop("title", None)
-    schema.pop("description", None)
-    return {"type": "object", "properties": {}, **schema}
+    return Arguments(schema, context, returns, bind)
 
 
 def is_context(annotation: object) -> bool:
-    """A `Context`; `Context | None` too, for a function that its author calls himself without one."""
+    """Return whether an annotation is `Context`, or `Context | None`, for a function that is also called without one."""
     origin = get_origin(annotation) or annotation
     if origin in (Union, UnionType):
         members = [member for member in get_args(annotation) if member is not NoneType]

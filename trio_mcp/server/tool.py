@@ -1,69 +1,62 @@
-"""A tool: a function, the schemas its signature promises, and how one call of it runs."""
+"""Tools: a function with the schemas of its signature, and how `tools/call` runs it."""
 
 from __future__ import annotations
 
 import logging
-import math
 import re
 import secrets
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias, TypedDict
 
-from ..errors import CapabilityError, LimitExceeded, LocalProtocolError, ProtocolError, RequestTimeout, ToolError
+from ..checks import check_instance
+from ..errors import (
+    CapabilityError,
+    LimitExceeded,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+    ToolError,
+)
 from ..protocol.capabilities import lacks
 from ..protocol.http.parameter_headers import ParameterHeaders
-from ..runtime import CancelReason, Lane, Threads
-from ..session import CallPort, Plan, RequestFacts, ResumeMode
-from ..types import CallToolResult, ClientCapabilities, Icon, JsonObject, ToolAnnotations
+from ..protocol.jsonrpc import INVALID_PARAMS
+from ..runtime import CancelReason, Threads
+from ..session import Plan, RequestFacts, ResumeMode
+from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
-from .branching import CallLimits
-from .forms import Elicit, with_questions
-from .handler import Function, Handler, function_doc, make_handler
-from .options import check_count, check_elicits, check_name, check_resume, check_schema, check_timeout
-from .results import Converter, Promise, error_result, read_return, read_schema
-from .signature import Arguments, raw_arguments, read_arguments
+from .branching import BranchTerms
+from .catalog import Catalog
+from .handler import Function, Handler, make_handler
+from .options import OfferKeywords, OfferOptions, check_count
+from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
+from .signature import Arguments, schema_arguments, signature_arguments
 
-ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 logger = logging.getLogger("trio_mcp.tool")
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
-GATES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
-REQUIRES = "trio-mcp/requires"
-"""The member of a tool's `_meta` in which it says what its calls need."""
+CAPABILITIES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
+"""The client capabilities that a tool may require."""
+REQUIRES_META_KEY = "trio-mcp/requires"
+"""The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
 
 
-class ToolKeywords(TypedDict, total=False):
-    """What a tool says of itself beyond its signature.
+class ToolKeywords(OfferKeywords, total=False):
+    """The options of a tool: those of `OfferKeywords`, and more.
 
-    name, title, description: the function's name and docstring, unless given.
     annotations: hints about what it does; clients do not trust them.
-    icons: images to show beside its name.
-    timeout: seconds after which a call is cancelled and its caller told.
-    meta: more members for its `_meta`.
-    resume: what becomes of a call that waits for an answer when its process is gone. "replay": the body runs again, and what
-        it had asked and done in a `ctx.step` returns at once. "parked": the call is lost and its caller told. "auto": replay
-        if `annotations` say that it is read-only or idempotent, else parked.
-    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Others cannot call it, and
-        where a listing belongs to a session they do not see it.
-    elicits: the questions it may ask, published with it; only these may then be asked by key.
+    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call it, and
+        do not see it in a list that belongs to a session.
     input_schema: its arguments as JSON Schema (2020-12), instead of the signature's: the function takes them as one dict.
     output_schema: its structured result as JSON Schema, instead of the return annotation's.
-    max_depth: how deep the branches of a call may nest; a branch may be started with a limit of its own.
+    max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
     token_budget: how many tokens the samples of a call, those in branches included, may use.
     """
 
-    name: str
-    title: str
-    description: str
     annotations: ToolAnnotations
-    icons: Sequence[Icon]
-    timeout: float
-    meta: JsonObject
-    resume: ResumePolicy
     requires: Collection[str]
-    elicits: Sequence[Elicit[object]]
     input_schema: JsonObject
     output_schema: JsonObject
     max_depth: int
@@ -71,84 +64,77 @@ class ToolKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolOptions:
-    """The same as a value, with defaults; see `ToolKeywords`."""
+class ToolOptions(OfferOptions):
+    """The values of `ToolKeywords`, with defaults."""
 
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
     annotations: ToolAnnotations | None = None
-    icons: Sequence[Icon] = ()
-    timeout: float = math.inf
-    meta: JsonObject | None = field(default=None)
-    resume: ResumePolicy = "auto"
     requires: Collection[str] = ()
-    elicits: Sequence[Elicit[object]] = ()
     input_schema: JsonObject | None = None
     output_schema: JsonObject | None = None
     max_depth: int | None = None
     token_budget: int | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        check_timeout(self.timeout)
-        check_resume(self.resume)
-        check_elicits(self.elicits)
-        check_schema("input_schema", self.input_schema)
-        check_schema("output_schema", self.output_schema)
-        check_count("max_depth", self.max_depth)
-        check_count("token_budget", self.token_budget)
+        OfferOptions.__post_init__(self)
+        for name in ("input_schema", "output_schema"):
+            # A type, such as a model, is a frequent mistake.
+            if getattr(self, name) is not None:
+                check_instance(name, getattr(self, name), dict, 'a JSON Schema as a dict, such as {"type": "object"}')
+        for name in ("max_depth", "token_budget"):
+            check_count(name, getattr(self, name))
+        # A string is a collection of letters, each of which would be an unknown capability.
         if isinstance(self.requires, str):
-            raise TypeError(
-                f"requires: a set of capabilities, such as {{{self.requires!r}}}, not {self.requires!r} alone"
-            )
+            raise TypeError(f"requires: a set of capabilities, such as {{{self.requires!r}}}, not {self.requires!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """A registered tool. `model` is what `tools/list` shows of it, `mirrored` the arguments that headers repeat."""
+    """A registered tool. `model` is what `tools/list` shows; `mirrored` are the arguments that headers repeat, if any."""
 
     function: Function
     model: ToolModel
     timeout: float
     requires: tuple[str, ...]
-    mirrored: ParameterHeaders
+    mirrored: ParameterHeaders | None
     _arguments: Arguments
     _handler: Handler
-    _converted: Converter
+    _convert: Converter
     _resume: ResumeMode
 
     @property
     def name(self) -> str:
         return self.model.name
 
-    def open_to(self, client: ClientCapabilities) -> bool:
-        """Whether a client with these capabilities can call it."""
+    def callable_by(self, client: ClientCapabilities) -> bool:
+        """Return whether a client with these capabilities can call it."""
         return not self.requires or lacks(client, self.requires) is None
 
     def plan(self, facts: RequestFacts, arguments: JsonObject) -> Plan | CallToolResult:
-        """How to run one call; or the result that says what is wrong with its arguments (L-TOOL-7s, SEP-1303).
+        """Return how to run one call, or the result that says what is wrong with its arguments (L-TOOL-7s, SEP-1303).
 
         Raises:
-            CapabilityError: the client lacks what the tool requires; nothing of it runs.
-            LimitExceeded: a plain function would need a thread, and all are held by calls that were cancelled.
+            CapabilityError: the client lacks a capability that the tool requires; the function does not run.
+            LimitExceeded: the function needs a thread, and cancelled calls hold them all.
         """
+        # Before the arguments: another client can do nothing about them.
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
             raise CapabilityError(f"the tool {self.name} needs a client that supports {needed}", missing)
         try:
             values = self._arguments.bind(arguments)
         except ValueError as error:
+            # A result and not a protocol error, so that the model reads it and corrects its call.
             return error_result(f"Invalid arguments for {self.name}: {error}")
-        self._handler.admit()
-        return Plan(partial(self._run, values), self.name, self.timeout, self._failed, self._resume)
+        handler = self._handler
+        if handler.in_thread:
+            handler.threads.admit()
+        run = partial(handler.run, values, self._convert)
+        return Plan(run, self.name, self.timeout, self._error_result, self._resume)
 
-    async def _run(self, values: dict[str, object], call: CallPort, lane: Lane) -> CallToolResult:
-        return self._converted(await self._handler(values, call, lane))
-
-    def _failed(self, cause: BaseException | CancelReason) -> CallToolResult | None:
-        """What the model is told; None leaves it to the protocol, or to nobody."""
+    def _error_result(self, cause: BaseException | CancelReason) -> CallToolResult | None:
+        """Return the result for a failure; None to answer with a protocol error, or not at all."""
         match cause:
+            # The first case that matches counts: `LocalProtocolError` is a `ProtocolError` too, but a bug of this tool.
             case LocalProtocolError():
                 logger.error("the tool %s broke a rule", self.name, exc_info=cause)
                 return error_result(f"{self.name}: {cause}")
@@ -157,88 +143,84 @@ class Tool:
             case ToolError() | LimitExceeded() | RequestTimeout():
                 return error_result(str(cause))
             case _:
+                # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)
                 logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
-                return error_result(unexpected(self.name, reference))
+                return error_result(internal_error_text(self.name, reference))
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
 
 
-def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Tool:
-    """A tool from a function.
+def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model | Plan:
+    """Serve `tools/call`.
 
     Raises:
-        TypeError: the signature cannot be offered as a tool.
-        ValueError: the name is not one, a schema or a mirrored argument is not allowed, or a capability is unknown.
+        RemoteProtocolError: -32602, there is no such tool.
     """
-    name = options.name or str(getattr(function, "__name__", ""))
+    assert isinstance(params, CallToolRequestParams)
+    tool = tools.by_key.get(params.name)
+    if tool is None:
+        raise RemoteProtocolError(f"Unknown tool: {params.name[:128]}", code=INVALID_PARAMS)
+    return tool.plan(facts, params.arguments or {})
+
+
+def check_tool_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> None:
+    """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s)."""
+    assert isinstance(params, CallToolRequestParams)
+    # A pipe has no headers, and an unknown tool is reported by `call_tool`.
+    tool = tools.by_key.get(params.name) if facts.headers else None
+    if tool is not None and tool.mirrored is not None and facts.codec.revision.mirrors:
+        tool.mirrored.check(facts.headers, params.arguments or {})
+
+
+def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Tool:
+    """Return a tool that runs a function.
+
+    Raises:
+        TypeError: the signature cannot be that of a tool.
+        ValueError: the name is missing or invalid, a schema or a mirrored argument is not allowed, or a capability is unknown.
+    """
+    name = options.name_for(function)
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
-    arguments = (
-        read_arguments(function) if options.input_schema is None else raw_arguments(function, options.input_schema)
-    )
-    returned = (
-        promised(function, arguments.returns) if options.output_schema is None else read_schema(options.output_schema)
-    )
-    requires = required(name, options.requires)
-    limits = CallLimits(options.max_depth, options.token_budget)
+    schema, hints = options.input_schema, options.annotations
+    arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
+    returned = tool_return_spec(function, arguments.returns, options.output_schema)
+    for capability in options.requires:
+        if capability.partition(".")[0] not in CAPABILITIES:
+            raise ValueError(f"{name}: no client declares {capability!r}; there are {', '.join(sorted(CAPABILITIES))}")
+    requires = tuple(sorted(options.requires))
     model = ToolModel(
         name=name,
-        title=options.title,
-        description=options.description or function_doc(function),
         input_schema=arguments.schema,
         output_schema=returned.schema,
-        annotations=options.annotations,
-        icons=list(options.icons) or None,
-        meta=published(options, requires),
+        annotations=hints,
+        **options.listed_members(function, {REQUIRES_META_KEY: list(requires)} if requires else None),
     )
+    max_depth = sys.maxsize if options.max_depth is None else options.max_depth
+    terms = BranchTerms(keys=options.question_keys, max_depth=max_depth)
     return Tool(
         function,
         model,
         options.timeout,
         requires,
-        ParameterHeaders.of(arguments.schema),
+        ParameterHeaders.of(arguments.schema) or None,
         arguments,
-        make_handler(function, arguments.context, threads, options.elicits, limits),
-        returned.converted,
-        resumed(options.resume, options.annotations),
+        make_handler(function, arguments.context, threads, terms, options.token_budget),
+        returned.convert,
+        options.resume_mode(harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
     )
 
 
-def promised(function: Function, returns: object) -> Promise:
-    """What the return annotation promises. Raises `TypeError`, naming the function, when it cannot be kept."""
+def tool_return_spec(function: Function, returns: object, schema: JsonObject | None) -> ReturnSpec:
+    """Return what the schema, or else the return annotation, declares. Raises `TypeError`, naming the function."""
     try:
-        return read_return(returns)
+        return return_spec(returns) if schema is None else schema_return_spec(schema)
     except TypeError as error:
         raise TypeError(f"{function.__qualname__}: {error}") from error
 
 
-def required(name: str, gates: Collection[str]) -> tuple[str, ...]:
-    for gate in gates:
-        if gate.partition(".")[0] not in GATES:
-            raise ValueError(f"{name}: no client declares {gate!r}; there are {', '.join(sorted(GATES))}")
-    return tuple(sorted(gates))
-
-
-def published(options: ToolOptions, requires: Sequence[str]) -> JsonObject | None:
-    """The tool's `_meta`: the author's, and what its calls need and may ask."""
-    needs: JsonObject = {REQUIRES: list(requires)} if requires else {}
-    return with_questions({**(options.meta or {}), **needs}, options.elicits)
-
-
-def resumed(policy: ResumePolicy, hints: ToolAnnotations | None) -> ResumeMode:
-    """What the policy means for this tool: "auto" replays what its author declared harmless to run twice."""
-    match policy:
-        case "replay":
-            return ResumeMode.REPLAY
-        case "parked":
-            return ResumeMode.PARKED
-        case "auto":
-            harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
-            return ResumeMode.REPLAY if harmless else ResumeMode.PARKED
-
-
-def unexpected(name: str, reference: str) -> str:
-    """Safe text for an error that nobody expected: what the author wrote to say stays in the log (reliability row 66)."""
+def internal_error_text(name: str, reference: str) -> str:
+    """Return the text for an unexpected error. The exception's own text may hold secrets, and only goes to the log."""
     return f"{name} failed with an internal error; the server's log has the details under {reference}."

@@ -3,11 +3,13 @@
 from .batch import OpenBatch
 from .calls.call import Call
 from .calls.plan import CallPort, Plan, Question, RequestCheck, RequestFacts, ResumeMode, Route
+from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
 from .client import ClientSession, RequestHandler
-from .envelope import ANONYMOUS, Envelope, Peer
+from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .options import ServiceOptions
 from .pump import serve_channel
 from .replies import ReplyTarget
+from .request_session import RequestSession, open_request_session
 from .server import ServerSession
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -16,31 +18,39 @@ from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
     "ANONYMOUS",
+    "AnyChannel",
     "Call",
     "CallPort",
     "ChannelServer",
     "ClientSession",
     "Envelope",
+    "MessageChannel",
     "OpenBatch",
     "Peer",
+    "PlainChannel",
     "Plan",
     "Question",
+    "Received",
     "ReplyStatistics",
     "ReplyTarget",
     "RequestCheck",
     "RequestFacts",
     "RequestHandler",
+    "RequestSession",
     "ResumeMode",
     "Route",
+    "Sent",
     "ServerSession",
     "Service",
     "ServiceOptions",
     "ServiceStatistics",
     "TokenEstimate",
     "Transport",
+    "as_message_channel",
     "check_options",
     "estimate_tokens",
     "find_transport",
+    "open_request_session",
     "open_service",
     "serve_channel",
     "used_tokens",

@@ -60,7 +60,8 @@ from ..types import (
     SubscriptionsListenResult,
 )
 from .batch import OpenBatch
-from .envelope import Envelope, Peer
+from .channel import AnyChannel, as_message_channel
+from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP, write_all
 
@@ -108,7 +109,7 @@ class ClientSession:
 
     def __init__(
         self,
-        channel: trio.abc.Channel[Envelope],
+        channel: AnyChannel,
         request_handlers: Mapping[str, RequestHandler],
         on_notification: OnNotification,
         on_session_lost: Callable[[], None] = lambda: None,
@@ -116,7 +117,7 @@ class ClientSession:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self.stray_replies: Counter[StrayKind] = Counter()
-        self._channel = channel
+        self._channel = as_message_channel(channel)
         self._request_handlers = request_handlers
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
@@ -211,7 +212,8 @@ class ClientSession:
             why = "the client was closed"
             raise
         finally:
-            self._end(why + outcome(self._channel))
+            reason = self._channel.close_reason
+            self._end(why if reason is None else f"{why} ({reason})")
 
     async def flush(self) -> None:
         """Stop queueing, and wait until what is queued is written, `CLEAN_UP` seconds at most."""
@@ -264,7 +266,7 @@ class ClientSession:
             self._mailbox.close(self._closed_because)
             self._outbox.close()
 
-    def _receive(self, envelope: Envelope, nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
+    def _receive(self, envelope: Envelope[Received], nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
         message = envelope.message
         if isinstance(message, Unanswered) and message.session_lost and message.id is None:
             self._on_session_lost()
@@ -388,11 +390,3 @@ class ClientSession:
 def ignore_notification(method: str, _params: Model) -> None:
     """Log a notification of a subscription that this client has ended."""
     logger.debug("%s came for a subscription that has ended", method)
-
-
-def outcome(channel: object) -> str:
-    """What became of the server's process, or how it took leave, where the channel knows."""
-    said, reason = getattr(channel, "outcome", None), getattr(channel, "close_reason", None)
-    if isinstance(said, str):
-        return f" (its process {said})"
-    return f" ({reason})" if isinstance(reason, str) else ""

@@ -1,12 +1,22 @@
-"""What travels over a transport's channel: one message, whom it is about, and who sent it."""
+"""What travels over a transport's channel: one message, the request it is related to, and who sent it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeAlias
+
+from typing_extensions import TypeVar
 
 from ..protocol.jsonrpc import Answers, Malformed, Message, RequestId, Unanswered
+
+Sent: TypeAlias = Message | Answers
+"""What a session may send: a message, or the answers to a batch."""
+
+Received: TypeAlias = Message | Malformed | Unanswered
+"""What a channel may receive: a message, bytes that are none (a `Batch` too), or the news that a request gets no answer."""
+
+M_co = TypeVar("M_co", bound=Sent | Received, default=Sent, covariant=True)
 
 
 class Peer(NamedTuple):
@@ -24,19 +34,22 @@ class Peer(NamedTuple):
 ANONYMOUS = Peer()
 
 
-class Envelope(NamedTuple):
-    """One message on its way to or from a peer.
+class Envelope(NamedTuple, Generic[M_co]):
+    """One message on its way: `Envelope[Sent]`, for which `Envelope` alone is short, or `Envelope[Received]`.
+
+    The parameter exists for type checkers only. It keeps what only arrives (`Malformed`, `Unanswered`) out of everything that
+    sends, so no channel has to check for it.
 
     Attributes:
-        message: the message; `Malformed` (a `Batch` too) and `Unanswered` only ever arrive, `Answers` are only ever sent.
+        message: the message.
         about: the request this message belongs to. HTTP picks the response stream by it; pipes ignore it.
         peer: who sent it; `ANONYMOUS` on the way out.
-        size: bytes of the message as it came, for the caps; 0 on the way out.
+        size: bytes of the message as it came, for the limits; 0 on the way out.
         stateless: on the way out, whether the message belongs to no session: a request carries all its context, `peer.headers`
             hold every header that describes it, and closing its response cancels it (2026-07-28).
     """
 
-    message: Message | Answers | Malformed | Unanswered
+    message: M_co
     about: RequestId | None = None
     peer: Peer = ANONYMOUS
     size: int = 0

@@ -11,9 +11,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, e
 from inspect import Parameter, signature
 from typing import Literal, Protocol, cast
 
-import trio
-
-from .envelope import Envelope
+from .channel import AnyChannel
 
 GROUP = "trio_mcp.transports"
 BUILT_IN = ("stdio", "http", "websocket", "memory")
@@ -23,7 +21,7 @@ BUILT_IN = ("stdio", "http", "websocket", "memory")
 class ChannelServer(Protocol):
     """What a transport needs of a server."""
 
-    async def serve_channel(self, channel: trio.abc.Channel[Envelope], /) -> None:
+    async def serve_channel(self, channel: AnyChannel, /) -> None:
         """Serve one connection. Returns when the channel has ended and everything that ran for it is cleaned up."""
         ...
 
@@ -37,7 +35,7 @@ class Transport(Protocol):
         ...
 
     @property
-    def connect(self) -> Callable[..., AbstractAsyncContextManager[trio.abc.Channel[Envelope]]]:
+    def connect(self) -> Callable[..., AbstractAsyncContextManager[AnyChannel]]:
         """`async with connect(target, **options) as channel` opens a connection, and closes it on every way out."""
         ...
 

@@ -1,8 +1,8 @@
-"""Proving that a tool can be replayed.
+"""Testing that a tool can be replayed.
 
-A tool that is declared `resume="replay"` may run again from its top in another process. Then it has to ask the same questions and
-do the same steps in the same order as before; what it does outside of steps is done again. `replay_tool` runs it that way on
-purpose: after every round the call is forgotten, and the next leg replays it from its journal.
+A tool with `resume="replay"` may run again from its top in another process. Then it must ask the same questions and run the same
+steps in the same order as before; whatever it does outside of steps is done again. `replay_tool` runs it that way on purpose:
+after every round the call is dropped, and the next leg replays it from its journal.
 
     report = await replay_tool(server, "book_flight", {"destination": "Lisbon"}, on_elicit=answer)
     report.check()
@@ -22,22 +22,23 @@ from ..types import CallToolResult, JsonValue
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a tool did when every leg of its call was replayed.
+    """The outcome of a call in which every leg was replayed.
 
     Attributes:
-        result: its result; None when it went on asking until the client gave up, as a question that changes each time does.
-        divergences: where a replay asked something else than the run before.
+        result: the tool's result; None if it asked for more rounds than the client allows, as with a question that changes each
+            time.
+        divergences: where a replay asked another question than the run before.
     """
 
     result: CallToolResult | None
     divergences: tuple[str, ...]
 
     def check(self) -> None:
-        """Raises `AssertionError`, naming what differed, unless the tool is deterministic between its steps."""
+        """Raise `AssertionError`, which names the differences, unless the tool is deterministic between its steps."""
         if self.divergences:
-            raise AssertionError("the tool asks something else when it is replayed:\n" + "\n".join(self.divergences))
+            raise AssertionError("the tool asks another question when it is replayed:\n" + "\n".join(self.divergences))
         if self.result is None:
-            raise AssertionError("the tool went on asking until the client gave up")
+            raise AssertionError("the tool asked for more rounds than the client allows")
 
 
 async def replay_tool(
@@ -49,9 +50,9 @@ async def replay_tool(
     on_sample: OnSample | None = None,
     on_roots: OnRoots | None = None,
 ) -> ReplayReport:
-    """Call a tool as a modern client, with every leg after the first replayed from its journal.
+    """Call a tool as a modern client, with every leg after the first replayed from its journal, and report the outcome.
 
-    What the tool holds when it asks is lost each time, as in a crash: its clean-up runs, and its effects outside of steps are
+    Each time that the tool asks, it loses what it holds, as in a crash: its clean-up runs, and its effects outside of steps are
     repeated. Raises what `Client.call_tool` raises.
     """
     divergences: list[str] = []
@@ -63,6 +64,8 @@ async def replay_tool(
     ) as client:
         try:
             result = await client.call_tool(name, arguments)
+        # A question that changes with each replay never gets its answer. The divergences say why; without one, the limit was
+        # exceeded for another reason, which is the caller's to see.
         except LimitExceeded:
             if not divergences:
                 raise

@@ -205,7 +205,7 @@ async def test_a_cancelled_legacy_call_that_gets_no_answer_gives_its_connection_
 async def test_a_server_that_does_not_accept_a_notification_holds_nobody_up_for_long() -> None:
     server = OddServer(fine=fine)
     server.mute = True
-    async with connected(server, mode="legacy", tell_timeout=0.2) as client:
+    async with connected(server, mode="legacy", post_timeout=0.2) as client:
         assert (await client.call_tool("fine")).text == "fine"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 from hypercorn_peer import get, running, serving
 
-from trio_mcp_transports.hypercorn.config import Limits, guarded_config
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
 SET_FLAGS = 0x8914
 IS_UP = 0x1
@@ -49,7 +49,7 @@ async def main() -> None:
             nursery.cancel_scope.cancel()
 
     loopback(up=True)
-    config = guarded_config(limits=Limits(send_timeout=1.0))
+    config = guarded_config(limits=ConnectionLimits(send_timeout=1.0))
     async with running(serving(stream), config) as server, server.client() as client:
         await client.send(get("/"))
         await client.until(b"event")

@@ -14,8 +14,8 @@ from typing import Any
 import trio
 
 from trio_mcp_transports.hypercorn import serve as serving
-from trio_mcp_transports.hypercorn.config import Limits, guarded_config
-from trio_mcp_transports.hypercorn.hard_exit import HardEnd
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
+from trio_mcp_transports.hypercorn.hard_exit import HardExit
 
 
 def say(*what: object) -> None:
@@ -95,7 +95,7 @@ async def answer(send: Any, body: bytes) -> None:
 
 
 async def main(options: dict[str, Any]) -> None:
-    vars(serving).update({"HARD_END_AFTER": options.get("hard_end_after", serving.HARD_END_AFTER)})
+    vars(serving).update({"HARD_EXIT_AFTER": options.get("hard_end_after", serving.HARD_EXIT_AFTER)})
     app = App(options)
     serve = partial(
         serving.serve_asgi,
@@ -103,14 +103,14 @@ async def main(options: dict[str, Any]) -> None:
         port=0,
         drain=options.get("drain", 10.0),
         on_drain=app.on_drain if options.get("on_drain", True) else None,
-        config=guarded_config(limits=Limits(send_timeout=60)),
+        config=guarded_config(limits=ConnectionLimits(send_timeout=60)),
     )
     if not options.get("shield_after"):
         await run(serve)
         say("returned")
         return
-    with HardEnd() as hard_end:
-        await run(partial(serve, hard_end=hard_end))
+    with HardExit() as hard_exit:
+        await run(partial(serve, hard_exit=hard_exit))
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
 

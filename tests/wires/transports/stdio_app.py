@@ -16,7 +16,7 @@ import trio
 
 from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, Response
 from trio_mcp.session.envelope import Envelope
-from trio_mcp_transports.stdio import transport
+from trio_mcp_transports.entry_points import stdio as transport
 
 
 class App:

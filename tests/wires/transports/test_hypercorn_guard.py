@@ -33,7 +33,7 @@ from hypercorn_peer import (
 )
 from hyperframe.frame import HeadersFrame, SettingsFrame
 
-from trio_mcp_transports.hypercorn.config import GuardedConfig, Limits, guarded_config
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, GuardedConfig, guarded_config
 from trio_mcp_transports.hypercorn.connections import connection_limit
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer, UnsupportedHypercorn, install
 
@@ -42,7 +42,7 @@ guarded = running
 
 
 def limited(**limits: Any) -> GuardedConfig:
-    return guarded_config(limits=Limits(**limits))
+    return guarded_config(limits=ConnectionLimits(**limits))
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -167,7 +167,7 @@ async def test_an_error_of_the_connection_itself_is_logged_and_closes_it(
 ) -> None:
     async with guarded(serving(answer), guarded_config()) as server, bystander(server):
         with monkeypatch.context() as patch:
-            patch.setattr("trio_mcp_transports.hypercorn.h11.examine", lambda *_: 1 / 0)
+            patch.setattr("trio_mcp_transports.hypercorn.h11.check_request", lambda *_: 1 / 0)
             async with server.client() as client:
                 await client.send(GET)
                 assert await client.rest() == b""
@@ -629,9 +629,9 @@ async def test_a_flood_of_connections_leaves_those_inside_the_limit_alone() -> N
 
 def test_the_connection_limit_leaves_the_process_files_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (128, 128))
-    assert connection_limit(Limits()) == 80
+    assert connection_limit(ConnectionLimits()) == 80
     monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
-    assert connection_limit(Limits()) == 10_000
+    assert connection_limit(ConnectionLimits()) == 10_000
 
 
 # WebSocket
@@ -669,7 +669,7 @@ async def test_a_silent_websocket_is_cut_after_two_intervals_and_one_that_answer
     "begun", [frame(1, b"x" * 100)[:50], frame(1, b"a", first=0), frame(1, b"a", first=0) + frame(0, b"", first=0)]
 )
 async def test_a_websocket_message_that_does_not_end_is_cut_however_its_bytes_drip(begun: bytes) -> None:
-    config = guarded_config(limits=Limits(message_timeout=0.4), websocket_ping_interval=0.1)
+    config = guarded_config(limits=ConnectionLimits(message_timeout=0.4), websocket_ping_interval=0.1)
     async with guarded(serving(answer), config) as server, bystander(server), server.client() as client:
         await client.send(upgrade())
         await client.head()
@@ -686,7 +686,7 @@ async def test_a_websocket_message_that_does_not_end_is_cut_however_its_bytes_dr
 
 
 async def test_a_websocket_may_talk_without_a_pause_for_longer_than_one_message_may_take() -> None:
-    config = guarded_config(limits=Limits(message_timeout=0.2), websocket_ping_interval=0.05)
+    config = guarded_config(limits=ConnectionLimits(message_timeout=0.2), websocket_ping_interval=0.05)
     async with guarded(serving(answer), config) as server, server.client() as client:
         await client.send(upgrade())
         await client.head()
@@ -814,7 +814,7 @@ def test_the_settings_are_quiet_and_bounded() -> None:
 
 
 def test_listening_sockets_carry_the_kernels_own_limits() -> None:
-    sockets = guarded_config(bind=["127.0.0.1:0"], limits=Limits(send_timeout=3)).create_sockets()
+    sockets = guarded_config(bind=["127.0.0.1:0"], limits=ConnectionLimits(send_timeout=3)).create_sockets()
     (sock,) = sockets.insecure_sockets
     with sock:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

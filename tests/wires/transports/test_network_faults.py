@@ -27,7 +27,7 @@ import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.headers import mirrored
-from trio_mcp_transports.hypercorn.config import Limits, guarded_config
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
 HERE = Path(__file__).parent
 UNSHARE = shutil.which("unshare")
@@ -76,7 +76,7 @@ async def test_a_crowd_that_does_not_read_is_cut_off_and_hurts_nobody() -> None:
         if told == CROWD:
             over.set()
 
-    config = guarded_config(limits=Limits(send_timeout=0.5))
+    config = guarded_config(limits=ConnectionLimits(send_timeout=0.5))
     async with guarded(serving(flood), config) as server, bystander(server), AsyncExitStack() as crowd:
         for _ in range(CROWD):
             client = await crowd.enter_async_context(server.client(receive_buffer=4096))
@@ -88,7 +88,7 @@ async def test_a_crowd_that_does_not_read_is_cut_off_and_hurts_nobody() -> None:
 
 @pytest.mark.parametrize("beginning", [b"GET / HT", get("/")[:-2], b"x"], ids=["line", "headers", "byte"])
 async def test_a_crowd_of_slow_senders_is_cut_off_and_hurts_nobody(beginning: bytes) -> None:
-    config = guarded_config(limits=Limits(header_timeout=0.5))
+    config = guarded_config(limits=ConnectionLimits(header_timeout=0.5))
     async with guarded(serving(wait_for_the_end), config) as server, bystander(server), AsyncExitStack() as crowd:
         clients = [await crowd.enter_async_context(server.client()) for _ in range(CROWD)]
         for client in clients:

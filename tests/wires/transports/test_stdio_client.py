@@ -20,7 +20,8 @@ import trio.testing
 from trio_mcp.protocol.jsonrpc import Malformed, Message, Notification, Request
 from trio_mcp.session.envelope import Envelope
 from trio_mcp.session.transport import Transport
-from trio_mcp_transports.stdio import ProcessChannel, connect, transport
+from trio_mcp_transports.entry_points import stdio as transport
+from trio_mcp_transports.stdio import ProcessChannel, connect
 
 PATIENCE = 20.0
 GRACE = 0.3

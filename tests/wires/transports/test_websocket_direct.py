@@ -19,12 +19,12 @@ from wsproto.events import TextMessage
 from trio_mcp import Server
 from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.direct import (
-    DirectWebSocket,
+    FastWebSocket,
     between_messages,
     text_frame,
     whole_text_frame,
 )
-from trio_mcp_transports.hypercorn.exchange import Inbox, connect_directly
+from trio_mcp_transports.hypercorn.exchange import Inbox, enable_fast_path
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
 from trio_mcp_transports.hypercorn.streams import GuardedWSStream
 
@@ -199,7 +199,7 @@ async def test_nothing_is_sent_the_short_way_before_the_upgrade_or_after_the_clo
         written.append(data)
         return True
 
-    direct = DirectWebSocket(write_now, send)
+    direct = FastWebSocket(write_now, send)
     assert not direct.send_nowait(b"{}")
     direct.connection = Connection(ConnectionType.SERVER)
     assert direct.send_nowait(b"{}")
@@ -223,8 +223,8 @@ async def write_nothing(_data: bytes) -> None: ...
 
 async def test_nothing_overtakes_what_is_queued() -> None:
     inbox, heard = Inbox(9), list[object]()
-    direct = DirectWebSocket(lambda _data: False, write_nothing)
-    connect_directly(direct, inbox)
+    direct = FastWebSocket(lambda _data: False, write_nothing)
+    enable_fast_path(direct, inbox)
     direct.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
 
     async def receive() -> None:

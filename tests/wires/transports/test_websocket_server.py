@@ -237,7 +237,7 @@ async def test_credentials_that_expire_end_the_connection_with_1008(stage: Stage
         return "ada" if sent in accepted else None
 
     with trio.fail_after(LIMIT):
-        async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck=0.05)) as url:
+        async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.05)) as url:
             async with raw(url, connected=False) as peer:
                 await peer.open({"authorization": "Bearer ada"})
                 await peer.call("wait")

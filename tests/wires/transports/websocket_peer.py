@@ -16,7 +16,7 @@ from talk import EVERYTHING, Json, modern_meta
 
 from trio_mcp import Server
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp_transports.websocket.transport import transport
+from trio_mcp_transports.entry_points import websocket as transport
 
 START = 30.0
 SOON = 10.0

@@ -7,20 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..asgi.authentication import Authenticate
+    from ..asgi.limits import HttpLimits
     from .server.app import McpApp, asgi_app
-    from .server.authentication import Authenticate
-    from .server.limits import HttpLimits
-    from .transport import HttpTransport, serve_http
+    from .server.serve import serve_http
 
-__all__ = ["Authenticate", "HttpLimits", "HttpTransport", "McpApp", "asgi_app", "serve_http"]
+__all__ = ["Authenticate", "HttpLimits", "McpApp", "asgi_app", "serve_http"]
 
 _MODULE_OF = {
-    "Authenticate": ".server.authentication",
-    "HttpLimits": ".server.limits",
-    "HttpTransport": ".transport",
+    "Authenticate": "..asgi.authentication",
+    "HttpLimits": "..asgi.limits",
     "McpApp": ".server.app",
     "asgi_app": ".server.app",
-    "serve_http": ".transport",
+    "serve_http": ".server.serve",
 }
 
 

@@ -14,7 +14,7 @@ ALPN_PROTOCOLS = ["http/1.1"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """What one connection may cost.
 
     Attributes:
@@ -33,13 +33,13 @@ class Limits:
     max_pipelined: int = 64 * 1024
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_CONNECTION_LIMITS = ConnectionLimits()
 
 
 class GuardedConfig(Config):
-    """Hypercorn's settings with our defaults. `limits` is read by the guard; a plain `Config` gets `DEFAULT_LIMITS`."""
+    """Hypercorn's settings with our defaults. The guard reads `limits`; a plain `Config` gets `DEFAULT_CONNECTION_LIMITS`."""
 
-    limits: Limits = DEFAULT_LIMITS
+    limits: ConnectionLimits = DEFAULT_CONNECTION_LIMITS
     alpn_protocols = ALPN_PROTOCOLS
     include_server_header = False
     keep_alive_max_requests = sys.maxsize
@@ -66,7 +66,7 @@ class GuardedConfig(Config):
 def guarded_config(
     *,
     bind: Sequence[str] = ("127.0.0.1:8000",),
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ConnectionLimits = DEFAULT_CONNECTION_LIMITS,
     keep_alive_timeout: float = 75.0,
     graceful_timeout: float = 5.0,
     max_websocket_message: int = 4 * 1024 * 1024,
@@ -101,12 +101,12 @@ def guarded_config(
     return config
 
 
-def limits_of(config: Config) -> Limits:
+def limits_of(config: Config) -> ConnectionLimits:
     """The limits `config` carries, or the default ones for a config of hypercorn's own."""
-    return config.limits if isinstance(config, GuardedConfig) else DEFAULT_LIMITS
+    return config.limits if isinstance(config, GuardedConfig) else DEFAULT_CONNECTION_LIMITS
 
 
-def set_socket_options(sock: socket.socket, limits: Limits) -> None:
+def set_socket_options(sock: socket.socket, limits: ConnectionLimits) -> None:
     """Options that accepted connections inherit: no Nagle delay, and the kernel's own end for a peer that vanished.
 
     TCP_USER_TIMEOUT (Linux) is the belt to the guard's send timeout: it also ends a connection whose last bytes nobody

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import trio
 from hypercorn.config import Config
 
-from .config import Limits, limits_of
+from .config import ConnectionLimits, limits_of
 
 try:
     import resource
@@ -90,7 +90,7 @@ def connections_of(config: Config) -> Connections:
     return found
 
 
-def connection_limit(limits: Limits) -> int:
+def connection_limit(limits: ConnectionLimits) -> int:
     """`max_connections`, lowered so that this many open connections leave the process some files to open."""
     if resource is None:
         return limits.max_connections

@@ -15,16 +15,13 @@ from typing import Any, Final
 
 from wsproto.connection import Connection, ConnectionState
 
-DIRECT: Final = "trio_mcp.direct"
-"""The name under which an application finds it in the `state` of its scope."""
-
 FIN_TEXT: Final = 0x81
 MASKED: Final = 0x80
 SMALL: Final = 126
 MEDIUM: Final = 1 << 16
 
 
-class DirectWebSocket:
+class FastWebSocket:
     """What an endpoint may do with its WebSocket beside receiving and sending ASGI messages.
 
     Attributes:

@@ -18,7 +18,10 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
-from .direct import DIRECT, DirectWebSocket
+from trio_mcp.groups import split_group, without
+
+from ..asgi.fast_path import FAST_PATH_KEY
+from .direct import FastWebSocket
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -58,7 +61,7 @@ class Inbox:
             await self._wait()
         if self._last is None and not self._merged(message):
             self._messages.append(message)
-            self._bytes += size(message)
+            self._bytes += payload_size(message)
             self._notify()
 
     async def receive(self) -> ASGIReceiveEvent:
@@ -74,12 +77,12 @@ class Inbox:
             finally:
                 self._awaited = False
         message = self._messages.popleft()
-        self._bytes -= size(message)
+        self._bytes -= payload_size(message)
         self._notify()
         return message
 
     @property
-    def awaited(self) -> bool:
+    def app_is_waiting(self) -> bool:
         """Whether the app waits for the next event, and none is queued before it."""
         return self._awaited and not self._messages and self._last is None
 
@@ -107,7 +110,7 @@ class Inbox:
             self._changed = None
 
 
-def size(message: ASGIReceiveEvent) -> int:
+def payload_size(message: ASGIReceiveEvent) -> int:
     """The payload bytes (of text: characters) of an event."""
     content = cast("dict[str, bytes | str | None]", message)
     return len(content.get("body") or content.get("bytes") or content.get("text") or b"")
@@ -123,10 +126,10 @@ class ConnectionTasks:
         self, app: AppWrapper, config: Config, scope: Scope, send: Send
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start `app` for one exchange; returns what feeds it."""
-        direct = scope["state"].get(DIRECT) if scope["type"] == "websocket" else None
-        inbox = Inbox(config.max_app_queue_size if direct is None else MAX_QUEUED_MESSAGES)
-        if isinstance(direct, DirectWebSocket):
-            connect_directly(direct, inbox)
+        fast = scope["state"].get(FAST_PATH_KEY) if scope["type"] == "websocket" else None
+        inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES)
+        if isinstance(fast, FastWebSocket):
+            enable_fast_path(fast, inbox)
         self._nursery.start_soon(run_app, app, scope, inbox, send)
         return inbox.put
 
@@ -134,13 +137,13 @@ class ConnectionTasks:
         self._nursery.start_soon(func, *args)
 
 
-def connect_directly(direct: DirectWebSocket, inbox: Inbox) -> None:
-    """Messages may pass the inbox by while it is empty and awaited: their order stays what it was."""
+def enable_fast_path(fast: FastWebSocket, inbox: Inbox) -> None:
+    """Let messages bypass the inbox while it is empty and the app waits, so that their order stays the same."""
 
     def offer(message: bytes) -> bool:
-        return direct.on_message is not None and inbox.awaited and direct.on_message(message)
+        return fast.on_message is not None and inbox.app_is_waiting and fast.on_message(message)
 
-    direct.offer = offer
+    fast.offer = offer
 
 
 async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> None:
@@ -156,7 +159,7 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
             await send(None)
         raise
     except BaseException as error:  # noqa: BLE001 - an app may raise anything
-        cancelled, failure = split_cancelled(error)
+        cancelled, failure = split_group(error, trio.Cancelled)
         if failure is not None:
             log_failure(f"the ASGI app failed in a {scope['type']} exchange", failure)
     if cancelled is None:
@@ -167,21 +170,10 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
         raise cancelled
 
 
-def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """`error` in two: what Trio's cancellation raised, and the rest; either may be None."""
-    if isinstance(error, trio.Cancelled):
-        return error, None
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)
-    return None, error
-
-
 def log_failure(what: str, error: BaseException) -> None:
     """One error record with the traceback; a client that merely left is worth a debug line only."""
-    rest: BaseException | None = error
-    if isinstance(error, BaseExceptionGroup):
-        rest = error.split(ClientDisconnected)[1]
-    if rest is None or isinstance(rest, ClientDisconnected):
+    rest = without(error, ClientDisconnected)
+    if rest is None:
         logger.debug("%s: the client left", what)
     else:
         logger.error("%s", what, exc_info=rest)

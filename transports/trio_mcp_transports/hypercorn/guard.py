@@ -32,9 +32,11 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from trio_mcp.groups import split_group
+
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
-from .exchange import LAST_SEND, ConnectionTasks, log_failure, split_cancelled
+from .exchange import LAST_SEND, ConnectionTasks, log_failure
 from .h11 import GuardedH11Protocol
 
 logger = logging.getLogger("trio_mcp.http")
@@ -99,7 +101,7 @@ class GuardedTCPServer(TCPServer):
         self._idle = True
         self._in_head = True
         self._lingering: int | None = None
-        self._owed = b""
+        self._unsent = b""
 
     async def run(self) -> None:
         """Serve the connection to its end. Only a cancel of an outer scope is raised."""
@@ -113,7 +115,7 @@ class GuardedTCPServer(TCPServer):
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001 - one connection must never end the server
-            cancelled, failure = split_cancelled(error)
+            cancelled, failure = split_group(error, trio.Cancelled)
             if failure is not None:
                 log_failure("a connection failed and was closed", failure)
             if cancelled is not None:
@@ -178,9 +180,9 @@ class GuardedTCPServer(TCPServer):
                 await trio.sleep_forever()
             finally:
                 if not self._watching.cancel_called:
-                    self._hurry()
+                    self._limit_last_write()
 
-    def _hurry(self) -> None:
+    def _limit_last_write(self) -> None:
         """The connection is being cut from outside: no write may take long any more."""
         self._last_send_at = trio.current_time() + LAST_SEND
         for scope in self._sending:
@@ -286,14 +288,14 @@ class GuardedTCPServer(TCPServer):
 
     def write_now(self, data: bytes) -> bool:
         """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
-        if self._readable is None or self._owed or self._lingering is not None or self.send_lock.locked():
+        if self._readable is None or self._unsent or self._lingering is not None or self.send_lock.locked():
             return False
         try:
             count = os.write(self._readable.fileno(), data)
         except OSError:
             return False  # what is wrong shows in the next write
         if count < len(data):
-            self._owed = data[count:]
+            self._unsent = data[count:]
             self.protocol.task_group.spawn(self._write, b"")
         return True
 
@@ -320,8 +322,8 @@ class GuardedTCPServer(TCPServer):
         except trio.WouldBlock:
             await self.send_lock.acquire()
         try:
-            if self._owed:
-                data, self._owed = self._owed + data, b""
+            if self._unsent:
+                data, self._unsent = self._unsent + data, b""
             if len(data) <= SEND_SLICE:
                 await self.stream.send_all(data)
                 return

@@ -24,11 +24,11 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup, WorkerContext
 
-from .direct import DirectWebSocket
+from .direct import FastWebSocket
 from .exchange import ConnectionTasks
 from .streams import GuardedHTTPStream, GuardedWSStream
 
-FAILED: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})  # lists of tokens (RFC 9110, 5.6.2)
 
 
@@ -124,7 +124,7 @@ class GuardedH11Protocol(H11Protocol):
     async def _begin(self, request: h11.Request) -> None:
         """Start the exchange for a complete request head, or refuse it."""
         await self.send(Updated(idle=False))
-        refusal, websocket = examine(request, self.config.h11_max_incomplete_size)
+        refusal, websocket = check_request(request, self.config.h11_max_incomplete_size)
         if refusal is not None:
             await self._refuse(refusal)
             return
@@ -158,7 +158,7 @@ class GuardedH11Protocol(H11Protocol):
             STREAM_ID,
         )
         if isinstance(stream, GuardedWSStream):
-            stream.direct = DirectWebSocket(self._write_now, stream.send_frames)
+            stream.fast = FastWebSocket(self._write_now, stream.send_frames)
         return stream
 
     async def _refuse(self, status: int) -> None:
@@ -220,7 +220,7 @@ class GuardedH11Protocol(H11Protocol):
             return
         # The app started a response and failed before a byte of it was written.
         self._head = None
-        self._out = [FAILED]
+        self._out = [RESPONSE_500]
         await self._flush()
         await self._close_stream()
         await self.send(Closed())
@@ -242,7 +242,7 @@ class GuardedH11Protocol(H11Protocol):
             await self.send(Closed())
 
 
-def examine(request: h11.Request, max_head: int) -> tuple[int | None, bool]:
+def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool]:
     """The status to refuse `request` with, or None; and whether it asks for a WebSocket."""
     length = len(request.target)
     upgrade = connection = b""

@@ -16,7 +16,7 @@ from typing import Final, Self
 HARD_EXIT_CODE: Final = 70  # EX_SOFTWARE
 
 
-class HardEnd:
+class HardExit:
     """A context in which `arm(seconds)` gives the process that long to leave the context.
 
     When it does not, a daemon thread ends the process with `HARD_EXIT_CODE`, through `os._exit`: no clean-up runs.

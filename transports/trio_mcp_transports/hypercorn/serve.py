@@ -25,12 +25,14 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
-from ..http.server.asgi import Message, Receive, Scope, Send
+from trio_mcp.groups import split_group
+
+from ..asgi.messages import Message, Receive, Scope, Send
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
-from .exchange import log_failure, split_cancelled
+from .exchange import log_failure
 from .guard import install
-from .hard_exit import HardEnd
+from .hard_exit import HardExit
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -39,9 +41,9 @@ Address: TypeAlias = tuple[str | int | bytes, ...]
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 AFTER_DRAIN: Final = 1.0
-LIFESPAN_END: Final = 3.0
-HARD_END_AFTER: Final = 5.0
-NOT_OURS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+LIFESPAN_TIMEOUT: Final = 3.0
+HARD_EXIT_AFTER: Final = 5.0
+UNUSABLE_ADDRESS_ERRNOS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 async def serve_asgi(
@@ -54,7 +56,7 @@ async def serve_asgi(
     on_drain: Callable[[], Awaitable[None]] | None = None,
     signals: bool = True,
     config: GuardedConfig | None = None,
-    hard_end: HardEnd | None = None,
+    hard_exit: HardExit | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `app` over HTTP/1.1 and WebSocket until SIGTERM or SIGINT, in this process.
@@ -77,7 +79,7 @@ async def serve_asgi(
         on_drain: tells the app that it should come to an end, and returns when it has; cancelled after `drain` seconds.
         signals: False leaves all signals alone, for a server that is a part of a bigger program.
         config: made by `guarded_config`, for TLS and limits; its `bind` and `graceful_timeout` are not used.
-        hard_end: the caller's own, when code after this call is to be covered too: leaving its context disarms it.
+        hard_exit: the caller's own, when code after this call is to be covered too: leaving its context disarms it.
         task_status: started with the addresses listened on, as URLs, once connections are accepted.
 
     Raises:
@@ -88,7 +90,7 @@ async def serve_asgi(
     bound = await bind_sockets(host, port) if sockets is None else list(sockets)
     config.listen_on(bound)
     config.graceful_timeout = drain
-    config.shutdown_timeout = drain + LIFESPAN_END
+    config.shutdown_timeout = drain + LIFESPAN_TIMEOUT
     shutdown = Shutdown(drain, on_drain, connections_of(config))
 
     class Started(trio.TaskStatus[list[str]]):
@@ -98,7 +100,7 @@ async def serve_asgi(
 
     in_charge = signals and threading.current_thread() is threading.main_thread()
     try:
-        with watched_signals(hard_end, drain + HARD_END_AFTER) if in_charge else nullcontext() as received:
+        with watched_signals(hard_exit, drain + HARD_EXIT_AFTER) if in_charge else nullcontext() as received:
             async with trio.open_nursery() as nursery:
                 if received is not None:
                     nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
@@ -172,7 +174,7 @@ class Shutdown:
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001 - a shutdown goes on whatever the app raises
-            cancelled, failure = split_cancelled(error)
+            cancelled, failure = split_group(error, trio.Cancelled)
             if failure is not None:
                 log_failure("on_drain failed", failure)
             if cancelled is not None:
@@ -199,9 +201,9 @@ class Shutdown:
 
 
 @contextmanager
-def watched_signals(hard_end: HardEnd | None, seconds: float) -> Generator[AsyncIterator[int]]:
+def watched_signals(hard_exit: HardExit | None, seconds: float) -> Generator[AsyncIterator[int]]:
     """Receive the signals, and arm the watchdog from their very handlers: it must work when the event loop hangs."""
-    owned = HardEnd() if hard_end is None else nullcontext(hard_end)
+    owned = HardExit() if hard_exit is None else nullcontext(hard_exit)
     with owned as watchdog, trio.open_signal_receiver(*SIGNALS) as received:
         receivers = {number: signal.getsignal(number) for number in SIGNALS}
 
@@ -243,7 +245,7 @@ def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket
             try:
                 bound.append(bind(family, (address[0], chosen, *address[2:])))
             except OSError as error:
-                if error.errno not in NOT_OURS:
+                if error.errno not in UNUSABLE_ADDRESS_ERRNOS:
                     raise
                 unusable = error
             else:

@@ -21,11 +21,12 @@ from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from ..asgi.fast_path import FAST_PATH_KEY
 from .config import limits_of
-from .direct import DIRECT, DirectWebSocket, between_messages, whole_text_frame
+from .direct import FastWebSocket, between_messages, whole_text_frame
 from .exchange import ClientDisconnected
 
-GONE = "the client has left"
+CLIENT_DISCONNECTED = "the client has left"
 
 
 class GuardedHTTPStream(HTTPStream):
@@ -58,7 +59,7 @@ class GuardedHTTPStream(HTTPStream):
             # An empty chunk is how an app asks for the response head at once (ASGI holds it until the first body).
             await self.send(Body(stream_id=self.stream_id, data=b""))
         if self._lost:
-            raise ClientDisconnected(GONE)
+            raise ClientDisconnected(CLIENT_DISCONNECTED)
 
 
 class GuardedWSStream(WSStream):
@@ -73,14 +74,14 @@ class GuardedWSStream(WSStream):
     _whole = True  # nothing of a message has come that is not whole
     _begun: float | None = None  # since when
 
-    direct: DirectWebSocket
+    fast: FastWebSocket
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
             self.buffer = ByteBuffer(self.config.websocket_max_message_size)
             self._message_timeout = limits_of(self.config).message_timeout
             self._pinging = trio.CancelScope()
-            event = without_extensions(event, {DIRECT: self.direct})
+            event = without_extensions(event, {FAST_PATH_KEY: self.fast})
         elif isinstance(event, StreamClosed):
             self._lost = self._lost or not self.closed
             self._pinging.cancel()
@@ -100,13 +101,13 @@ class GuardedWSStream(WSStream):
 
     def take(self, data: bytes) -> bytes:
         """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
-        if not self._whole or self.closed or self.direct.on_message is None:
+        if not self._whole or self.closed or self.fast.on_message is None:
             return data
         self._heard = trio.current_time()
         start = 0
         while found := whole_text_frame(data, start):
             payload, end = found
-            if len(payload) > self.config.websocket_max_message_size or not self.direct.offer(payload):
+            if len(payload) > self.config.websocket_max_message_size or not self.fast.offer(payload):
                 break
             start = end
         return data[start:] if start else data
@@ -117,7 +118,7 @@ class GuardedWSStream(WSStream):
         if self.state is ASGIWebsocketState.CONNECTED and self.connection.state is ConnectionState.OPEN:
             await self.send(Data(stream_id=self.stream_id, data=frames))
         if self._lost:
-            raise ClientDisconnected(GONE)
+            raise ClientDisconnected(CLIENT_DISCONNECTED)
 
     async def app_send(self, message: ASGISendEvent | None) -> None:
         if message is not None:
@@ -126,7 +127,7 @@ class GuardedWSStream(WSStream):
             await raise_if_lost(self._lost)
         await super().app_send(message)
         if message is not None and self._lost and self.state is ASGIWebsocketState.CONNECTED:
-            raise ClientDisconnected(GONE)
+            raise ClientDisconnected(CLIENT_DISCONNECTED)
 
     @property
     def peer_still_sending(self) -> bool:
@@ -146,7 +147,7 @@ class GuardedWSStream(WSStream):
     async def _accept(self, message: WebsocketAcceptEvent) -> None:
         try:
             await super()._accept(message)
-            self.direct.connection = self.connection
+            self.fast.connection = self.connection
         finally:
             if not self.handshake.accepted:  # the app chose a wrong subprotocol or header: it can still be refused
                 self.state = ASGIWebsocketState.HANDSHAKE
@@ -171,7 +172,9 @@ class GuardedWSStream(WSStream):
             self.buffer.extend(event)
         except FrameTooLargeError:
             self.buffer.clear()
-            await self._break_off(CloseReason.MESSAGE_TOO_BIG, f"a message may have {self.buffer.max_length} bytes")
+            await self._fail_connection(
+                CloseReason.MESSAGE_TOO_BIG, f"a message may have {self.buffer.max_length} bytes"
+            )
             return
         if event.message_finished and self.app_put is not None:
             self._begun = (
@@ -181,7 +184,7 @@ class GuardedWSStream(WSStream):
             self.buffer.clear()
             await self.app_put(message)
 
-    async def _break_off(self, code: CloseReason, reason: str) -> None:
+    async def _fail_connection(self, code: CloseReason, reason: str) -> None:
         await self._send_wsproto_event(CloseConnection(code=code, reason=reason))
         await self.send(StreamClosed(stream_id=self.stream_id))
 
@@ -196,7 +199,7 @@ class GuardedWSStream(WSStream):
                     await self.send(StreamClosed(stream_id=self.stream_id))
                 elif self._begun is not None and trio.current_time() - self._begun > self._message_timeout:
                     reason = f"a message may take {self._message_timeout:g} seconds"
-                    await self._break_off(CloseReason.POLICY_VIOLATION, reason)
+                    await self._fail_connection(CloseReason.POLICY_VIOLATION, reason)
                 else:
                     await self._send_wsproto_event(Ping())
 
@@ -227,5 +230,5 @@ async def raise_if_lost(lost: bool) -> None:
     """A cancel point before anything is written; a full checkpoint before an error, so that no retry loop can spin."""
     if lost:
         await trio.lowlevel.checkpoint()
-        raise ClientDisconnected(GONE)
+        raise ClientDisconnected(CLIENT_DISCONNECTED)
     await trio.lowlevel.checkpoint_if_cancelled()

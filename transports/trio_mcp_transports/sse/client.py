@@ -1,7 +1,7 @@
 """The client's end of HTTP+SSE (2024-11-05): a stream that brings everything, and a URI that everything is posted to.
 
 The server says the URI in the stream's first event. Messages are posted one after the other, since the server takes them in the
-order in which they come. The stream is the connection: when it ends, so does the conversation.
+order in which they come. The stream is the connection: when it ends, so does the connection.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
-from trio_mcp.protocol.jsonrpc import Answers, Malformed, Message, Request, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import Request, Unanswered, dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ..background import open_background
-from ..http.client.answers import excerpt, refusal
-from ..http.client.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
-from ..http.client.streams import EVENT_STREAM, open_body, reason, whole
+from ..httpx.answers import error_reply, excerpt
+from ..httpx.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
+from ..httpx.requests import EVENT_STREAM, error_text, open_body, open_http, read_body
 
 logger = logging.getLogger("trio_mcp.http")
 
-POST_TIMEOUT: Final = 15.0
+ACCEPT_TIMEOUT: Final = 15.0
 """Seconds that a server may take to accept a message: ours waits ten for its reader."""
 
 POSTABLE = re.compile(r"[!-~]{1,4096}")
@@ -38,7 +38,7 @@ POSTABLE = re.compile(r"[!-~]{1,4096}")
 PORTS: Final = {"http": 80, "https": 443}
 
 
-class SseConversation:
+class SseConnection:
     """One stream, and what is posted beside it.
 
     Args:
@@ -49,7 +49,11 @@ class SseConversation:
     """
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, arrived: trio.MemorySendChannel[Envelope], limits: ClientLimits
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        arrived: trio.MemorySendChannel[Envelope[Received]],
+        limits: ClientLimits,
     ) -> None:
         self.broken: str | None = None
         self._http = http
@@ -77,7 +81,7 @@ class SseConversation:
             return
         raise RequestTimeout(f"{self._url}: no event `endpoint` came within {self._limits.connect:g} seconds")
 
-    async def post(self, nursery: trio.Nursery, message: Message | Answers) -> None:
+    async def post(self, nursery: trio.Nursery, message: Sent) -> None:
         """Post one message, after those before it. What does not arrive ends nothing but itself: a request is told so.
 
         Raises:
@@ -95,7 +99,7 @@ class SseConversation:
         if not isinstance(message, Request):
             logger.warning("a %s did not reach %s: %s", type(message).__name__, self._url, why)
             return
-        told = refusal(message, {}, status, body) if status else Unanswered(message.id, f"{self._url}: {why}")
+        told = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{self._url}: {why}")
         nursery.start_soon(self._pass_on, Envelope(told))  # in a task: whoever makes room for it may wait for this one
 
     def check(self) -> None:
@@ -115,7 +119,7 @@ class SseConversation:
             with self._reading:
                 await self._read_stream(task_status)
         except httpx2.HTTPError as error:
-            self.broken = reason(error)
+            self.broken = error_text(error)
         except RemoteProtocolError as error:
             if not self._uri:
                 raise
@@ -137,7 +141,7 @@ class SseConversation:
                         if self._uri:
                             await self._take(event)
                         else:
-                            self._uri = announced(self._url, event)
+                            self._uri = endpoint_uri(self._url, event)
                             task_status.started()
         decoder.feed(b"")  # raises the error that waits, if there is one
 
@@ -146,34 +150,34 @@ class SseConversation:
             data = event.data.encode()
             await self._pass_on(Envelope(parse(data, self._json_limits), size=len(data)))
 
-    async def _pass_on(self, envelope: Envelope) -> None:
+    async def _pass_on(self, envelope: Envelope[Received]) -> None:
         try:
             await self._arrived.send(envelope)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # it came after the channel was closed
 
-    async def _posted(self, message: Message | Answers) -> tuple[int, bytes]:
+    async def _posted(self, message: Sent) -> tuple[int, bytes]:
         """The status and the body of the answer to a POST; 0 for no answer, and why there is none."""
         headers = {"content-type": "application/json"}
         try:
-            with trio.move_on_after(POST_TIMEOUT):
+            with trio.move_on_after(ACCEPT_TIMEOUT):
                 async with self._http.stream("POST", self._uri, content=dump(message), headers=headers) as response:
                     if response.is_success:
-                        await heard_out(response)
+                        await discard_body(response)
                         return response.status_code, b""
-                    return response.status_code, await whole(response, self._limits.message)
+                    return response.status_code, await read_body(response, self._limits.message)
         except httpx2.HTTPError as error:
-            return 0, reason(error).encode()
-        return 0, b"it did not say within %d seconds whether it took it" % POST_TIMEOUT
+            return 0, error_text(error).encode()
+        return 0, b"it did not say within %d seconds whether it took it" % ACCEPT_TIMEOUT
 
 
-class SseChannel(trio.abc.Channel[Envelope]):
-    """One conversation over HTTP+SSE; made by `connect_sse`."""
+class SseChannel(MessageChannel):
+    """One connection over HTTP+SSE; made by `connect_sse`."""
 
     def __init__(
-        self, conversation: SseConversation, inbox: trio.MemoryReceiveChannel[Envelope], nursery: trio.Nursery
+        self, connection: SseConnection, inbox: trio.MemoryReceiveChannel[Envelope[Received]], nursery: trio.Nursery
     ) -> None:
-        self._conversation = conversation
+        self._connection = connection
         self._inbox = inbox
         self._nursery = nursery
         self._closed = False
@@ -191,11 +195,9 @@ class SseChannel(trio.abc.Channel[Envelope]):
         """
         if self._closed:
             raise trio.ClosedResourceError
-        if isinstance(value.message, Malformed | Unanswered):
-            raise TypeError("what was received in pieces cannot be sent")
-        await self._conversation.post(self._nursery, value.message)
+        await self._connection.post(self._nursery, value.message)
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """The next message of the server. A cancel loses nothing.
 
         Raises:
@@ -206,13 +208,13 @@ class SseChannel(trio.abc.Channel[Envelope]):
         try:
             return await self._inbox.receive()
         except trio.EndOfChannel:
-            self._conversation.check()
+            self._connection.check()
             raise
 
     async def aclose(self) -> None:
         """End the stream, which ends the session at the server."""
         self._closed = True
-        self._conversation.close()
+        self._connection.close()
         self._inbox.close()
         await trio.lowlevel.checkpoint()
 
@@ -236,31 +238,24 @@ async def connect_sse(
         max_message: bytes that one message of the server may have.
 
     Raises:
-        Disconnected, RequestTimeout, RemoteProtocolError: see `SseConversation.open`.
+        Disconnected, RequestTimeout, RemoteProtocolError: see `SseConnection.open`.
     """
     limits = ClientLimits(connect_timeout, message=max_message)
     async with open_http(limits, headers) as http, open_background() as nursery:
-        arrived, inbox = trio.open_memory_channel[Envelope](INBOX)
-        conversation = SseConversation(http, url, arrived, limits)
-        await conversation.open(nursery)
-        channel = SseChannel(conversation, inbox, nursery)
+        arrived, inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
+        connection = SseConnection(http, url, arrived, limits)
+        await connection.open(nursery)
+        channel = SseChannel(connection, inbox, nursery)
         try:
             yield channel
         finally:
             await channel.aclose()
 
 
-def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2.AsyncClient:
-    """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
-    timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
-    connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
-
-
-async def heard_out(response: httpx2.Response) -> None:
+async def discard_body(response: httpx2.Response) -> None:
     """Read what nobody needs, so that its connection can be used again; it need not end, nor be well formed."""
     with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
-        await whole(response, EXCERPT)
+        await read_body(response, MAX_DISCARDED_BYTES)
 
 
 async def check_stream(response: httpx2.Response) -> None:
@@ -271,19 +266,19 @@ async def check_stream(response: httpx2.Response) -> None:
     """
     status = response.status_code
     if status != 200:
-        body = await whole(response, EXCERPT)
+        body = await read_body(response, MAX_DISCARDED_BYTES)
         raise RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}")
     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
         raise RemoteProtocolError("the server answered a GET with something else than a stream of events")
 
 
-EXCERPT: Final = 64 * 1024
+MAX_DISCARDED_BYTES: Final = 64 * 1024
 
 LEFTOVER_SECONDS: Final = 1.0
 """Seconds that the body of a 202 may take."""
 
 
-def announced(url: str, event: SseEvent) -> str:
+def endpoint_uri(url: str, event: SseEvent) -> str:
     """The URI that the first event of a stream names.
 
     Raises:

@@ -11,32 +11,34 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, quote
 
 import trio
 
+from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Message, Request, dump, error_response, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, ServerSession, Service
+from trio_mcp.session import Envelope, RequestSession, Service, open_request_session
 
-from ..http.server.asgi import Incoming, Receive, Send, read_body, respond
-from ..http.server.exchange import LEGACY_STATUS, Exchange
-from ..http.server.limits import HttpLimits
-from ..http.server.quota import Places
-from ..http.server.refusals import RETRY_LATER, HttpRefusal, accepts, check_content
+from ..asgi.access import RETRY_LATER, HttpRejection, accepts, check_content
+from ..asgi.exchange import LEGACY_STATUS, Exchange
+from ..asgi.limits import HttpLimits
+from ..asgi.messages import AuthorizedRequest, Receive, Send, read_body, respond
+from ..asgi.quota import Quota
+from ..asgi.recheck import CredentialCheck, credentials_expired
 
 logger = logging.getLogger("trio_mcp.http")
 
 ID_BYTES: Final = 24
 
-UNUSED: Final = 60.0
+UNUSED_TIMEOUT: Final = 60.0
 """Seconds after which a stream ends on which nothing was ever posted."""
 
-ROOM_SECONDS: Final = 10.0
+FULL_OUTBOX_TIMEOUT: Final = 10.0
 """How long a request waits for its client to read the answers before; the guard cuts a reader that is stuck after as long."""
 
 
@@ -52,7 +54,7 @@ class SseStream(Exchange):
     def __init__(self, receive: Receive, send: Send, outbox: Outbox[Envelope], uri: str) -> None:
         super().__init__(receive, send, LEGACY_STATUS, outbox)
         self.used = False
-        self._first = b"event: endpoint\ndata: %b\n\n" % uri.encode("ascii")
+        self._first = encode_event(uri.encode("ascii"), event=b"endpoint")
         self._opened_at = trio.current_time()
 
     async def _events(self) -> bytes:
@@ -60,10 +62,10 @@ class SseStream(Exchange):
         return first + await super()._events()
 
     async def _keep_alive(self) -> None:
-        if self.used or trio.current_time() - self._opened_at < UNUSED:
+        if self.used or trio.current_time() - self._opened_at < UNUSED_TIMEOUT:
             await super()._keep_alive()
         else:
-            self.leave()
+            self.end_response()
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +73,7 @@ class SseSession:
     """One session: the stream that carries it, and whose it is."""
 
     id: str
-    session: ServerSession
+    session: RequestSession
     stream: SseStream
     principal: str | None
     ended: bool = False
@@ -91,39 +93,38 @@ class SseEndpoint:
         self._limits = limits
         self._json_limits = JsonLimits(max_bytes=limits.body)
         self._message_path = message_path
-        self._places = Places("streams", limits.sessions, limits.per_principal)
+        self._quota = Quota("streams", limits.sessions, limits.per_principal)
         self._sessions: dict[str, SseSession] = {}
 
-    async def get(self, incoming: Incoming, known: Callable[[], Awaitable[bool]] | None = None) -> None:
+    async def get(self, incoming: AuthorizedRequest, check: CredentialCheck | None = None) -> None:
         """Open a session and carry its stream until either side ends it. A cancel ends the session.
 
         Args:
-            known: whether the client is still who it was, asked again and again: a stream may outlive its credentials
-                (reliability row 57). None: nobody was asked who it is.
+            check: of its credentials, while the stream is open; None without authentication.
         """
         if not accepts(incoming.peer.headers.get("accept", "*/*"), "text", "event-stream"):
-            raise HttpRefusal(406, "The Accept header must list text/event-stream.")
+            raise HttpRejection(406, "The Accept header must list text/event-stream.")
         if self.draining:
-            raise HttpRefusal(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
-        refusal = self._places.refusal(incoming.peer.principal)
-        if refusal is not None:
-            raise HttpRefusal(503, refusal, [RETRY_LATER])
+            raise HttpRejection(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
+        rejection = self._quota.rejection(incoming.peer.principal)
+        if rejection is not None:
+            raise HttpRejection(503, rejection, [RETRY_LATER])
         entry = self._open(incoming)
         try:
-            if known is None:
+            if check is None:
                 await entry.stream.listen()
                 return
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_checking, entry, known)
+                nursery.start_soon(self._end_when_expired, entry, check)
                 await entry.stream.listen()
                 nursery.cancel_scope.cancel()
         finally:
             self._end(entry, CancelReason.DISCONNECT)
 
-    async def post(self, incoming: Incoming) -> None:
+    async def post(self, incoming: AuthorizedRequest) -> None:
         """Take one message. Its answer goes to the stream; only what is no message is answered here."""
         check_content(incoming.peer.headers)
-        entry = self._found(incoming)
+        entry = self._find_session(incoming)
         body = await read_body(
             incoming.receive, self._limits.body, self._limits.body_seconds, incoming.peer.headers.get("content-length")
         )
@@ -133,8 +134,8 @@ class SseEndpoint:
             return
         try:
             await self._wait_for_room(entry, message)
-        except HttpRefusal as refusal:
-            refusal.request_id = message.id if isinstance(message, Request) else None
+        except HttpRejection as rejection:
+            rejection.request_id = message.id if isinstance(message, Request) else None
             raise
         entry.stream.used = True
         entry.session.receive(Envelope(message, peer=incoming.peer, size=len(body)), entry.stream.outbox)
@@ -154,29 +155,28 @@ class SseEndpoint:
         return len(self._sessions)
 
     def __repr__(self) -> str:
-        return f"<SseEndpoint {self._places!r}>"
+        return f"<SseEndpoint {self._quota!r}>"
 
     # one step each
 
-    def _open(self, incoming: Incoming) -> SseSession:
+    def _open(self, incoming: AuthorizedRequest) -> SseSession:
         session_id = secrets.token_urlsafe(ID_BYTES)
         root = str(incoming.scope.get("root_path", "")).rstrip("/")
         uri = f"{quote(root)}{self._message_path}?session_id={session_id}"
         outbox: Outbox[Envelope] = Outbox(self._service.options.outbox)
         stream = SseStream(incoming.receive, incoming.send, outbox, uri)
-        entry = SseSession(session_id, ServerSession(self._service), stream, incoming.peer.principal)
+        entry = SseSession(
+            session_id, open_request_session(self._service, shared=True), stream, incoming.peer.principal
+        )
         entry.session.attach(outbox)
         self._sessions[session_id] = entry
-        self._places.take(entry.principal)
+        self._quota.acquire(entry.principal)
         return entry
 
-    async def _keep_checking(self, entry: SseSession, known: Callable[[], Awaitable[bool]]) -> None:
-        while True:
-            await trio.sleep(self._limits.recheck)
-            if not await known():
-                logger.info("a stream is ended: its credentials are no longer good")
-                entry.stream.leave()
-                return
+    async def _end_when_expired(self, entry: SseSession, check: CredentialCheck) -> None:
+        await credentials_expired(check)
+        logger.info("a stream is ended: its credentials are no longer good")
+        entry.stream.end_response()
 
     def _end(self, entry: SseSession, reason: CancelReason) -> None:
         """What still runs is cancelled, and unwinds in the service; the id is unknown from now on."""
@@ -184,39 +184,39 @@ class SseEndpoint:
             return
         entry.ended = True
         del self._sessions[entry.id]
-        self._places.give_back(entry.principal)
+        self._quota.release(entry.principal)
         entry.session.close(reason)
         entry.stream.outbox.close()
 
-    def _found(self, incoming: Incoming) -> SseSession:
+    def _find_session(self, incoming: AuthorizedRequest) -> SseSession:
         """The session that a message is posted to; one that somebody else opened is as unknown as one that never was."""
-        session_id = session_named(incoming.scope.get("query_string", b""))
+        session_id = session_id_in_query(incoming.scope.get("query_string", b""))
         if session_id is None:
-            raise HttpRefusal(400, "The URI names no session: post to the one that the event `endpoint` gave.")
+            raise HttpRejection(400, "The URI names no session: post to the one that the event `endpoint` gave.")
         entry = self._sessions.get(session_id)
         if entry is None or entry.principal != incoming.peer.principal:
-            raise HttpRefusal(404, SESSION_OVER)
+            raise HttpRejection(404, SESSION_OVER)
         return entry
 
     async def _wait_for_room(self, entry: SseSession, message: Message | Malformed) -> None:
         """A client that does not read its answers asks nothing more; what needs no answer, a cancellation say, still comes in.
 
         Raises:
-            HttpRefusal: 503, there was no room in time; 404, the session has ended meanwhile.
+            HttpRejection: 503, there was no room in time; 404, the session has ended meanwhile.
         """
         if isinstance(message, Request | Batch) and entry.stream.outbox.full:
-            with trio.move_on_after(ROOM_SECONDS) as waiting:
+            with trio.move_on_after(FULL_OUTBOX_TIMEOUT) as waiting:
                 await entry.stream.outbox.room()
             if waiting.cancelled_caught:
-                raise HttpRefusal(503, "Too many answers wait in the stream: read them first.", [RETRY_LATER])
+                raise HttpRejection(503, "Too many answers wait in the stream: read them first.", [RETRY_LATER])
         if entry.ended:
-            raise HttpRefusal(404, SESSION_OVER)
+            raise HttpRejection(404, SESSION_OVER)
 
 
 SESSION_OVER: Final = "This session is unknown or has ended: open another stream."
 
 
-def session_named(query: bytes) -> str | None:
+def session_id_in_query(query: bytes) -> str | None:
     """The id in a query; None when there is not exactly one."""
     try:
         named: Mapping[str, list[str]] = parse_qs(query.decode("ascii"), max_num_fields=16)

@@ -6,14 +6,4 @@ from .channel import LineChannel
 from .client import ProcessChannel, connect
 from .server import guarded_stdio, serve
 
-__all__ = ["LineChannel", "ProcessChannel", "connect", "guarded_stdio", "serve", "transport"]
-
-
-class _StdioTransport:
-    """The transport `stdio`."""
-
-    serve = staticmethod(serve)
-    connect = staticmethod(connect)
-
-
-transport = _StdioTransport()
+__all__ = ["LineChannel", "ProcessChannel", "connect", "guarded_stdio", "serve"]

@@ -16,18 +16,19 @@ from typing import Final
 import trio
 
 from trio_mcp.protocol.framing import LineDecoder, LineTooLong
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import Malformed, dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session.envelope import Envelope
+from trio_mcp.session.channel import MessageChannel
+from trio_mcp.session.envelope import Envelope, Received
 
 from .pipe import Pipe
 
 MAX_LINE: Final = 4 * 1024 * 1024
 WRITE_DEADLINE: Final = 30.0
-CLOSED: Final = "the peer closed its end of the connection"
+PEER_CLOSED_MESSAGE: Final = "the peer closed its end of the connection"
 
 
-class LineChannel(trio.abc.Channel[Envelope]):
+class LineChannel(MessageChannel):
     """Envelopes over two byte streams (pipes, sockets, terminals, files): MCP's stdio framing.
 
     Args:
@@ -56,11 +57,9 @@ class LineChannel(trio.abc.Channel[Envelope]):
         self._ended = False
         self.on_end: Callable[[], None] | None = None
         """Called when the peer has closed its end, or what is sent does not reach it any more; perhaps for both."""
-        self.on_stop: Callable[[], None] | None = None
-        """Called when this process is told to end, if whoever serves the channel has set it."""
         self._closed = False
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """Return the next message, or `Envelope(Malformed(...))` for a line that is none.
 
         An unterminated rest at the end of the stream is never delivered. A cancel loses nothing.
@@ -77,7 +76,7 @@ class LineChannel(trio.abc.Channel[Envelope]):
             self._lines.extend(self._decoder.feed(await self._read()))
         return self._parse(self._lines.popleft())
 
-    def receive_ready(self) -> Iterator[Envelope]:
+    def receive_ready(self) -> Iterator[Envelope[Received]]:
         """The messages that came with the last one received, as far as they are whole lines already."""
         while self._lines and not self._closed:
             yield self._parse(self._lines.popleft())
@@ -117,7 +116,7 @@ class LineChannel(trio.abc.Channel[Envelope]):
         try:
             return self._send_stream.send_nowait(data) > 0
         except trio.BrokenResourceError:
-            self.break_sending(CLOSED)
+            self.break_sending(PEER_CLOSED_MESSAGE)
             return False
 
     def break_sending(self, reason: str) -> None:
@@ -158,7 +157,7 @@ class LineChannel(trio.abc.Channel[Envelope]):
                 self.on_end()
         raise trio.EndOfChannel
 
-    def _parse(self, line: bytes | LineTooLong) -> Envelope:
+    def _parse(self, line: bytes | LineTooLong) -> Envelope[Received]:
         if isinstance(line, LineTooLong):
             return Envelope(Malformed(line.error()))
         return Envelope(parse(line, self._limits), size=len(line))
@@ -188,7 +187,7 @@ class LineChannel(trio.abc.Channel[Envelope]):
             if not whole:
                 self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
         except trio.BrokenResourceError:
-            self.break_sending(CLOSED)
+            self.break_sending(PEER_CLOSED_MESSAGE)
         finally:
             self._write_scope = None
             if not whole:
@@ -200,11 +199,9 @@ class LineChannel(trio.abc.Channel[Envelope]):
         try:
             return pipe.send_nowait(data)
         except trio.BrokenResourceError:
-            self.break_sending(CLOSED)
+            self.break_sending(PEER_CLOSED_MESSAGE)
             raise trio.BrokenResourceError(self._broken) from None
 
 
 def _line(envelope: Envelope) -> bytes:
-    if isinstance(envelope.message, Malformed | Unanswered):
-        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
     return dump(envelope.message) + b"\n"

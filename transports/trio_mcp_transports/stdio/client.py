@@ -103,6 +103,11 @@ class ProcessChannel(LineChannel):
             return None
         return f"exited with status {status}" if status >= 0 else f"was ended by {_signal_name(-status)}"
 
+    @property
+    def close_reason(self) -> str | None:
+        """What became of the process, in words; None while `outcome` is."""
+        return None if self.outcome is None else f"its process {self.outcome}"
+
     def process_ended(self) -> None:
         """Break `send` and let `receive` come to its end. `connect` calls it when the child has died."""
         self.break_sending(f"the server process {self.outcome}")

@@ -65,13 +65,13 @@ async def serve(
     Raises:
         SystemExit: with code 130, after SIGINT.
     """
-    ending = _Ending(shutdown_grace)
+    ending = _Shutdown(shutdown_grace)
     parent = os.getppid()  # before anything is answered: who has its answer may be gone the moment after
     async with guarded_stdio(max_line=max_line, write_deadline=write_deadline) as channel:
         with _handling_signals(ending):
             async with open_background() as watchers:
                 watchers.start_soon(_watch_parent, ending, parent)
-                channel.on_end = ending.bound
+                channel.on_end = ending.limit_clean_up
                 ending.channel = channel
                 with ending.scope:
                     await server.serve_channel(channel)
@@ -92,14 +92,14 @@ async def guarded_stdio(
         OSError: stdin or stdout is closed.
     """
     with (
-        _wire() as (wire_in, wire_out),
+        _take_over_stdio() as (wire_in, wire_out),
         closing(Pipe(wire_in)) as receive_stream,
         closing(Pipe(wire_out)) as send_stream,
     ):
         yield LineChannel(receive_stream, send_stream, max_line=max_line, write_deadline=write_deadline)
 
 
-class _Ending:
+class _Shutdown:
     """How the process was told to end.
 
     The clean-up is bounded by faulthandler's own thread, so that neither a shielded tool nor one that blocks the event
@@ -123,10 +123,10 @@ class _Ending:
                 os.write(STDERR, b"trio_mcp: a second signal came; the process ends at once\n")
             os._exit(1)
         self.status = 130 if number == signal.SIGINT else 0
-        self.bound()
+        self.limit_clean_up()
         self._token.run_sync_soon(self._stop, signal.Signals(number).name)
 
-    def bound(self) -> None:
+    def limit_clean_up(self) -> None:
         """From now on what is left may take the grace, and no longer: a tool may ignore its cancellation."""
         if self._begun:
             return
@@ -135,7 +135,7 @@ class _Ending:
 
     def cut(self, reason: str) -> None:
         """Cancel everything: nobody is there to be told."""
-        self.bound()
+        self.limit_clean_up()
         self.scope.cancel(reason)
 
     def _stop(self, reason: str) -> None:
@@ -152,7 +152,7 @@ class _Ending:
 
 
 @contextmanager
-def _handling_signals(ending: _Ending) -> Generator[None]:
+def _handling_signals(ending: _Shutdown) -> Generator[None]:
     previous = {number: signal.signal(number, ending.on_signal) for number in _wanted_signals()}
     try:
         yield
@@ -170,7 +170,7 @@ def _wanted_signals() -> list[signal.Signals]:
     return [number for number in candidates if signal.getsignal(number) is not signal.SIG_IGN]
 
 
-async def _watch_parent(ending: _Ending, parent: int) -> None:
+async def _watch_parent(ending: _Shutdown, parent: int) -> None:
     """End of stdin usually tells first; not so when some other process has inherited the writing end of the pipe."""
     while os.getppid() == parent:  # noqa: ASYNC110  (the system has no event for it that is portable)
         await trio.sleep(PARENT_CHECK)
@@ -178,14 +178,14 @@ async def _watch_parent(ending: _Ending, parent: int) -> None:
 
 
 @contextmanager
-def _wire() -> Generator[tuple[int, int]]:
+def _take_over_stdio() -> Generator[tuple[int, int]]:
     """Yield private descriptors for stdin and stdout, whose own numbers lead elsewhere meanwhile."""
     _check_open(sys.__stdin__, "stdin")
     _check_open(sys.__stdout__, "stdout")
     with open(os.devnull, "r+b", buffering=0) as null:
         # Without a stderr, number 2 is free or belongs to something else; if it was free, `null` has it now.
         prints_to = null.fileno() if sys.__stderr__ is None else STDERR
-        wire_in, wire_out = _private(STDIN, os.O_RDONLY), _private(STDOUT, os.O_WRONLY)
+        wire_in, wire_out = _private_copy(STDIN, os.O_RDONLY), _private_copy(STDOUT, os.O_WRONLY)
         with _redirected(STDIN, null.fileno()), _redirected(STDOUT, prints_to), _prompt_prints():
             yield wire_in, wire_out
 
@@ -196,7 +196,7 @@ def _check_open(stream: TextIO | None, name: str) -> None:
         raise OSError(errno.EBADF, f"{name} is closed, and the stdio transport speaks through it")
 
 
-def _private(fd: int, flags: int) -> int:
+def _private_copy(fd: int, flags: int) -> int:
     """Return a close-on-exec descriptor of our own for what `fd` refers to.
 
     Trio makes it non-blocking, and that mode belongs to the open file, not to the descriptor. With a mere duplicate, a

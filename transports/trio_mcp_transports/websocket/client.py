@@ -18,14 +18,14 @@ import trio
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
 from trio_mcp.errors import Disconnected
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ..background import open_background
-from .endpoint import BINARY, Close
-from .opening import Refused, open_socket, reason_of
-from .wire import Address, Wire, open_wire
+from .byte_stream import Address, LimitedStream, open_wire
+from .close_codes import CLOSE_BINARY, Close
+from .handshake import HandshakeRejected, error_text, open_socket
 
 logger = logging.getLogger("trio_mcp.websocket")
 
@@ -79,8 +79,8 @@ async def connect(
             if not channel.is_open:
                 raise Disconnected(f"{url}: it did not open within {connect_timeout:g} seconds")
         except OSError as error:
-            raise Disconnected(f"{url}: {reason_of(error)}") from error
-        except Refused as refusal:
+            raise Disconnected(f"{url}: {error_text(error)}") from error
+        except HandshakeRejected as refusal:
             raise Disconnected(f"{url}: {refusal}") from refusal.__cause__
         try:
             nursery.start_soon(channel.keep_alive, ping_interval)
@@ -89,14 +89,14 @@ async def connect(
             await channel.aclose()
 
 
-class Writing(NamedTuple):
+class PendingWrite(NamedTuple):
     """Messages on their way to the server, and what is set when they have been written, or never will be."""
 
     texts: Sequence[str]
     done: trio.Event
 
 
-class WebSocketChannel(trio.abc.Channel[Envelope]):
+class WebSocketChannel(MessageChannel):
     """One connection to a server; made by `connect`."""
 
     def __init__(self, nursery: trio.Nursery, max_message: int, write_deadline: float) -> None:
@@ -105,12 +105,12 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
         self._write_deadline = write_deadline
         self._unread = f"the server did not read for {write_deadline:g} s"
         self._socket: WebSocketConnection | None = None
-        self._wire: Wire | None = None
-        self._inbox: deque[tuple[Envelope, int]] = deque()
+        self._wire: LimitedStream | None = None
+        self._inbox: deque[tuple[Envelope[Received], int]] = deque()
         self._held = 0
         self._changed = trio.Event()
-        self._to_write, self._written = trio.open_memory_channel[Writing](0)
-        self._over: str | None = None
+        self._to_write, self._written = trio.open_memory_channel[PendingWrite](0)
+        self._ended_because: str | None = None
         """Why the connection has ended, when it has."""
         self._broken = False
         self._closed = False
@@ -123,7 +123,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
 
         Raises:
             OSError: the server was not reached.
-            Refused: it did not want to.
+            HandshakeRejected: it did not want to.
         """
         wire = self._wire = await open_wire(address, tls)
         wire.write_deadline = self._write_deadline
@@ -140,20 +140,20 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
     @property
     def is_open(self) -> bool:
         """It has been opened, and nothing has ended it."""
-        return self._socket is not None and self._over is None and not self._closed
+        return self._socket is not None and self._ended_because is None and not self._closed
 
     @property
     def close_reason(self) -> str | None:
         """With which words the server closed the connection, for messages; None while it has not."""
-        return self._over
+        return self._ended_because
 
     async def keep_alive(self, interval: float) -> None:
         """Ping a silent server, and end the connection when it stays silent; `connect` runs it."""
         wire = self._wire
         assert wire is not None
-        while not self._closed and self._over is None:
+        while not self._closed and self._ended_because is None:
             await trio.sleep(interval)
-            silent = trio.current_time() - wire.heard
+            silent = trio.current_time() - wire.last_received_at
             if not wire.reading or silent < interval:
                 continue
             if silent >= 2 * interval:
@@ -168,7 +168,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
             self._closed = True
             self._notify()
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
-                if self._socket is not None and self._over is None:
+                if self._socket is not None and self._ended_because is None:
                     await self._socket.aclose()
             if self._wire is not None:
                 await trio.aclose_forcefully(self._wire)
@@ -176,7 +176,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
 
     # messages
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """The next message; `Envelope(Malformed(...))` for text that is none. A cancel loses nothing.
 
         Raises:
@@ -188,8 +188,8 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
         while not self._inbox:
             if self._closed:
                 raise trio.ClosedResourceError("this channel was closed")
-            if self._over is not None:
-                raise trio.BrokenResourceError(self._over) if self._broken else trio.EndOfChannel
+            if self._ended_because is not None:
+                raise trio.BrokenResourceError(self._ended_because) if self._broken else trio.EndOfChannel
             await self._changed.wait()
         envelope, size = self._inbox.popleft()
         self._held -= size
@@ -209,7 +209,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
         """
         texts = [text_of(value) for value in values]
         self._check_sendable()
-        writing = Writing(texts, trio.Event())
+        writing = PendingWrite(texts, trio.Event())
         try:
             await self._to_write.send(writing)
         except trio.BrokenResourceError:
@@ -219,7 +219,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
         self._check_sendable()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else self._over or "open"
+        state = "closed" if self._closed else self._ended_because or "open"
         return f"<WebSocketChannel {state}, {len(self._inbox)} waiting>"
 
     # one step each
@@ -227,8 +227,8 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
     def _check_sendable(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError("this channel was closed")
-        if self._over is not None:
-            raise trio.BrokenResourceError(self._over)
+        if self._ended_because is not None:
+            raise trio.BrokenResourceError(self._ended_because)
 
     async def _read(self, socket: WebSocketConnection) -> None:
         """Read until the end, whatever happens to what was read."""
@@ -238,7 +238,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
                 received = await socket.get_message()
                 self._replenish(self._wire)
                 if isinstance(received, bytes):
-                    await self._refuse(socket, BINARY)
+                    await self._refuse(socket, CLOSE_BINARY)
                     return
                 data = received.encode()
                 if len(data) > self._limits.max_bytes:
@@ -266,7 +266,7 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
                     self._failed(self._unread)
                 finally:
                     done.set()
-                if self._over is not None:
+                if self._ended_because is not None:
                     return
 
     async def _ping(self) -> None:
@@ -302,19 +302,17 @@ class WebSocketChannel(trio.abc.Channel[Envelope]):
             self._nursery.start_soon(trio.aclose_forcefully, self._wire)
 
     def _end(self, why: str, *, broken: bool) -> None:
-        if self._over is None:
-            self._over, self._broken = why, broken
+        if self._ended_because is None:
+            self._ended_because, self._broken = why, broken
             self._notify()
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _replenish(self, wire: Wire) -> None:
+    def _replenish(self, wire: LimitedStream) -> None:
         wire.allow(2 * self._limits.max_bytes + FRAME_OVERHEAD)
 
 
 def text_of(envelope: Envelope) -> str:
-    if isinstance(envelope.message, Malformed | Unanswered):
-        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
     return dump(envelope.message).decode()

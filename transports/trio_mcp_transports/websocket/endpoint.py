@@ -8,42 +8,27 @@ does not read its own answers, and what such a client sends meanwhile waits in t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope, Peer, Service, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 
-if TYPE_CHECKING:  # the application imports this room
-    from ..http.server.asgi import Message, Receive, Send
-    from ..http.server.quota import Places
-    from ..hypercorn.direct import DirectWebSocket
-
+from ..asgi.fast_path import FastPath
+from ..asgi.messages import Message, Receive, Send
+from ..asgi.quota import Quota
+from ..asgi.recheck import CredentialCheck, credentials_expired
+from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
 
 logger = logging.getLogger("trio_mcp.websocket")
 
-SUBPROTOCOL: Final = "mcp"
-"""What a client has to offer, and is answered."""
-
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds that sending a close frame may take."""
-
-
-class Close(NamedTuple):
-    """A close frame: its code (RFC 6455, 7.4.1) and its reason, of at most 123 bytes."""
-
-    code: int
-    reason: str
-
-
-GOING_AWAY = Close(1001, "this server is shutting down")
-BINARY = Close(1003, "a message is JSON in a text frame")
-EXPIRED = Close(1008, "these credentials are no longer accepted")
 
 
 class WebSockets:
@@ -51,52 +36,52 @@ class WebSockets:
 
     Args:
         max_message: bytes of one message.
-        places: for open ones.
+        quota: of open ones.
 
     Attributes:
         draining: no further one is served.
     """
 
-    def __init__(self, service: Service, max_message: int, places: Places) -> None:
+    def __init__(self, service: Service, max_message: int, quota: Quota) -> None:
         self.draining = False
         self._service = service
         self._limits = JsonLimits(max_bytes=max_message)
-        self._places = places
+        self._quota = quota
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None
 
-    def refusal(self, principal: str | None) -> str | None:
+    def rejection(self, principal: str | None) -> str | None:
         """Why no further one of this principal's is served now; None: one is."""
-        return "This server is shutting down." if self.draining else self._places.refusal(principal)
+        return "This server is shutting down." if self.draining else self._quota.rejection(principal)
 
     async def serve(
         self,
         receive: Receive,
         send: Send,
         peer: Peer,
-        check: Check | None = None,
-        direct: DirectWebSocket | None = None,
+        check: CredentialCheck | None = None,
+        fast_path: FastPath | None = None,
     ) -> None:
         """Accept what asked for an upgrade, and serve it to its end.
 
         Args:
-            check: see `Check`; None: nobody was asked who the client is.
-            direct: the short way that our own server offers.
+            check: of its credentials, while it is open; None without authentication.
+            fast_path: the one that our own server offers; None under another server.
         """
-        channel = AsgiWebSocket(receive, send, peer, self._limits, direct)
+        channel = AsgiWebSocket(receive, send, peer, self._limits, fast_path)
         self._open[channel] = None
-        self._places.take(peer.principal)
+        self._quota.acquire(peer.principal)
         try:
             if not await channel.accept():
                 return
             async with trio.open_nursery() as nursery:
                 if check is not None:
-                    nursery.start_soon(_keep_checking, channel, check)
+                    nursery.start_soon(_close_when_expired, channel, check)
                 await serve_channel(self._service, channel)
                 nursery.cancel_scope.cancel()
         finally:
             del self._open[channel]
-            self._places.give_back(peer.principal)
+            self._quota.release(peer.principal)
             if self._all_closed is not None and not self._open:
                 self._all_closed.set()
 
@@ -104,7 +89,7 @@ class WebSockets:
         """Close each of them with 1001 when what was said to it has been written, and wait for that."""
         self.draining = True
         for channel in list(self._open):
-            channel.end(GOING_AWAY)
+            channel.end(CLOSE_GOING_AWAY)
         if self._open:
             self._all_closed = trio.Event()
             await self._all_closed.wait()
@@ -113,48 +98,33 @@ class WebSockets:
         return len(self._open)
 
     def __repr__(self) -> str:
-        return f"<WebSockets {self._places!r}>"
+        return f"<WebSockets {self._quota!r}>"
 
 
-class Check(NamedTuple):
-    """How to find out whether the client is still who it was: its headers came once, and its credentials may expire.
-
-    Attributes:
-        seconds: between two checks.
-        known: whether it is.
-    """
-
-    seconds: float
-    known: Callable[[], Awaitable[bool]]
+async def _close_when_expired(channel: AsgiWebSocket, check: CredentialCheck) -> None:
+    await credentials_expired(check)
+    logger.info("a WebSocket is closed: its credentials are no longer accepted")
+    await channel.close(CLOSE_EXPIRED)
 
 
-async def _keep_checking(channel: AsgiWebSocket, check: Check) -> None:
-    while True:
-        await trio.sleep(check.seconds)
-        if not await check.known():
-            logger.info("a WebSocket is closed: its credentials are no longer accepted")
-            await channel.close(EXPIRED)
-            return
-
-
-class AsgiWebSocket(trio.abc.Channel[Envelope]):
+class AsgiWebSocket(MessageChannel):
     """One accepted WebSocket.
 
     Args:
         receive, send: of the ASGI exchange, whose first event (`websocket.connect`) was not received yet.
         peer: who asked for the upgrade; every message is from there.
         limits: of one message.
-        direct: a shorter way for small messages.
+        fast_path: for messages that need not wait; None under another server.
     """
 
     def __init__(
-        self, receive: Receive, send: Send, peer: Peer, limits: JsonLimits, direct: DirectWebSocket | None = None
+        self, receive: Receive, send: Send, peer: Peer, limits: JsonLimits, fast_path: FastPath | None = None
     ) -> None:
         self._receive = receive
         self._send = send
         self._peer = peer
         self._limits = limits
-        self._direct = direct
+        self._fast_path = fast_path
         self._ending: Close | None = None
         self._waiting: trio.CancelScope | None = None
         self._closed = False
@@ -168,7 +138,7 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
             return True
         return False
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """The next message; `Envelope(Malformed(...))` for text that is none. A cancel loses nothing.
 
         A binary frame, and a message over the limit, close the connection.
@@ -203,8 +173,8 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
         if self._closed:
             raise trio.ClosedResourceError("this WebSocket was closed")
         try:
-            if self._direct is not None:
-                await self._direct.send(messages)
+            if self._fast_path is not None:
+                await self._fast_path.send(messages)
             else:
                 for message in messages:
                     await self._send({"type": "websocket.send", "text": message.decode()})
@@ -214,12 +184,12 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
 
     def send_nowait(self, value: Envelope) -> bool:
         """Send one message at once, where the server offers that; False when it was not sent."""
-        return self._direct is not None and not self._closed and self._direct.send_nowait(encoded(value))
+        return self._fast_path is not None and not self._closed and self._fast_path.send_nowait(encoded(value))
 
-    def deliver_to(self, take: Callable[[Envelope], bool]) -> None:
-        """Offer each message to `take` as soon as it has come, while somebody waits in `receive`; False refuses it."""
-        if self._direct is not None:
-            self._direct.on_message = partial(self._deliver, take)
+    def deliver_to(self, take: Callable[[Envelope[Received]], bool]) -> None:
+        """Offer each message to `take` as soon as it arrives, while a task waits in `receive`; False refuses it."""
+        if self._fast_path is not None:
+            self._fast_path.on_message = partial(self._deliver, take)
 
     def end(self, close: Close) -> None:
         """Come to an end in order: `receive` ends now, and `aclose` sends this. The first reason stays."""
@@ -237,7 +207,7 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
         """Close in order, with the reason given to `end`; bounded, also when cancelled."""
         if not self._closed:
             self._closed = True
-            code, reason = self._ending or GOING_AWAY  # the server is being cut, and nobody has said anything
+            code, reason = self._ending or CLOSE_GOING_AWAY  # the server is being cut, and nobody has said anything
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
         await trio.lowlevel.checkpoint()
@@ -246,15 +216,15 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
         state = "closed" if self._closed else "open" if self._ending is None else f"ending with {self._ending.code}"
         return f"<AsgiWebSocket {state}>"
 
-    def _deliver(self, take: Callable[[Envelope], bool], data: bytes) -> bool:
+    def _deliver(self, take: Callable[[Envelope[Received]], bool], data: bytes) -> bool:
         if self._closed or self._ending is not None or len(data) > self._limits.max_bytes:
             return False
         return take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
 
-    async def _read(self, message: Message) -> Envelope:
+    async def _read(self, message: Message) -> Envelope[Received]:
         text = message.get("text")
         if text is None:
-            await self.close(BINARY)
+            await self.close(CLOSE_BINARY)
             raise trio.EndOfChannel
         data = text.encode()
         if len(data) > self._limits.max_bytes:
@@ -264,6 +234,4 @@ class AsgiWebSocket(trio.abc.Channel[Envelope]):
 
 
 def encoded(envelope: Envelope) -> bytes:
-    if isinstance(envelope.message, Malformed | Unanswered):
-        raise TypeError("only a message can be sent; what was wrong with a received one is no message")
     return dump(envelope.message)

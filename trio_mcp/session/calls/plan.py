@@ -170,4 +170,4 @@ Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
 """Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to reject."""
 
 RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
-"""Checks every request of a method, also those that carry a call forward. Raises `ProtocolError` to reject."""
+"""Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""

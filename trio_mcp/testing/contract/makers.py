@@ -7,9 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Protocol
 
-import trio
-
-from ...session import Envelope
+from ...session import AnyChannel
 from .stage import Stage
 
 
@@ -37,15 +35,15 @@ class Trait(Enum):
 
 
 IMPOSSIBLE: Mapping[Trait, str] = {
-    Trait.SHARED: "every request has an exchange of its own there, by which it is told from others",
+    Trait.SHARED: "each request has a separate exchange, which identifies it",
     Trait.STREAMS: "there is one channel for all messages",
-    Trait.RESUMES: "nothing that was lost can be asked for again there",
+    Trait.RESUMES: "lost messages cannot be requested again",
     Trait.VIRTUAL: "real sockets and processes take real time",
     Trait.SOCKET: "there is no network between the two ends",
-    Trait.CHILD: "the server is in this process",
-    Trait.SERVES_MANY: "every connection has a server of its own",
-    Trait.TEXT: "messages cross without a wire",
-    Trait.BYTES: "nothing there carries bytes that are no text",
+    Trait.CHILD: "the server runs in this process",
+    Trait.SERVES_MANY: "each connection has a separate server",
+    Trait.TEXT: "messages are passed in memory, without a wire",
+    Trait.BYTES: "messages cannot contain bytes that are not text",
 }
 """Why a rule cannot be held against a transport that lacks a trait."""
 
@@ -53,7 +51,7 @@ IMPOSSIBLE: Mapping[Trait, str] = {
 class Endpoint(Protocol):
     """The contract's server, being served."""
 
-    def connect(self) -> AbstractAsyncContextManager[trio.abc.Channel[Envelope]]:
+    def connect(self) -> AbstractAsyncContextManager[AnyChannel]:
         """A new connection to it; closed in order on the way out."""
         ...
 
@@ -72,7 +70,7 @@ class Endpoint(Protocol):
         """
         ...
 
-    async def send_bytes(self, channel: trio.abc.Channel[Envelope], data: bytes, /) -> bytes:
+    async def send_bytes(self, channel: AnyChannel, data: bytes, /) -> bytes:
         """Put these bytes on the wire of a connection, in the place of a message. Only with `Trait.TEXT`.
 
         Returns the answer where it comes at once, as that of a POST; nothing where it will come as a message.

@@ -13,7 +13,7 @@ import trio
 from ...protocol.jsonrpc import Answers, Malformed, RequestId, Unanswered, dump, parse
 from ...protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from ...protocol.revisions import REVISIONS, Era
-from ...session import Envelope
+from ...session import AnyChannel, Envelope
 from ...types import JsonObject, JsonValue
 from .stage import BOUND
 
@@ -30,7 +30,7 @@ class Peer:
     request, whatever came before it stays.
     """
 
-    def __init__(self, channel: trio.abc.Channel[Envelope], revision: str, capabilities: JsonObject) -> None:
+    def __init__(self, channel: AnyChannel, revision: str, capabilities: JsonObject) -> None:
         self.channel = channel
         self.revision = revision
         self.modern = REVISIONS[revision].era is Era.MODERN
@@ -312,7 +312,7 @@ class Call:
 
 
 @asynccontextmanager
-async def opened(channel: trio.abc.Channel[Envelope], revision: str, capabilities: JsonObject) -> AsyncIterator[Peer]:
+async def opened(channel: AnyChannel, revision: str, capabilities: JsonObject) -> AsyncIterator[Peer]:
     """A peer that has made its handshake."""
     peer = Peer(channel, revision, capabilities)
     await peer.open()

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import trio
 
-from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, Unanswered, dump, parse
-from ...session import Envelope
+from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, dump, parse
+from ...session import Envelope, MessageChannel, Received
 from ...types import JsonObject
 
 UNBOUNDED: Final = 1 << 30
@@ -94,7 +94,7 @@ class Wire:
             self.cut()
 
 
-class WireEnd(trio.abc.Channel[Envelope]):
+class WireEnd(MessageChannel):
     """One end of a `Wire`."""
 
     def __init__(
@@ -118,8 +118,6 @@ class WireEnd(trio.abc.Channel[Envelope]):
         Raises:
             trio.BrokenResourceError: the connection was cut, or the other end closed.
         """
-        if isinstance(value.message, Malformed | Unanswered):
-            raise TypeError("only a message can be sent; what was wrong with a received one is no message")
         data = dump(value.message)
         await self._room.acquire()
         try:
@@ -132,7 +130,7 @@ class WireEnd(trio.abc.Channel[Envelope]):
             self._on_sent(message, value.about)
         self._wire.count()
 
-    async def receive(self) -> Envelope:
+    async def receive(self) -> Envelope[Received]:
         """Return the next message. A cancel loses nothing. Raises `trio.EndOfChannel` when there will be no more."""
         data = await self._receives.receive()
         self._wire.other(self).make_room()

@@ -9,8 +9,6 @@ from typing import TypeGuard
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import (
-    METHOD_NOT_FOUND,
-    Answers,
     ErrorResponse,
     Malformed,
     Message,
@@ -19,17 +17,15 @@ from trio_mcp.protocol.jsonrpc import (
     Response,
     Unanswered,
     decoded,
-    parse,
 )
 from trio_mcp.protocol.revisions import REVISIONS
-
-LOST = "the server no longer knows the session"
+from trio_mcp.session import Sent
 
 MAX_SESSION_ID = 4096
 SESSION_ID = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
 
 
-def is_notice(message: Message | Answers, method: str) -> TypeGuard[Notification]:
+def is_notification(message: Sent, method: str) -> TypeGuard[Notification]:
     return isinstance(message, Notification) and message.method == method
 
 
@@ -37,8 +33,8 @@ def answers(request: Request, message: Message | Malformed) -> bool:
     return isinstance(message, Response | ErrorResponse) and message.id == request.id
 
 
-def unanswering(request: Request, body: bytes, message: Message | Malformed) -> Malformed | Unanswered:
-    """A whole body is the answer to its request, or the request has none: one that was cancelled ends so (L-CAN-2b)."""
+def no_answer(request: Request, body: bytes, message: Message | Malformed) -> Malformed | Unanswered:
+    """Return what to deliver for a request whose whole response has no answer; a cancelled one may end so (L-CAN-2b)."""
     if not body:
         return Unanswered(request.id, "the server ended the request without an answer")
     if isinstance(message, Malformed):
@@ -46,30 +42,8 @@ def unanswering(request: Request, body: bytes, message: Message | Malformed) -> 
     return Unanswered(request.id, "the server answered something else than what was asked")
 
 
-def refusal(
-    request: Request, sent: Mapping[str, str], status: int, body: bytes
-) -> ErrorResponse | Malformed | Unanswered:
-    """What a refused request is told: the server's own error if the body holds one, else the status and the text.
-
-    In a session 404 means that it is lost, whatever the body says (L-HTTP-19c), unless that is about this request's method.
-    """
-    message = parse(body)
-    error = message.error if isinstance(message, ErrorResponse) else None
-    if status == 404 and SESSION_HEADER in sent and (error is None or error.code != METHOD_NOT_FOUND):
-        return Unanswered(request.id, LOST, session_lost=True)
-    if error is not None:
-        return ErrorResponse(request.id, error)
-    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}"), request.id)
-
-
-def excerpt(body: bytes) -> str:
-    """What a refusal says, to be put behind its status."""
-    text = body.decode("utf-8", "replace").strip()[:200]
-    return f": {text}" if text else ""
-
-
 def session_opened(request: Request, message: Message | Malformed, headers: Mapping[str, str]) -> dict[str, str] | None:
-    """What later messages repeat in their headers, if this is the answer to `initialize`: session and version (L-HTTP-17c, -20c).
+    """Return the headers that later messages repeat, if this is the answer to `initialize`: session and version.
 
     Raises:
         RemoteProtocolError: no header can repeat the session id (L-HTTP-16s).
@@ -78,16 +52,16 @@ def session_opened(request: Request, message: Message | Malformed, headers: Mapp
         return None
     version = decoded(message.result).get("protocolVersion")
     if not isinstance(version, str) or version not in REVISIONS:
-        return None  # nothing will be said in this session
-    session_id = session_named(headers)
+        return None  # the client ends the session
+    session_id = session_id_in_headers(headers)
     return {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})
 
 
-def session_named(headers: Mapping[str, str]) -> str:
-    """The id of the session that an answer opens; empty when it opens none.
+def session_id_in_headers(headers: Mapping[str, str]) -> str:
+    """Return the id of the session that an answer opens; empty if it opens none.
 
     Raises:
-        RemoteProtocolError: no header can repeat it (L-HTTP-16s).
+        RemoteProtocolError: no header can repeat the id (L-HTTP-16s).
     """
     session_id = headers.get(SESSION_HEADER, "")
     if not SESSION_ID.fullmatch(session_id):

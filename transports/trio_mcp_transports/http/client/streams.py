@@ -7,37 +7,33 @@ waits as long as the server said and asks by GET for what came after the last su
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
 
 import httpx2
 import trio
 
+from trio_mcp.backoff import STABLE_AFTER, Backoff
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
+
+from ...httpx.requests import EVENT_STREAM, error_text, open_body
 
 logger = logging.getLogger("trio_mcp.http")
 
-EVENT_STREAM = "text/event-stream"
-
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
-"""Seconds before a stream is asked for again, when its server does not say: the first time, and at most."""
+BACKOFF: Final = Backoff(first=1.0)
+"""How long to wait before a stream is resumed, when its server does not say."""
 
 SHORTEST_PAUSE = 0.05
 LONGEST_RETRY = 300.0
 """Seconds that a server may ask to wait: less is not worth it, more is not believed."""
-
-STEADY = 10.0
-"""Seconds after which a connection that brought nothing was a good one all the same."""
 
 OnEvent: TypeAlias = Callable[[SseEvent], Awaitable[None]]
 Get: TypeAlias = Callable[[Mapping[str, str]], AbstractAsyncContextManager[httpx2.Response]]
 """Opens a GET request with these headers beside the usual ones."""
 
 
-class NotContinued(Exception):
+class NotResumable(Exception):
     """The server does not go on with a stream.
 
     Attributes:
@@ -49,7 +45,7 @@ class NotContinued(Exception):
         self.status = status
 
 
-class EventStream:
+class ResumableStream:
     """One stream of events.
 
     Args:
@@ -90,12 +86,12 @@ class EventStream:
         if not self.finished:
             decoder.feed(b"")  # raises the error that waits, if there is one
 
-    async def read_first(self, response: httpx2.Response, may_go_on: bool) -> None:
+    async def read_first(self, response: httpx2.Response, may_resume: bool) -> None:
         """Read the answer to a POST; that it breaks off matters only where nothing can be asked for again."""
         try:
             await self.read(response)
         except httpx2.RequestError:
-            if not (may_go_on and self.last_event_id):
+            if not (may_resume and self.last_event_id):
                 raise
 
     def finish(self, timeout: float) -> None:
@@ -104,7 +100,7 @@ class EventStream:
         self.finished = True
         self._rest.deadline = trio.current_time() + timeout
 
-    async def go_on(self, tries: float, *, at_once: bool = False) -> None:
+    async def resume(self, tries: float, *, at_once: bool = False) -> None:
         """Ask for the rest of the stream until it is finished.
 
         Args:
@@ -112,33 +108,33 @@ class EventStream:
             at_once: do not wait before the first time.
 
         Raises:
-            NotContinued: the server does not go on, or `tries` times in a row brought nothing.
+            NotResumable: the server does not go on, or `tries` times in a row brought nothing.
             RemoteProtocolError: what came is no stream of events.
         """
-        fruitless = 0
+        failed_attempts = 0
         while not self.finished:
             if not at_once:
-                await trio.sleep(self._pause(fruitless))
+                await trio.sleep(self._pause(failed_attempts))
             at_once = False
             events, since = self._events, trio.current_time()
-            why = await self._ask_again()
-            steady = self._events > events or trio.current_time() - since >= STEADY
-            fruitless = 0 if steady else fruitless + 1
-            if fruitless >= tries:
-                raise NotContinued(f"{why}, {fruitless} times in a row")
+            why = await self._reconnect()
+            steady = self._events > events or trio.current_time() - since >= STABLE_AFTER
+            failed_attempts = 0 if steady else failed_attempts + 1
+            if failed_attempts >= tries:
+                raise NotResumable(f"{why}, {failed_attempts} times in a row")
 
-    async def _ask_again(self) -> str:
+    async def _reconnect(self) -> str:
         """One GET, read to its end; how it ended."""
         place = {"last-event-id": self.last_event_id} if self.last_event_id else {}
         try:
             async with self._get({"accept": EVENT_STREAM, **place}) as response:
-                if (flaw := refused(response)) is not None:
+                if (flaw := transient_failure(response)) is not None:
                     return flaw
                 self.opened += 1
                 self.tried.set()
                 await self.read(response)
         except httpx2.RequestError as error:
-            return reason(error)
+            return error_text(error)
         finally:
             self.tried.set()
         return "the stream ended"
@@ -156,80 +152,25 @@ class EventStream:
         if decoder.retry is not None:
             self._retry = min(decoder.retry / 1000, LONGEST_RETRY)
 
-    def _pause(self, fruitless: int) -> float:
+    def _pause(self, failed_attempts: int) -> float:
         """What the server asked for, exactly; more only when asking again brought nothing."""
-        wanted = FIRST_PAUSE if self._retry is None else self._retry
-        if not fruitless:
+        wanted = BACKOFF.first if self._retry is None else self._retry
+        if not failed_attempts:
             return max(wanted, SHORTEST_PAUSE)
-        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(fruitless, 16))
-        return max(wanted, longest * random.uniform(0.5, 1.0))  # noqa: S311  spreads load, guards nothing
+        return max(wanted, BACKOFF.delay(failed_attempts))
 
 
-async def whole(response: httpx2.Response, limit: int) -> bytes:
-    """The body of a response.
-
-    Raises:
-        httpx2.RequestError: it broke off, or has more than `limit` bytes.
-    """
-    chunks: list[bytes] = []
-    size = 0
-    async with open_body(response) as pieces:
-        async for piece in pieces:
-            size += len(piece)
-            if size > limit:
-                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
-            chunks.append(piece)
-    return b"".join(chunks)
-
-
-@asynccontextmanager
-async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
-
-    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
-    rest is read in a scope that is cancelled already.
-    """
-    async with aclosing(response.aiter_bytes()) as chunks:
-        try:
-            yield chunks
-        finally:
-            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
-                at_once.cancel()
-                while True:
-                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
-
-
-def refused(response: httpx2.Response) -> str | None:
+def transient_failure(response: httpx2.Response) -> str | None:
     """What is wrong with the answer to a GET when that may pass; None when nothing is.
 
     Raises:
-        NotContinued: it will not pass.
+        NotResumable: it will not pass.
     """
     status = response.status_code
     if status >= 500 or status == 429:
         return f"the server answered HTTP {status}"
     if status != 200:
-        raise NotContinued(f"the server answered HTTP {status} to a GET", status)
+        raise NotResumable(f"the server answered HTTP {status} to a GET", status)
     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
-        raise NotContinued("the server answered a GET with something else than a stream of events", status)
+        raise NotResumable("the server answered a GET with something else than a stream of events", status)
     return None
-
-
-def reason(error: Exception) -> str:
-    """What went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
-    texts = [text for text in map(str, causes(error)) if text]
-    if any("WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text for text in texts):
-        return "no TLS is spoken there; is it http:// instead of https://?"
-    if not texts:
-        return type(error).__name__
-    return texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, its cause, and the cause of that; of several at once the first."""
-    each: BaseException | None = error
-    while each is not None:
-        if isinstance(each, BaseExceptionGroup):
-            each = each.exceptions[0]
-        yield each
-        each = each.__cause__ or each.__context__  # httpx hides it from tracebacks

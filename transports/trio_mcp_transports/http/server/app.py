@@ -30,39 +30,41 @@ from trio_mcp.protocol.jsonrpc import (
 )
 from trio_mcp.protocol.revisions import Era
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, Service
+from trio_mcp.session import Envelope, Peer, RequestSession, Service, open_request_session
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
-from ...hypercorn.direct import DIRECT
+from ...asgi.access import RETRY_LATER, Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
+from ...asgi.authentication import Authenticate, authenticated_principal, check_hook
+from ...asgi.fast_path import FAST_PATH_KEY
+from ...asgi.limits import HttpLimits
+from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, respond, send_rejection
+from ...asgi.quota import Quota
+from ...asgi.recheck import CredentialCheck
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
-from ...websocket.endpoint import Check, WebSockets
-from ..sessions.verbs import LegacyEndpoint
-from .asgi import Incoming, Receive, Scope, Send, read_body, refuse, refuse_upgrade, respond
-from .authentication import Authenticate, check_hook, identified
-from .limits import HttpLimits
+from ...websocket.endpoint import WebSockets
+from ..sessions.endpoint import LegacyEndpoint
 from .modern import era_of, serve_modern
-from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, nothing_here
-from .quota import Places
-from .refusals import RETRY_LATER, Access, HttpRefusal, check_access, check_post, check_upgrade, read_headers
+from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
 
 logger = logging.getLogger("trio_mcp.http")
 
 
 @dataclass(slots=True)
-class Running:
+class AppState:
     """What exists between the application's startup and its shutdown."""
 
     service: Service
+    modern: RequestSession
     legacy: LegacyEndpoint
     websockets: WebSockets
     sse: SseEndpoint
 
 
-Route: TypeAlias = Callable[[Running, Incoming], Awaitable[None]]
+Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[None]]
 
 
 def asgi_app(
@@ -86,11 +88,11 @@ def asgi_app(
         allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
         allowed_origins: web pages that may call it (`https://app.example.com`).
         authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
-            user's name; None refuses the request. It has 10 seconds. See `McpApp.identify`.
+            user's name; None refuses the request. It has 10 seconds. See `McpApp.principal_of`.
         limits: what a client may cost.
         event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
 
-    It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get a clear refusal.
+    It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get an error that says so.
 
     Raises:
         ValueError: two of the paths are the same, or one is none; nothing would be served; or no request could have such a
@@ -126,8 +128,8 @@ class McpApp:
         self._event_store = event_store
         self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=limits.body)
-        self._running: Running | None = None
-        self._nothing_here = nothing_here(paths)
+        self._running: AppState | None = None
+        self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
             self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
@@ -145,7 +147,7 @@ class McpApp:
                 await self._websocket(scope, receive, send)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
-        """Shut down in order: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
+        """Drain: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
 
         The cancelled ones have `clean_up` seconds to unwind.
         """
@@ -156,20 +158,20 @@ class McpApp:
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
         running.sse.close_streams()
-        with trio.move_on_after(WEBSOCKETS_END):
+        with trio.move_on_after(WEBSOCKET_CLOSE_TIMEOUT):
             await running.websockets.close()
 
-    async def identify(self, headers: Mapping[str, str]) -> str | None:
+    async def principal_of(self, headers: Mapping[str, str]) -> str | None:
         """The principal who makes a request with these headers; None when nobody is asked for (no `authenticate=`).
 
         It comes after the checks of Host and Origin and before anything is read or made. A cancel leaves nothing.
 
         Raises:
-            HttpRefusal: 401, they are nobody's; 500 or 503, the hook failed or took more than 10 seconds.
+            HttpRejection: 401, they are nobody's; 500 or 503, the hook failed or took more than 10 seconds.
         """
         if self._authenticate is None:
             return None
-        return await identified(self._authenticate, headers)
+        return await authenticated_principal(self._authenticate, headers)
 
     @property
     def service(self) -> Service:
@@ -182,13 +184,13 @@ class McpApp:
 
     def __repr__(self) -> str:
         state = f"serving {self._running.service!r}" if self._running else "not started"
-        return f"<McpApp {' '.join(self._paths.entrances)} {state}>"
+        return f"<McpApp {' '.join(self._paths.endpoints)} {state}>"
 
     # life
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        problem = unsuitable_loop()
+        problem = event_loop_problem()
         if problem is not None:
             logger.error(problem)
             await send({"type": "lifespan.startup.failed", "message": problem})
@@ -205,10 +207,10 @@ class McpApp:
                 return
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
-            places = Places("WebSockets", self._limits.websockets, self._limits.per_principal)
-            websockets = WebSockets(service, self._limits.body, places)
+            quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
+            websockets = WebSockets(service, self._limits.body, quota)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
-            self._running = Running(service, legacy, websockets, sse)
+            self._running = AppState(service, open_request_session(service), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
@@ -221,7 +223,7 @@ class McpApp:
                 self._running = None
                 nursery.cancel_scope.cancel()
 
-    def _started(self) -> Running:
+    def _started(self) -> AppState:
         if self._running is None:
             raise RuntimeError("the application was not started: serve it with the ASGI lifespan protocol")
         return self._running
@@ -232,23 +234,23 @@ class McpApp:
         try:
             headers = read_headers(scope["headers"])
             check_access(headers, self._access)
-            peer = Peer(await self.identify(headers), headers)
+            peer = Peer(await self.principal_of(headers), headers)
             serve = self._route(scope["path"], scope["method"])
-            await serve(self._started(), Incoming(scope, peer, receive, send))
-        except HttpRefusal as refusal:
-            await refuse(send, refusal)
+            await serve(self._started(), AuthorizedRequest(scope, peer, receive, send))
+        except HttpRejection as rejection:
+            await send_rejection(send, rejection)
 
     def _route(self, path: str, method: str) -> Route:
         verbs = self._routes.get(path)
         if verbs is None:
-            raise HttpRefusal(404, self._nothing_here)
+            raise HttpRejection(404, self._not_found_text)
         serve = verbs.get(method)
         if serve is None:
             allowed = ", ".join(verbs)
-            raise HttpRefusal(405, f"This endpoint takes {allowed} only.", [(b"allow", allowed.encode())])
+            raise HttpRejection(405, f"This endpoint takes {allowed} only.", [(b"allow", allowed.encode())])
         return serve
 
-    async def _post(self, running: Running, incoming: Incoming) -> None:
+    async def _post(self, running: AppState, incoming: AuthorizedRequest) -> None:
         _, peer, receive, send = incoming
         headers = peer.headers
         check_post(headers)
@@ -262,25 +264,24 @@ class McpApp:
         try:
             inbound = classify(message)
             if era_of(inbound, headers) is Era.MODERN:
-                await serve_modern(running.service, inbound, envelope, receive, send)
+                outbox: Outbox[Envelope] = Outbox(running.service.options.outbox)
+                await serve_modern(running.modern, inbound, envelope, outbox, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
-        except HttpRefusal as refusal:
-            refusal.request_id = message.id if isinstance(message, Request) else None
+        except HttpRejection as rejection:
+            rejection.request_id = message.id if isinstance(message, Request) else None
             raise
 
-    async def _get(self, running: Running, incoming: Incoming) -> None:
+    async def _get(self, running: AppState, incoming: AuthorizedRequest) -> None:
         await running.legacy.get(incoming.peer, incoming.receive, incoming.send)
 
-    async def _delete(self, running: Running, incoming: Incoming) -> None:
+    async def _delete(self, running: AppState, incoming: AuthorizedRequest) -> None:
         await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
 
-    async def _open_stream(self, running: Running, incoming: Incoming) -> None:
-        headers, principal = incoming.peer.headers, incoming.peer.principal
-        known = None if self._authenticate is None else partial(self._still, headers, principal)
-        await running.sse.get(incoming, known)
+    async def _open_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
+        await running.sse.get(incoming, self._check_of(incoming.peer))
 
-    async def _post_to_stream(self, running: Running, incoming: Incoming) -> None:
+    async def _post_to_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
         await running.sse.post(incoming)
 
     # WebSocket
@@ -290,36 +291,44 @@ class McpApp:
         try:
             headers = read_headers(scope["headers"])
             check_access(headers, self._access)
-            principal = await self.identify(headers)
+            principal = await self.principal_of(headers)
             if scope["path"] != self._paths.streamable:
-                raise HttpRefusal(404, no_websocket(self._paths))
+                raise HttpRejection(404, no_websocket(self._paths))
             check_upgrade(headers, scope["subprotocols"])
             websockets = self._started().websockets
-            full = websockets.refusal(principal)
+            full = websockets.rejection(principal)
             if full is not None:
-                raise HttpRefusal(503, full, [RETRY_LATER])
-        except HttpRefusal as refusal:
-            await refuse_upgrade(scope, receive, send, refusal)
+                raise HttpRejection(503, full, [RETRY_LATER])
+        except HttpRejection as rejection:
+            await reject_upgrade(scope, receive, send, rejection)
             return
-        check = None
-        if self._authenticate is not None:
-            check = Check(self._limits.recheck, partial(self._still, headers, principal))
-        direct = scope.get("state", {}).get(DIRECT)
-        await websockets.serve(receive, send, Peer(principal, headers), check, direct)
+        peer = Peer(principal, headers)
+        fast_path = scope.get("state", {}).get(FAST_PATH_KEY)
+        await websockets.serve(receive, send, peer, self._check_of(peer), fast_path)
 
-    async def _still(self, headers: Mapping[str, str], principal: str | None) -> bool:
+    # credentials
+
+    def _check_of(self, peer: Peer) -> CredentialCheck | None:
+        """Return how to check the credentials of an open connection again; None without authentication."""
+        if self._authenticate is None:
+            return None
+        return CredentialCheck(
+            self._limits.recheck_seconds, partial(self._still_authorized, peer.headers, peer.principal)
+        )
+
+    async def _still_authorized(self, headers: Mapping[str, str], principal: str | None) -> bool:
         """Whether these headers are still those of the principal."""
         try:
-            return await self.identify(headers) == principal
-        except HttpRefusal:
+            return await self.principal_of(headers) == principal
+        except HttpRejection:
             return False
 
 
-WEBSOCKETS_END = 1.0
+WEBSOCKET_CLOSE_TIMEOUT = 1.0
 """Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
 
 
-def unsuitable_loop() -> str | None:
+def event_loop_problem() -> str | None:
     """What is wrong with the event loop this runs in, or None."""
     library = sniffio.current_async_library()
     if library == "trio":

@@ -21,14 +21,14 @@ class Paths(NamedTuple):
     messages: str
 
     @property
-    def entrances(self) -> list[str]:
+    def endpoints(self) -> list[str]:
         """Those that a client is given."""
         return [path for path in (self.streamable, self.sse) if path is not None]
 
 
 def check_paths(paths: Paths) -> None:
     """Refuse paths that cannot be served side by side, or that a client could not repeat as it was told."""
-    served = [*paths.entrances, paths.messages] if paths.sse is not None else paths.entrances
+    served = [*paths.endpoints, paths.messages] if paths.sse is not None else paths.endpoints
     if not served:
         raise ValueError("neither path nor sse_path is given: nothing would be served")
     for path in served:
@@ -38,9 +38,9 @@ def check_paths(paths: Paths) -> None:
         raise ValueError(f"path, sse_path and message_path must differ; they are {', '.join(served)}")
 
 
-def nothing_here(paths: Paths) -> str:
+def not_found_text(paths: Paths) -> str:
     """What is said at another path."""
-    return f"There is nothing here; the MCP endpoint is {' or '.join(paths.entrances)}."
+    return f"There is nothing here; the MCP endpoint is {' or '.join(paths.endpoints)}."
 
 
 def no_websocket(paths: Paths) -> str:

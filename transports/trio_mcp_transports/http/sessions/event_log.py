@@ -15,7 +15,7 @@ import trio
 
 from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
-from ..server.refusals import RETRY_LATER, HttpRefusal
+from ...asgi.access import RETRY_LATER, HttpRejection
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -36,11 +36,11 @@ def read_event_id(text: str) -> tuple[int, int]:
     """The stream and the number of the event that a client saw last.
 
     Raises:
-        HttpRefusal: 400, that is no id of ours. It is not 404, which would tell the client that its session is over.
+        HttpRejection: 400, that is no id of ours. It is not 404, which would tell the client that its session is over.
     """
     match = EVENT_ID.fullmatch(text)
     if match is None:
-        raise HttpRefusal(400, f"The Last-Event-ID {text[:64]!r} is no event id of this server.")
+        raise HttpRejection(400, f"The Last-Event-ID {text[:64]!r} is no event id of this server.")
     return int(match[1]), int(match[2])
 
 
@@ -74,21 +74,21 @@ class EventLog:
         """Some of the events after that number, in order; none at the end of what is kept.
 
         Raises:
-            HttpRefusal: 400 when they are no longer kept, or there never were any; 503 when the store fails.
+            HttpRejection: 400 when they are no longer kept, or there never were any; 503 when the store fails.
         """
         last = event_id(stream, after).decode()
         try:
             with trio.fail_after(STORE_SECONDS):
                 return await self._store.read(self._key(stream), after, PAGE)
         except EventsGone:
-            raise HttpRefusal(
+            raise HttpRejection(
                 400, f"Some events after {last} are no longer kept: the stream cannot be resumed."
             ) from None
         except NoSuchEvent:
             raise never_sent(stream, after) from None
         except Exception:
             logger.exception("the event store did not give back what it keeps")
-            raise HttpRefusal(503, "The event log cannot be read now.", [RETRY_LATER]) from None
+            raise HttpRejection(503, "The event log cannot be read now.", [RETRY_LATER]) from None
 
     async def forget(self, stream: int | None = None) -> None:
         """Keep nothing more of one stream, or of all. It is done even when everything else is cancelled."""
@@ -104,5 +104,5 @@ class EventLog:
         return LogKey(self._principal, self._session, stream)
 
 
-def never_sent(stream: int, number: int) -> HttpRefusal:
-    return HttpRefusal(400, f"An event {event_id(stream, number).decode()} was never sent in this session.")
+def never_sent(stream: int, number: int) -> HttpRejection:
+    return HttpRejection(400, f"An event {event_id(stream, number).decode()} was never sent in this session.")

@@ -11,10 +11,10 @@ import trio
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason
-from trio_mcp.session import ServerSession
+from trio_mcp.session import RequestSession
 from trio_mcp.storage import EventStore
 
-from ..server.quota import Places
+from ...asgi.quota import Quota
 from .event_log import EventLog
 from .streams import SessionStreams
 
@@ -35,7 +35,7 @@ class LegacySession:
     """One session, with what it says and to whom."""
 
     id: str
-    session: ServerSession
+    session: RequestSession
     principal: str | None
     seen: float
     streams: SessionStreams
@@ -44,7 +44,7 @@ class LegacySession:
     ended: bool = False
 
     @property
-    def unused(self) -> bool:
+    def is_unused(self) -> bool:
         """Opened, and nothing more."""
         return self.used <= 1 and self.idle
 
@@ -58,41 +58,41 @@ class LegacySessions:
     """The directory of sessions; ids carry 192 random bits (S-41) and count only together with their owner (S-42).
 
     Args:
-        places: for sessions.
+        quota: for sessions.
         store: where what they say is logged.
         spawn: for the forgetting of what was logged.
     """
 
-    def __init__(self, places: Places, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
-        self._places = places
+    def __init__(self, quota: Quota, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
+        self._quota = quota
         self._idle_timeout = idle_timeout
         self._store = store
         self._spawn = spawn
         self._sessions: dict[str, LegacySession] = {}
 
-    def check_room(self, principal: str | None) -> None:
+    def make_room(self, principal: str | None) -> None:
         """Make room by ending the oldest session that has done nothing since it was opened, and that stands in the way.
 
         Raises:
             TooManySessions: all of them were used.
         """
-        refusal = self._places.refusal(principal)
-        if refusal is None:
+        rejection = self._quota.rejection(principal)
+        if rejection is None:
             return
-        own = self._places.is_full_for(principal)
+        own = self._quota.is_full_for(principal)
         in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
-        unused = next((entry for entry in in_the_way if entry.unused), None)
-        if unused is None:
-            raise TooManySessions(refusal)
-        self.end(unused, CancelReason.EXPIRED)
+        is_unused = next((entry for entry in in_the_way if entry.is_unused), None)
+        if is_unused is None:
+            raise TooManySessions(rejection)
+        self.end(is_unused, CancelReason.EXPIRED)
 
-    def add(self, session: ServerSession, principal: str | None) -> LegacySession:
+    def add(self, session: RequestSession, principal: str | None) -> LegacySession:
         """Keep a session that has been initialized."""
         session_id = secrets.token_urlsafe(ID_BYTES)
         streams = SessionStreams(EventLog(self._store, principal, session_id))
         entry = LegacySession(session_id, session, principal, trio.current_time(), streams)
         self._sessions[entry.id] = entry
-        self._places.take(principal)
+        self._quota.acquire(principal)
         return entry
 
     def find(self, session_id: str, principal: str | None) -> LegacySession | None:
@@ -110,7 +110,7 @@ class LegacySessions:
             return
         entry.ended = True
         self._sessions.pop(entry.id, None)
-        self._places.give_back(entry.principal)
+        self._quota.release(entry.principal)
         entry.session.close(reason)
         entry.streams.close()
         if entry.streams.log.opened:
@@ -138,4 +138,4 @@ class LegacySessions:
         return len(self._sessions)
 
     def __repr__(self) -> str:
-        return f"<LegacySessions {self._places!r}>"
+        return f"<LegacySessions {self._quota!r}>"

@@ -1,11 +1,29 @@
 """The streams of a legacy session, which outlive the connections that carry them (L-HTTP-7s to L-HTTP-15s).
 
-A stream has at most one holder: the exchange that its client reads, or, while nobody reads, a task that goes on writing its log
-for a while. Only the holder takes from the outbox and appends to the log, and it appends before it sends. So whoever becomes the
-holder first sends what the log has and then goes on with the outbox: nothing is missing between the two and nothing comes twice.
+A stream has at most one consumer: the exchange that its client reads, or, without a reader, a task that writes its log for a
+while. Only the consumer takes from the outbox and appends to the log, and it appends before it sends. So a new consumer first
+sends what the log has and then continues with the outbox: no event is missing between the two, and none comes twice.
 
-The role changes hands at once, without waiting for the holder before, who may be stuck in a write to a dead connection. He
-notices: what he takes from the stream afterwards is nothing.
+| state      | consumer           | event                                    | next state                                        |
+|------------|--------------------|------------------------------------------|---------------------------------------------------|
+| new        | `StreamReader`     | it sends its first event (`open`)        | read: it has a number, and is logged from now on  |
+| new        | `StreamReader`     | the answer comes first                   | done, as plain JSON and without a log             |
+| read       | `StreamReader`     | the client disconnects                   | unread; a standalone stream: waiting              |
+| read       | `StreamReader`     | a GET resumes it                         | read, by the new one; the old one is replaced     |
+| read       | `StreamReader`     | `end_response`: it shall be polled       | unread, for longer by `extra_grace`               |
+| unread     | `BackgroundLogger` | a GET resumes it                         | read                                              |
+| unread     | `BackgroundLogger` | the grace is over                        | done; the call is cancelled, the log forgotten    |
+| waiting    | none               | a GET resumes it, or opens a new one     | read; the new one gets what was not sent          |
+| any        | any                | the outbox is closed and all is logged   | done; a GET is served from the log (`LogReplay`)  |
+
+A consumer is replaced without waiting for it, since it may be stuck in a write to a dead connection. It finds out because its
+next `flush` returns no bytes. Example, with the ids that the client sees (stream 3):
+
+    POST tools/call      reader A   sends 3-0 (priming), 3-1, 3-2; its client is on a train and gets 3-1 only
+    A's connection hangs            the call sends 3-3: A appends it to the log and is stuck in `send`
+    GET, after 3-1       reader B   becomes the consumer: A is replaced; B waits until A's append has ended (`wait_logged`)
+    B sends 3-2, 3-3 from the log, then 3-4 (the answer) from the outbox; the stream is done
+    A's `send` fails     reader A   returns; it is no longer the consumer, so it leaves the stream alone
 """
 
 from __future__ import annotations
@@ -15,42 +33,43 @@ from typing import Final, Protocol
 
 import trio
 
+from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encode_retry
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 
-from ..server.asgi import Receive, Send
-from ..server.exchange import LEGACY_STATUS, Exchange, event, spoken
-from ..server.refusals import HttpRefusal
+from ...asgi.access import HttpRejection
+from ...asgi.exchange import LEGACY_STATUS, Exchange
+from ...asgi.messages import Receive, Send
 from .event_log import EventLog, event_id, never_sent
 
-UNREAD: Final = 256
-"""Events that are logged while nobody reads; then the calls that send them wait."""
+MAX_UNREAD_EVENTS: Final = 256
+"""Events that are logged without a reader; then the calls that send them wait."""
 
 
-class Holder(Protocol):
-    """Who may take from a stream."""
+class StreamConsumer(Protocol):
+    """What may take from a stream."""
 
-    def leave(self) -> None:
-        """Somebody else holds the stream now."""
+    def on_replaced(self) -> None:
+        """Called when the stream has another consumer."""
         ...
 
 
 class SessionStreams:
     """The streams of one session that have not ended, and the log of all."""
 
-    __slots__ = ("live", "log", "standalone")
+    __slots__ = ("active", "log", "standalone")
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
-        self.live: dict[int, EventStream] = {}
-        self.standalone: EventStream | None = None
+        self.active: dict[int, SessionStream] = {}
+        self.standalone: SessionStream | None = None
         """The stream for what belongs to no request; it is there from the first GET on."""
 
     @property
     def idle(self) -> bool:
-        """Nobody reads the standalone stream."""
-        return self.standalone is None or self.standalone.holder is None
+        """Whether the standalone stream has no reader."""
+        return self.standalone is None or self.standalone.consumer is None
 
     def close_standalone(self) -> None:
         """End the standalone stream, if there is one."""
@@ -58,30 +77,30 @@ class SessionStreams:
             self.standalone.outbox.close()
 
     def close(self) -> None:
-        """The session is over: nothing is logged any more. The streams of calls end with their calls."""
+        """End the session: nothing more is logged. The streams of calls end with their calls."""
         self.log.sealed = True
         self.close_standalone()
 
     async def read(self, number: int, after: int) -> Sequence[bytes]:
-        """What came after an event, or the first part of it. Raises `HttpRefusal` as `EventLog.read` does."""
-        stream = self.live.get(number)
+        """What came after an event, or the first part of it. Raises `HttpRejection` as `EventLog.read` does."""
+        stream = self.active.get(number)
         if not 0 < number <= self.log.opened or (stream is not None and after > stream.last):
             raise never_sent(number, after)
         if stream is not None and after == stream.last:
             return ()
         events = await self.log.read(number, after)
         if not events and stream is not None and after < stream.last:  # the store failed to keep them
-            raise HttpRefusal(400, f"Some events after {event_id(number, after).decode()} were not kept.")
+            raise HttpRejection(400, f"Some events after {event_id(number, after).decode()} were not kept.")
         return events
 
 
-class EventStream:
-    """What is said about one request, or about none, as numbered events.
+class SessionStream:
+    """The messages about one request, or about none, as numbered events.
 
     Attributes:
-        number: 0 until the stream is opened; before that there is no id to come back with, and nothing is logged.
+        number: 0 until the stream is opened; before that there is no id to resume after, and nothing is logged.
         last: the number of the newest event.
-        patience: seconds that its client was told to stay away.
+        extra_grace: seconds that its client was asked to wait before it resumes the stream.
     """
 
     __slots__ = (
@@ -89,76 +108,76 @@ class EventStream:
         "_unlogged",
         "_writing",
         "_written",
-        "holder",
+        "consumer",
+        "extra_grace",
         "last",
         "listener",
         "number",
         "outbox",
-        "patience",
-        "primes",
+        "sends_priming_event",
     )
 
-    def __init__(self, streams: SessionStreams, outbox: Outbox[Envelope], *, primes: bool) -> None:
+    def __init__(self, streams: SessionStreams, outbox: Outbox[Envelope], *, sends_priming_event: bool) -> None:
         self.outbox = outbox
-        self.primes = primes
+        self.sends_priming_event = sends_priming_event
         self.number = 0
         self.last = 0
-        self.patience = 0.0
-        self.holder: Holder | None = None
+        self.extra_grace = 0.0
+        self.consumer: StreamConsumer | None = None
         self.listener: ReplyTarget | OpenBatch | None = None
         self._streams = streams
         self._unlogged: list[Envelope] = []
         self._writing = False
         self._written: trio.Event | None = None
-        """Made for whoever has to wait for what is being written; a lock for each stream would be a kilobyte."""
+        """Made when a task has to wait for the append of another; a lock for each stream would be a kilobyte."""
 
     @property
     def done(self) -> bool:
-        """Everything was said and, if it has a number, logged."""
+        """Whether the outbox is closed and everything in it was sent or logged."""
         return self.outbox.closed and not len(self.outbox) and not self._unlogged
 
-    def answers(self, listener: ReplyTarget | OpenBatch, *, may_pause: bool) -> None:
-        """It is the stream of this request, or of a batch of them."""
+    def serve_request(self, listener: ReplyTarget | OpenBatch, *, may_pause: bool) -> None:
+        """Make it the stream of this request, or of a batch of them."""
         self.listener = listener
-        if may_pause and self.primes and isinstance(listener, ReplyTarget) and not listener.finished:
-            listener.end_response = self.pause
+        if may_pause and self.sends_priming_event and isinstance(listener, ReplyTarget) and not listener.finished:
+            listener.end_response = self.end_response
 
     def open(self) -> bytes:
-        """Give it its number; returns what its first bytes are."""
+        """Give it its number and return its first bytes."""
         log = self._streams.log
         log.opened += 1
         self.number = log.opened
-        self._streams.live[self.number] = self
-        return b"id: %b\ndata: \n\n" % event_id(self.number, 0) if self.primes else b""
+        self._streams.active[self.number] = self
+        return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
 
-    def give_to(self, holder: Holder) -> None:
-        """Make somebody the holder; who was it before hears of it."""
-        before, self.holder = self.holder, holder
+    def set_consumer(self, consumer: StreamConsumer) -> None:
+        """Make this the consumer; the one before is told by `on_replaced`."""
+        before, self.consumer = self.consumer, consumer
         if before is not None:
-            before.leave()
+            before.on_replaced()
 
     def retire(self) -> list[Envelope]:
-        """End its life here; what was not logged yet belongs to the caller."""
-        self._streams.live.pop(self.number, None)
+        """Remove it from the session and return what was not logged."""
+        self._streams.active.pop(self.number, None)
         self.outbox.close()
         left, self._unlogged = [*self._unlogged, *self.outbox.take_nowait()], []
         return left
 
-    async def flush(self, holder: Holder) -> bytes:
-        """Log what was said and return it as events; nothing when the caller is no longer the holder.
+    async def flush(self, consumer: StreamConsumer) -> bytes:
+        """Log what is in the outbox and return it as events; return nothing if the caller is no longer the consumer.
 
-        A cancel leaves it to the next flush, of whoever calls it.
+        A cancel leaves the messages to the next flush.
         """
         if not self.number:
             self.outbox.take_nowait()
             return b""
-        await self.settle()
-        if self.holder is not holder:
+        await self.wait_logged()
+        if self.consumer is not consumer:
             return b""
         self._writing = True
         try:
             self._unlogged += self.outbox.take_nowait()
-            events = [dump(spoken(envelope)) for envelope in self._unlogged]
+            events = [dump(envelope.message) for envelope in self._unlogged]
             first = self.last + 1
             await self._streams.log.append(self.number, first, events)
             self.last += len(events)
@@ -168,10 +187,10 @@ class EventStream:
             written, self._written = self._written, None
             if written is not None:
                 written.set()
-        return self.framed(first, events) if self.holder is holder else b""
+        return self.framed(first, events) if self.consumer is consumer else b""
 
-    async def settle(self) -> None:
-        """Wait until nothing is being logged: what the holder before had begun is in the log then."""
+    async def wait_logged(self) -> None:
+        """Wait until nothing is being logged: then the append that an earlier consumer began is in the log."""
         while self._writing:
             if self._written is None:
                 self._written = trio.Event()
@@ -183,40 +202,40 @@ class EventStream:
     async def read(self, after: int) -> Sequence[bytes]:
         return await self._streams.read(self.number, after)
 
-    async def pause(self, retry: float | None) -> None:
-        """End the response that carries it, and return when it has ended; the client comes back for the rest.
+    async def end_response(self, retry: float | None) -> None:
+        """End the response that carries it, and return when it has ended; the client resumes the stream later.
 
         Args:
-            retry: seconds the client is to wait before that.
+            retry: seconds that the client is asked to wait before that.
         """
-        holder = self.holder
-        if isinstance(holder, StreamReader):
-            self.patience = retry or 0.0
-            await holder.pause(retry)
+        consumer = self.consumer
+        if isinstance(consumer, StreamReader):
+            self.extra_grace = retry or 0.0
+            await consumer.end_early(retry)
         else:
             await trio.lowlevel.checkpoint()
 
 
 def framed(stream: int, first: int, events: Sequence[bytes]) -> bytes:
-    return b"".join(event(data, event_id(stream, number)) for number, data in enumerate(events, first))
+    return b"".join(encode_event(data, event_id(stream, number)) for number, data in enumerate(events, first))
 
 
 class StreamReader(Exchange):
-    """An exchange that carries a stream of a session, or the rest of one."""
+    """An exchange that sends a stream of a session, or the rest of one."""
 
-    __slots__ = ("_gone", "_stream")
+    __slots__ = ("_response_ended", "_stream")
 
-    def __init__(self, receive: Receive, send: Send, stream: EventStream) -> None:
+    def __init__(self, receive: Receive, send: Send, stream: SessionStream) -> None:
         super().__init__(receive, send, LEGACY_STATUS, stream.outbox)
         self._stream = stream
-        self._gone: trio.Event | None = None
+        self._response_ended: trio.Event | None = None
 
     async def resume(self, after: int, events: Sequence[bytes]) -> bool:
         """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
         try:
             await self._open()
             await self._flush_head()
-            await self._stream.settle()
+            await self._stream.wait_logged()
             if not await self._catch_up(after, events):
                 await self._send_last()
                 return False
@@ -228,10 +247,10 @@ class StreamReader(Exchange):
     async def _catch_up(self, after: int, events: Sequence[bytes]) -> bool:
         """False when the log lost something just now: nothing after it may be sent. The client will ask for it and be told."""
         stream = self._stream
-        while stream.holder is self and after < stream.last:
+        while stream.consumer is self and after < stream.last:
             try:
                 events = events or await stream.read(after)
-            except HttpRefusal:
+            except HttpRejection:
                 return False
             sent = events[
                 : stream.last - after
@@ -241,23 +260,23 @@ class StreamReader(Exchange):
             events = ()
         return True
 
-    async def pause(self, retry: float | None) -> None:
-        """End the response, with a word on when to come back, and return when it has ended."""
-        self._gone = self._gone or trio.Event()
+    async def end_early(self, retry: float | None) -> None:
+        """End the response, with advice when to resume the stream, and return when it has ended."""
+        self._response_ended = self._response_ended or trio.Event()
         if retry is not None:
-            self.last_words = b"retry: %d\n\n" % round(retry * 1000)
-        super().leave()
-        await self._gone.wait()
+            self.closing_bytes = encode_retry(retry)
+        super().end_response()
+        await self._response_ended.wait()
 
-    def leave(self) -> None:
-        """Somebody else carries the stream on."""
-        super().leave()
+    def on_replaced(self) -> None:
+        """End the response: the stream has another consumer."""
+        super().end_response()
         self.ended()
 
     def ended(self) -> None:
-        """The response is over, or at least no longer that of this stream."""
-        if self._gone is not None:
-            self._gone.set()
+        """Note that the response has ended, or no longer carries this stream."""
+        if self._response_ended is not None:
+            self._response_ended.set()
 
     async def _events(self) -> bytes:
         stream = self._stream
@@ -265,7 +284,7 @@ class StreamReader(Exchange):
         return first + await stream.flush(self)
 
 
-class Replay(Exchange):
+class LogReplay(Exchange):
     """An exchange that sends what is left in the log of a stream that has ended."""
 
     __slots__ = ()
@@ -282,36 +301,36 @@ class Replay(Exchange):
                 await self._send_part(framed(number, after + 1, events))
                 after += len(events)
                 events = await streams.read(number, after)
-        except HttpRefusal:  # evicted just now: the client will ask for the rest and be told
+        except HttpRejection:  # evicted just now: the client will ask for the rest and be told
             pass
         except OSError:
             return
         await self.run()
 
 
-class Unattended:
-    """Holds a stream that nobody reads: writes its log for a while, in case its client comes back."""
+class BackgroundLogger:
+    """The consumer of a stream without a reader: it writes the log for a while, in case the client resumes the stream."""
 
     __slots__ = ("_scope", "_stream")
 
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: SessionStream) -> None:
         self._stream = stream
         self._scope = trio.CancelScope()
 
-    def leave(self) -> None:
+    def on_replaced(self) -> None:
         self._scope.cancel()
 
     async def run(self, seconds: float) -> None:
-        """Log what is said until the stream is done, another holds it, or the time is over."""
+        """Log messages until the stream is done, has another consumer, or the time is over."""
         stream = self._stream
         first = stream.last
         self._scope.deadline = trio.current_time() + seconds
         with self._scope:
             await stream.flush(self)
             while not stream.done:
-                if stream.last - first >= UNREAD:
+                if stream.last - first >= MAX_UNREAD_EVENTS:
                     await trio.sleep_forever()
                 await stream.outbox.ready()
                 await stream.flush(self)
-        if stream.holder is self and stream.outbox.closed:  # the call ended while its last words had no room
+        if stream.consumer is self and stream.outbox.closed:  # the call ended while its last words had no room
             await stream.flush(self)

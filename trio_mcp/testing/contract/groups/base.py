@@ -24,7 +24,7 @@ from ..watch import LISTS, changes, watch
 
 
 @rule("A")
-async def a_structure_is_said_as_text_too(pair: Pair) -> None:
+async def structured_content_is_sent_as_text_too(pair: Pair) -> None:
     async with pair.peer() as peer:
         result = await (await peer.call("add", {"a": 2, "b": 3})).result()
         assert text_of(result) == '{"total":5}'
@@ -41,7 +41,7 @@ async def a_client_reads_the_structure_of_a_result(pair: Pair) -> None:
 
 
 @rule("A")
-async def content_of_every_kind_arrives_or_is_said_in_words_where_a_revision_lacks_it(pair: Pair) -> None:
+async def content_of_every_kind_arrives_or_is_described_in_text_where_a_revision_lacks_it(pair: Pair) -> None:
     linked = "resource_link" if pair.revision in ELICITS else "text"
     heard = "audio" if pair.revision > "2024-11-05" else "text"
     async with pair.client() as client:
@@ -56,7 +56,7 @@ async def an_error_of_a_tool_is_a_result_in_its_own_words(pair: Pair) -> None:
 
 
 @rule("A")
-async def what_goes_wrong_inside_a_tool_is_not_told(pair: Pair) -> None:
+async def internal_errors_of_a_tool_are_not_revealed(pair: Pair) -> None:
     async with pair.peer() as peer:
         text = await (await peer.call("crash")).failure()
         assert "swordfish" not in text
@@ -85,7 +85,7 @@ async def a_prompt_is_listed_with_its_arguments_and_rendered(pair: Pair) -> None
 
 
 @rule("A")
-async def a_prompt_without_an_argument_that_it_needs_is_refused(pair: Pair) -> None:
+async def a_prompt_without_a_required_argument_is_rejected(pair: Pair) -> None:
     async with pair.peer() as peer:
         error = await peer.error(await peer.request("prompts/get", {"name": "review", "arguments": {}}))
         assert error["code"] == -32602
@@ -110,7 +110,7 @@ async def every_byte_of_a_resource_is_read_as_it_is(pair: Pair) -> None:
 
 
 @rule("A")
-async def a_resource_of_a_family_is_read_by_its_uri(pair: Pair) -> None:
+async def a_resource_of_a_template_is_read_by_its_uri(pair: Pair) -> None:
     async with pair.client() as client:
         assert "contract://books/{number}" in {one.uri_template for one in await client.list_resource_templates()}
         (contents,) = (await client.read_resource("contract://books/7")).contents
@@ -119,7 +119,7 @@ async def a_resource_of_a_family_is_read_by_its_uri(pair: Pair) -> None:
 
 
 @rule("A")
-async def a_resource_that_is_not_there_is_told_by_its_uri(pair: Pair) -> None:
+async def a_missing_resource_is_an_error_that_names_its_uri(pair: Pair) -> None:
     async with pair.peer() as peer:
         for uri in ("contract://books/100", "contract://nowhere"):
             error = await peer.error(await peer.request("resources/read", {"uri": uri}))
@@ -128,7 +128,7 @@ async def a_resource_that_is_not_there_is_told_by_its_uri(pair: Pair) -> None:
 
 
 @rule("A")
-async def arguments_of_prompts_and_families_are_completed(pair: Pair) -> None:
+async def arguments_of_prompts_and_templates_are_completed(pair: Pair) -> None:
     async with pair.client() as client:
         languages = await client.complete(PromptReference(name="review"), "language", "P")
         assert languages.values == ["Pascal", "Perl", "Python"]
@@ -137,7 +137,7 @@ async def arguments_of_prompts_and_families_are_completed(pair: Pair) -> None:
 
 
 @rule("A")
-async def the_pages_of_a_list_hold_everything_once(pair: Pair) -> None:
+async def the_pages_of_a_list_contain_each_item_once(pair: Pair) -> None:
     uris: list[JsonValue] = []
     place: JsonObject = {}
     async with pair.peer() as peer:
@@ -155,7 +155,7 @@ async def the_pages_of_a_list_hold_everything_once(pair: Pair) -> None:
 
 
 @rule("A")
-async def a_change_of_each_list_is_told_and_the_list_has_it(pair: Pair) -> None:
+async def a_change_of_each_list_is_announced_and_the_list_has_it(pair: Pair) -> None:
     async with pair.peer() as peer:
         heard = await watch(peer, lists=True)
         for kind in LISTS:
@@ -165,7 +165,7 @@ async def a_change_of_each_list_is_told_and_the_list_has_it(pair: Pair) -> None:
 
 
 @rule("A", needs=(Trait.SERVES_MANY,))
-async def a_change_is_told_on_every_connection(pair: Pair) -> None:
+async def a_change_is_announced_on_every_connection(pair: Pair) -> None:
     async with pair.peer() as one, pair.peer() as other:
         by_one, by_other = await watch(one, lists=True), await watch(other, lists=True)
         await (await one.call("offer", {"kind": "prompts"})).text()
@@ -173,7 +173,7 @@ async def a_change_is_told_on_every_connection(pair: Pair) -> None:
 
 
 @rule("A")
-async def many_changes_at_once_are_told_in_few_messages(pair: Pair) -> None:
+async def many_changes_in_a_row_are_announced_in_few_messages(pair: Pair) -> None:
     async with pair.peer() as peer:
         heard = await watch(peer, uris=["contract://text", "contract://bytes"])
         await (await peer.call("update", {"uri": "contract://text", "times": 1000})).text()
@@ -182,7 +182,7 @@ async def many_changes_at_once_are_told_in_few_messages(pair: Pair) -> None:
 
 
 @rule("A")
-async def a_client_that_listens_hears_of_changes_in_either_era(pair: Pair) -> None:
+async def a_client_that_listens_is_notified_of_changes_in_either_era(pair: Pair) -> None:
     async with pair.client() as client, client.listen(tools=True, uris=["contract://text"]) as heard:
         await client.call_tool("offer", {"kind": "tools"})
         change = await anext(heard)
@@ -200,7 +200,7 @@ async def a_tool_that_was_added_while_serving_is_called(pair: Pair) -> None:
 
 
 @rule("A")
-async def nothing_is_told_of_changes_that_nobody_asked_for(pair: Pair) -> None:
+async def changes_without_a_subscriber_are_not_announced(pair: Pair) -> None:
     async with pair.peer() as peer:
         heard = await watch(peer, uris=["contract://text"])
         await (await peer.call("update", {"uri": "contract://bytes"})).text()

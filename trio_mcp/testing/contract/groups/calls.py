@@ -1,4 +1,4 @@
-"""Group `calls`: what a call, its tool and its cancellation may do (reliability, rows 63 to 85; see docs/reliability.md)."""
+"""Group `calls`: what a call, its tool and its cancellation may do (docs/internals/reliability.md, rows 63 to 85)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..stage import BOUND
 from ..subjects.faults import MISHAPS, SECRET
 from .peers import LIVE, ONE_ROUND, never_marked, undisturbed
 
-NO_HANDSHAKE = "the modern era has no handshake"
-OPENS_ANOTHER = "there an initialize that names no session opens another one"
+NO_HANDSHAKE = "modern revisions have no handshake"
+OPENS_ANOTHER = "an initialize without a session id opens another session"
 
 
 # cancelling
 
 
 @rule("calls")
-async def a_cancel_right_behind_its_request_leaves_no_answer(pair: Pair) -> None:
+async def a_cancel_right_behind_its_request_prevents_an_answer(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         call = await peer.call("wait", {"name": "early"})
         await call.cancel()
@@ -33,7 +33,7 @@ async def a_cancel_right_behind_its_request_leaves_no_answer(pair: Pair) -> None
 
 
 @rule("calls")
-async def a_cancel_at_the_very_end_leaves_one_answer_at_most(pair: Pair) -> None:
+async def a_cancel_at_the_very_end_allows_at_most_one_answer(pair: Pair) -> None:
     async with pair.peer() as peer:
         for number in range(5):
             name = f"end {number}"
@@ -92,7 +92,7 @@ async def the_shortest_of_three_deadlines_ends_a_call_and_is_named(pair: Pair) -
 
 
 @rule("calls", options={"cancel_grace": 0.2})
-async def a_call_that_ignores_its_deadline_is_given_up_and_its_caller_told(pair: Pair) -> None:
+async def a_call_that_ignores_its_deadline_is_abandoned_and_its_caller_answered(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         assert "0.2 seconds" in await (await peer.call("ignore_the_deadline")).failure()
         assert (await pair.stage.gauges())["stuck"] == 1
@@ -101,7 +101,7 @@ async def a_call_that_ignores_its_deadline_is_given_up_and_its_caller_told(pair:
 
 
 @rule("calls", threads=True)
-async def a_thread_whose_call_was_cancelled_holds_up_nobody_and_is_counted(pair: Pair) -> None:
+async def a_thread_whose_call_was_cancelled_blocks_no_other_call_and_is_counted(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         call = await peer.call("hold_a_thread")
         await pair.stage.marked("thread held")
@@ -115,7 +115,7 @@ async def a_thread_whose_call_was_cancelled_holds_up_nobody_and_is_counted(pair:
 
 
 @rule("calls")
-async def a_reply_never_overtakes_what_was_said_before_it(pair: Pair) -> None:
+async def a_reply_never_overtakes_earlier_messages(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("progress", {"n": 200}, progress="steps")
         done = [0]
@@ -126,7 +126,7 @@ async def a_reply_never_overtakes_what_was_said_before_it(pair: Pair) -> None:
 
 
 @rule("calls")
-async def progress_that_does_not_rise_is_refused_in_its_tool(pair: Pair) -> None:
+async def progress_that_does_not_increase_raises_in_its_tool(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         for values in ([1, 1], [2, 1], [None]):
             call = await peer.call("wrong_progress", {"values": list(values)}, progress="steps")
@@ -135,7 +135,7 @@ async def progress_that_does_not_rise_is_refused_in_its_tool(pair: Pair) -> None
 
 
 @rule("calls")
-async def nothing_is_said_for_a_call_after_its_reply(pair: Pair) -> None:
+async def no_message_about_a_call_follows_its_reply(pair: Pair) -> None:
     async with pair.peer() as peer:
         await (await peer.call("keep", progress="kept")).text()
         assert len(peer.unread()) == 1
@@ -148,7 +148,7 @@ async def nothing_is_said_for_a_call_after_its_reply(pair: Pair) -> None:
 
 
 @rule("calls")
-async def whatever_a_tool_raises_fails_its_own_call_and_tells_no_internals(pair: Pair) -> None:
+async def any_exception_of_a_tool_fails_its_own_call_and_reveals_no_internals(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         for kind in MISHAPS:
             text = await (await peer.call("misbehave", {"kind": kind})).failure()
@@ -173,7 +173,7 @@ async def a_nursery_that_a_tool_leaves_open_is_cancelled(pair: Pair) -> None:
 
 
 @rule("calls")
-async def a_branch_that_fails_takes_its_siblings_along_and_speaks_for_the_call(pair: Pair) -> None:
+async def a_branch_that_fails_cancels_its_siblings_and_its_error_is_the_error_of_the_call(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         assert await (await peer.call("split_and_fail")).failure() == "one branch failed"
         await pair.stage.marked("sibling finally")
@@ -187,14 +187,14 @@ async def no_branch_outlives_the_call_that_started_it(pair: Pair) -> None:
 
 
 @rule("calls")
-async def branches_that_nest_too_deep_are_refused_by_the_limit(pair: Pair) -> None:
+async def branches_that_nest_too_deep_are_rejected_and_the_limit_is_named(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         assert "32" in await (await peer.call("nest", {"depth": 40})).failure()
         await never_marked(pair, "nest began")
 
 
-@rule("calls", revisions=ELICITS, why="elicitation came with 2025-06-18")
-async def more_questions_than_a_call_may_have_are_refused_by_the_limit(pair: Pair) -> None:
+@rule("calls", revisions=ELICITS, why="elicitation was added in 2025-06-18")
+async def too_many_open_questions_are_rejected_and_the_limit_is_named(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         assert "1024 open questions" in await (await peer.call("ask_often", {"times": 1025})).failure()
 
@@ -203,7 +203,7 @@ async def more_questions_than_a_call_may_have_are_refused_by_the_limit(pair: Pai
 
 
 @rule("calls")
-async def nothing_of_one_call_is_seen_in_another(pair: Pair) -> None:
+async def no_data_of_one_call_is_visible_in_another(pair: Pair) -> None:
     async with pair.peer() as peer:
         calls = [await peer.call("canary", {"text": f"bird {number}"}) for number in range(20)]
         await pair.stage.marked("canary", 20)
@@ -213,7 +213,7 @@ async def nothing_of_one_call_is_seen_in_another(pair: Pair) -> None:
 
 
 @rule("calls")
-async def a_call_that_runs_keeps_a_tool_that_is_taken_away(pair: Pair) -> None:
+async def a_running_call_keeps_a_tool_that_is_removed(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("retiree")
         await pair.stage.marked("retiree began")
@@ -224,13 +224,13 @@ async def a_call_that_runs_keeps_a_tool_that_is_taken_away(pair: Pair) -> None:
 
 
 @rule("calls")
-async def a_result_that_breaks_its_promise_is_an_error_that_says_where(pair: Pair) -> None:
+async def a_result_that_does_not_match_its_schema_is_an_error_that_names_the_location(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         assert "seats" in await (await peer.call("promise", {"seats": "some"})).failure()
 
 
 @rule("calls")
-async def a_result_that_json_cannot_say_is_an_error_that_says_where(pair: Pair) -> None:
+async def a_result_that_cannot_be_serialized_is_an_error_that_names_the_location(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         for kind in ("text", "number"):
             assert "list" in await (await peer.call("unsayable", {"kind": kind})).failure()
@@ -240,7 +240,7 @@ async def a_result_that_json_cannot_say_is_an_error_that_says_where(pair: Pair) 
 
 
 @rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs={Trait.SHARED: OPENS_ANOTHER})
-async def a_second_handshake_is_refused_and_changes_nothing(pair: Pair) -> None:
+async def a_second_handshake_is_rejected_and_changes_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         params: JsonObject = {"protocolVersion": pair.revision, "capabilities": {}, "clientInfo": INFO}
         assert (await peer.error(await peer.request("initialize", params)))["code"] == -32600

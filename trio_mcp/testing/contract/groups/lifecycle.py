@@ -18,16 +18,16 @@ from ..peer import INFO, Peer
 from ..rules import ELICITS, LEGACY, MODERN, rule
 from ..subjects.lifecycle import REFUSED, SEATS
 
-NO_HANDSHAKE = "the modern era has no handshake"
-NO_PING = "the modern era has no ping"
-ONE_ANSWER = "the answer is the same whatever revision the client speaks otherwise"
+NO_HANDSHAKE = "modern revisions have no handshake"
+NO_PING = "modern revisions have no ping"
+ONE_ANSWER = "the answer is the same for every revision, so one is enough"
 
 
 # opening
 
 
 @rule("E", revisions=LEGACY, why=NO_HANDSHAKE)
-async def the_revision_that_is_asked_for_is_spoken(pair: Pair) -> None:
+async def the_requested_revision_is_used(pair: Pair) -> None:
     async with pair.unopened() as peer:
         result = await peer.open()
         assert result["protocolVersion"] == pair.revision
@@ -36,15 +36,15 @@ async def the_revision_that_is_asked_for_is_spoken(pair: Pair) -> None:
 
 
 @rule("E", revisions=(NEWEST_LEGACY,), why=ONE_ANSWER)
-async def an_unknown_revision_is_answered_with_the_newest_that_has_a_handshake(pair: Pair) -> None:
+async def an_unknown_revision_is_answered_with_the_newest_legacy_one(pair: Pair) -> None:
     for unknown in ("1999-01-01", "2099-12-31", *MODERN):
         async with pair.unopened() as peer:
             result = await peer.result(await peer.request("initialize", handshake(unknown)))
             assert result["protocolVersion"] == NEWEST_LEGACY
 
 
-@rule("E", revisions=MODERN, why="an unknown revision is negotiated in the handshake there")
-async def an_unknown_revision_is_refused_with_those_there_are(pair: Pair) -> None:
+@rule("E", revisions=MODERN, why="legacy revisions are negotiated in the handshake")
+async def an_unknown_revision_is_rejected_with_the_supported_ones(pair: Pair) -> None:
     async with pair.unopened() as peer:
         peer.revision = "2099-12-31"
         error = await peer.error(await peer.request("tools/list"))
@@ -55,7 +55,7 @@ async def an_unknown_revision_is_refused_with_those_there_are(pair: Pair) -> Non
 
 
 @rule("E", revisions=LEGACY, why=NO_HANDSHAKE)
-async def nothing_is_served_before_the_handshake(pair: Pair) -> None:
+async def no_request_is_accepted_before_the_handshake(pair: Pair) -> None:
     async with pair.unopened() as peer:
         refusal = await peer.refusal(await peer.request("tools/call", {"name": "echo", "arguments": {"text": "early"}}))
         assert "initialize" in refusal
@@ -65,7 +65,10 @@ async def nothing_is_served_before_the_handshake(pair: Pair) -> None:
 
 
 @rule(
-    "E", revisions=LEGACY, why=NO_PING, needs={Trait.SHARED: "there the handshake is what makes a session to ping in"}
+    "E",
+    revisions=LEGACY,
+    why=NO_PING,
+    needs={Trait.SHARED: "the handshake creates the session in which a client can ping"},
 )
 async def a_ping_is_answered_before_the_handshake(pair: Pair) -> None:
     async with pair.unopened() as peer:
@@ -74,7 +77,7 @@ async def a_ping_is_answered_before_the_handshake(pair: Pair) -> None:
 
 
 @rule("E", revisions=LEGACY, why=NO_HANDSHAKE)
-async def a_malformed_handshake_is_refused_and_may_be_made_again(pair: Pair) -> None:
+async def a_malformed_handshake_is_rejected_and_may_be_repeated(pair: Pair) -> None:
     async with pair.unopened() as peer:
         error = await peer.error(await peer.request("initialize", {"protocolVersion": pair.revision}))
         assert error["code"] == -32602
@@ -89,7 +92,7 @@ async def a_ping_is_answered(pair: Pair) -> None:
 
 
 @rule("E", revisions=LEGACY, why=NO_PING)
-async def our_client_answers_a_ping_also_while_its_user_thinks(pair: Pair) -> None:
+async def our_client_answers_a_ping_while_its_user_is_being_asked(pair: Pair) -> None:
     async with (
         pair.client(on_elicit=thinks_for_ever, on_sample=thinks_for_ever) as client,
         trio.open_nursery() as calls,
@@ -101,7 +104,7 @@ async def our_client_answers_a_ping_also_while_its_user_thinks(pair: Pair) -> No
 
 
 @rule("E")
-async def our_client_opens_the_conversation_and_knows_who_is_there(pair: Pair) -> None:
+async def our_client_opens_the_session_and_knows_the_server(pair: Pair) -> None:
     async with pair.client() as client:
         assert client.protocol_version == pair.revision
         assert client.server_info is not None
@@ -133,7 +136,7 @@ async def a_tool_that_a_client_can_serve_is_shown_to_it_and_called(pair: Pair) -
 
 
 @rule("E")
-async def a_tool_that_a_client_cannot_serve_is_refused_before_it_runs(pair: Pair) -> None:
+async def a_tool_that_a_client_cannot_serve_is_rejected_before_it_runs(pair: Pair) -> None:
     async with pair.peer({}) as peer:
         error = await (await peer.call("gated")).error()
         assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
@@ -141,7 +144,7 @@ async def a_tool_that_a_client_cannot_serve_is_refused_before_it_runs(pair: Pair
     assert pair.stage.count("gated") == 0
 
 
-@rule("E", revisions=ELICITS, why="elicitation came with 2025-06-18")
+@rule("E", revisions=ELICITS, why="elicitation was added in 2025-06-18")
 async def a_question_that_a_client_cannot_answer_is_not_asked(pair: Pair) -> None:
     async with pair.peer({"sampling": {}}) as peer:
         error = await (await peer.call("ask")).error()
@@ -154,7 +157,7 @@ async def a_question_that_a_client_cannot_answer_is_not_asked(pair: Pair) -> Non
 
 
 @rule("E")
-async def an_id_comes_back_as_it_was(pair: Pair) -> None:
+async def an_id_is_returned_unchanged(pair: Pair) -> None:
     async with pair.peer() as peer:
         for request_id in ("a", "1", 1000, 0, -5, 2**53 - 1, "ü" * 64):
             reply = await peer.reply(await peer.request("tools/list", id=request_id))
@@ -163,7 +166,7 @@ async def an_id_comes_back_as_it_was(pair: Pair) -> None:
 
 
 @rule("E", needs=(Trait.SHARED,))
-async def an_id_in_use_is_refused_on_a_shared_channel(pair: Pair) -> None:
+async def an_id_in_use_is_rejected_on_a_shared_channel(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.request("tools/call", {"name": "wait", "arguments": {}}, id="twice")
         await pair.stage.marked("wait began")
@@ -177,7 +180,7 @@ async def an_id_in_use_is_refused_on_a_shared_channel(pair: Pair) -> None:
 
 
 @rule("E", needs=(Trait.STREAMS,))
-async def an_id_in_use_is_welcome_where_each_request_has_a_stream(pair: Pair) -> None:
+async def an_id_in_use_is_accepted_where_each_request_has_a_stream(pair: Pair) -> None:
     async with pair.peer() as peer:
         for name in ("one", "two"):
             await peer.request("tools/call", {"name": "wait", "arguments": {"name": name}}, id="same")
@@ -210,7 +213,7 @@ async def a_request_runs_once(pair: Pair) -> None:
 
 
 @rule("E")
-async def an_unknown_method_is_refused_by_name(pair: Pair) -> None:
+async def an_unknown_method_is_rejected_by_name(pair: Pair) -> None:
     async with pair.peer() as peer:
         error = await peer.error(await peer.request("no/such"))
         assert error["code"] == -32601
@@ -219,7 +222,7 @@ async def an_unknown_method_is_refused_by_name(pair: Pair) -> None:
 
 
 @rule("E")
-async def an_unknown_tool_is_refused_by_name(pair: Pair) -> None:
+async def an_unknown_tool_is_rejected_by_name(pair: Pair) -> None:
     async with pair.peer() as peer:
         error = await (await peer.call("no_such")).error()
         assert error["code"] == -32602
@@ -228,7 +231,7 @@ async def an_unknown_tool_is_refused_by_name(pair: Pair) -> None:
 
 
 @rule("E")
-async def params_that_are_wrong_are_refused_with_what_is_wrong(pair: Pair) -> None:
+async def wrong_params_are_rejected_with_the_reason(pair: Pair) -> None:
     async with pair.peer() as peer:
         error = await peer.error(await peer.request("completion/complete", {"ref": {"type": "ref/prompt"}}))
         assert error["code"] == -32602
@@ -236,7 +239,7 @@ async def params_that_are_wrong_are_refused_with_what_is_wrong(pair: Pair) -> No
 
 
 @rule("E")
-async def arguments_that_are_wrong_are_told_to_the_model(pair: Pair) -> None:
+async def wrong_arguments_are_reported_to_the_model(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert "text" in await (await peer.call("echo", {"text": 3})).failure()
         assert "text" in await (await peer.call("echo")).failure()
@@ -244,7 +247,7 @@ async def arguments_that_are_wrong_are_told_to_the_model(pair: Pair) -> None:
 
 
 @rule("E", needs=(Trait.TEXT,))
-async def text_that_is_no_message_is_refused_and_the_connection_goes_on(pair: Pair) -> None:
+async def text_that_is_not_a_message_is_rejected_and_the_connection_stays_open(pair: Pair) -> None:
     async with pair.peer() as peer:
         for data, code in ((b'{"jsonrpc": "2.0", "id": 7', -32700), (b'{"id": 7}', -32600), (b"7", -32600)):
             assert (await pair.refused(peer, data))["code"] == code
@@ -252,7 +255,7 @@ async def text_that_is_no_message_is_refused_and_the_connection_goes_on(pair: Pa
 
 
 @rule("E")
-async def what_answers_nothing_and_what_nobody_knows_is_ignored(pair: Pair) -> None:
+async def stray_replies_and_unknown_notifications_are_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.notify("notifications/no/such")
         await peer.send({"id": "nobody asked", "result": {}})
@@ -271,7 +274,7 @@ async def an_error_reaches_our_client_with_its_code_and_data(pair: Pair) -> None
         assert (error.code, error.message, error.data) == (REFUSED, "these seats are taken", SEATS)
 
 
-@rule("E", revisions=LEGACY, why="a modern client that cannot answer does not come back")
+@rule("E", revisions=LEGACY, why="a modern client that cannot answer does not retry")
 async def an_error_of_the_client_reaches_the_tool_with_its_code_and_data(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("relay")
@@ -283,8 +286,8 @@ async def an_error_of_the_client_reaches_the_tool_with_its_code_and_data(pair: P
 # log messages and roots
 
 
-@rule("E", revisions=LEGACY, why="there each request says what it wants to hear")
-async def a_session_hears_of_what_is_as_severe_as_it_wants(pair: Pair) -> None:
+@rule("E", revisions=LEGACY, why="each modern request sets its own log level")
+async def a_session_receives_logs_of_its_level_and_above(pair: Pair) -> None:
     async with pair.peer() as peer:
         for least in ("error", "debug", "emergency"):
             assert await peer.result(await peer.request("logging/setLevel", {"level": least})) == {}
@@ -292,8 +295,8 @@ async def a_session_hears_of_what_is_as_severe_as_it_wants(pair: Pair) -> None:
             assert heard(peer) == list(LOGGING_LEVELS[LOGGING_LEVELS.index(least) :])
 
 
-@rule("E", revisions=MODERN, why="there a session says once what it wants to hear")
-async def a_request_hears_of_what_is_as_severe_as_it_wants(pair: Pair) -> None:
+@rule("E", revisions=MODERN, why="a legacy session sets its log level once")
+async def a_request_receives_logs_of_its_level_and_above(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await (await peer.call("log_everything", logs="error")).text() == "logged"
         assert heard(peer) == ["error", "critical", "alert", "emergency"]
@@ -301,8 +304,8 @@ async def a_request_hears_of_what_is_as_severe_as_it_wants(pair: Pair) -> None:
         assert heard(peer) == []
 
 
-@rule("E", revisions=LEGACY, why="there each request says what it wants to hear")
-async def a_level_that_there_is_not_is_refused(pair: Pair) -> None:
+@rule("E", revisions=LEGACY, why="each modern request sets its own log level")
+async def an_unknown_log_level_is_rejected(pair: Pair) -> None:
     async with pair.peer() as peer:
         error = await peer.error(await peer.request("logging/setLevel", {"level": "loud"}))
         assert error["code"] == -32602
@@ -310,7 +313,7 @@ async def a_level_that_there_is_not_is_refused(pair: Pair) -> None:
 
 
 @rule("E")
-async def a_tool_is_told_the_roots_as_they_are_now(pair: Pair) -> None:
+async def a_tool_receives_the_current_roots(pair: Pair) -> None:
     roots = [Path("/first")]
     async with pair.client(on_roots=lambda: roots) as client:
         assert (await client.call_tool("folders")).text == "file:///first"

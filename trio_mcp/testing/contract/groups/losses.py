@@ -11,7 +11,7 @@ from ..peer import Peer
 from ..rules import LEGACY, rule
 from .structured import ELICITS_LIVE, PARKED, asks_and_works
 
-ENDS_AT_ONCE = "such a server ends at once when it is told to, or when its one client leaves"
+ENDS_AT_ONCE = "such a server ends immediately when it is stopped or its one client disconnects"
 
 # a connection that is lost
 
@@ -71,7 +71,7 @@ async def a_lost_connection_does_not_disturb_another(pair: Pair) -> None:
 
 
 @rule("D", needs=(Trait.SERVES_MANY,))
-async def a_connection_that_comes_back_hears_nothing_of_the_lost_one(pair: Pair) -> None:
+async def a_new_connection_receives_nothing_of_a_lost_one(pair: Pair) -> None:
     async with pair.peer() as lost:
         call = await lost.call("shielded", progress="token", logs="debug")
         await pair.stage.marked("shielded began")
@@ -91,7 +91,7 @@ async def a_connection_that_comes_back_hears_nothing_of_the_lost_one(pair: Pair)
 
 
 @rule("D")
-async def a_hundred_calls_at_once_have_each_their_own_answer(pair: Pair) -> None:
+async def a_hundred_concurrent_calls_each_get_their_own_answer(pair: Pair) -> None:
     async with pair.peer() as peer:
         calls = [await peer.call("wait", {"name": f"w{number}"}) for number in range(100)]
         for number in reversed(range(100)):
@@ -115,7 +115,7 @@ async def a_slow_reader_does_not_stop_calls_that_run(pair: Pair) -> None:
 
 
 @rule("D", needs=(Trait.SOCKET,))
-async def a_cancel_arrives_although_nothing_that_the_server_says_does(pair: Pair) -> None:
+async def a_cancel_arrives_although_no_message_of_the_server_does(pair: Pair) -> None:
     async with pair.peer() as peer, trio.open_nursery() as nursery:
         talker = await peer.call("chatter", logs="debug")
         await pair.stage.marked("chatter began")
@@ -128,7 +128,7 @@ async def a_cancel_arrives_although_nothing_that_the_server_says_does(pair: Pair
 
 
 @rule("D", needs=(Trait.SERVES_MANY,))
-async def a_slow_reader_holds_up_nobody_else(pair: Pair) -> None:
+async def a_slow_reader_blocks_no_other_client(pair: Pair) -> None:
     async with pair.peer() as slow, pair.client() as quick:
         talker = await slow.call("chatter", logs="debug")
         await pair.stage.marked("chatter held up")
@@ -138,7 +138,7 @@ async def a_slow_reader_holds_up_nobody_else(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_call_that_ignores_its_cancellation_holds_up_nobody(pair: Pair) -> None:
+async def a_call_that_ignores_its_cancellation_blocks_no_other_call(pair: Pair) -> None:
     async with pair.peer() as peer:
         stubborn = await peer.call("shielded")
         await pair.stage.marked("shielded began")
@@ -156,7 +156,7 @@ async def a_call_that_ignores_its_cancellation_holds_up_nobody(pair: Pair) -> No
 
 
 @rule("D", needs={Trait.SERVES_MANY: ENDS_AT_ONCE})
-async def a_shutdown_waits_for_calls_and_refuses_new_ones(pair: Pair) -> None:
+async def a_shutdown_waits_for_calls_and_rejects_new_ones(pair: Pair) -> None:
     async with pair.peer() as peer, trio.open_nursery() as nursery:
         running = await peer.call("wait")
         await pair.stage.marked("wait began")
@@ -167,7 +167,7 @@ async def a_shutdown_waits_for_calls_and_refuses_new_ones(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_shutdown_cancels_what_does_not_end_and_tells_its_caller(pair: Pair) -> None:
+async def a_shutdown_cancels_calls_that_do_not_end_and_answers_their_callers(pair: Pair) -> None:
     async with pair.peer() as peer:
         running = await peer.call("wait")
         await pair.stage.marked("wait began")
@@ -178,7 +178,7 @@ async def a_shutdown_cancels_what_does_not_end_and_tells_its_caller(pair: Pair) 
 
 
 @rule("D", needs=(Trait.CHILD,))
-async def a_child_that_is_told_to_end_cancels_its_calls(pair: Pair) -> None:
+async def a_child_that_is_stopped_cancels_its_calls(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.call("wait")
         await pair.stage.marked("wait began")

@@ -1,4 +1,4 @@
-"""Group `peers`: what the other end of a connection may do wrong (reliability, rows 32 to 62; see docs/reliability.md)."""
+"""Group `peers`: what the other end of a connection may do wrong (docs/internals/reliability.md, rows 32 to 62)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..subjects.faults import SECRET
 LIVE = tuple(name for name in ELICITS if name in LEGACY)
 """The revisions in which a user is asked by a request of the server's own."""
 
-NO_ANSWERS = "a modern client sends no answers by themselves"
-NO_ELICITATION = "elicitation came with 2025-06-18"
+NO_ANSWERS = "a modern client sends answers only with a request"
+NO_ELICITATION = "elicitation was added in 2025-06-18"
 ONE_ROUND = f"{NO_ELICITATION}, and modern questions end their request"
 
 
@@ -35,7 +35,7 @@ async def undisturbed(pair: Pair, peer: Peer) -> AsyncIterator[None]:
 
 
 @rule("peers", needs=(Trait.SERVES_MANY,))
-async def a_client_that_leaves_disturbs_no_other(pair: Pair) -> None:
+async def a_client_that_disconnects_does_not_disturb_another(pair: Pair) -> None:
     async with pair.peer() as stays, undisturbed(pair, stays):
         async with pair.peer() as leaves:
             await leaves.call("wait")
@@ -47,7 +47,7 @@ async def a_client_that_leaves_disturbs_no_other(pair: Pair) -> None:
 
 
 @rule("peers", revisions=LIVE, why=ONE_ROUND)
-async def a_connection_that_is_lost_with_a_question_open_leaves_nothing(pair: Pair) -> None:
+async def a_connection_that_is_lost_with_an_open_question_leaves_nothing_behind(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask")
         await call.question()
@@ -56,7 +56,7 @@ async def a_connection_that_is_lost_with_a_question_open_leaves_nothing(pair: Pa
 
 
 @rule("peers")
-async def a_tool_that_talks_waits_for_a_client_that_does_not_read_and_nothing_is_lost(pair: Pair) -> None:
+async def a_tool_that_sends_waits_for_a_client_that_does_not_read_and_nothing_is_lost(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("talk_until_held", progress="talk")
         await pair.stage.marked("talker held")
@@ -66,7 +66,7 @@ async def a_tool_that_talks_waits_for_a_client_that_does_not_read_and_nothing_is
 
 
 @rule("peers", needs=(Trait.SERVES_MANY,))
-async def a_client_that_reads_nothing_holds_up_nobody_else(pair: Pair) -> None:
+async def a_client_that_does_not_read_blocks_no_other_client(pair: Pair) -> None:
     async with pair.peer() as stays:
         async with pair.peer() as deaf:
             await deaf.call("talk_until_held", progress="talk")
@@ -76,7 +76,7 @@ async def a_client_that_reads_nothing_holds_up_nobody_else(pair: Pair) -> None:
 
 
 @rule("peers")
-async def what_is_refused_leaves_nothing_behind(pair: Pair) -> None:
+async def a_rejected_request_leaves_nothing_behind(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         before = await pair.stage.gauges()
         for _ in range(5):
@@ -88,7 +88,7 @@ async def what_is_refused_leaves_nothing_behind(pair: Pair) -> None:
 
 
 @rule("peers")
-async def a_number_and_its_digits_are_two_ids(pair: Pair) -> None:
+async def a_number_and_the_same_digits_as_text_are_different_ids(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.request("tools/call", {"name": "wait", "arguments": {"name": "number"}}, id=7000)
         await peer.request("tools/call", {"name": "wait", "arguments": {"name": "digits"}}, id="7000")
@@ -99,7 +99,7 @@ async def a_number_and_its_digits_are_two_ids(pair: Pair) -> None:
 
 
 @rule("peers")
-async def an_id_may_be_used_again_once_it_was_answered(pair: Pair) -> None:
+async def an_id_may_be_reused_after_its_answer(pair: Pair) -> None:
     async with pair.peer() as peer:
         for number in range(50):
             params: JsonObject = {"name": "echo", "arguments": {"text": f"turn {number}"}}
@@ -107,7 +107,7 @@ async def an_id_may_be_used_again_once_it_was_answered(pair: Pair) -> None:
 
 
 @rule("peers", revisions=LEGACY, why=NO_ANSWERS)
-async def an_answer_to_no_question_reaches_nobody_and_ends_nothing(pair: Pair) -> None:
+async def a_stray_answer_reaches_no_call_and_ends_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         for question_id in ("nobody", 1, 99_999):
             await peer.answer(question_id, accepted(value=1))
@@ -117,7 +117,7 @@ async def an_answer_to_no_question_reaches_nobody_and_ends_nothing(pair: Pair) -
 
 
 @rule("peers", revisions=ELICITS, why=NO_ELICITATION)
-async def an_answer_that_comes_too_late_reaches_no_other_question(pair: Pair) -> None:
+async def a_late_answer_reaches_no_other_question(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_briefly")
         late = await call.question()
@@ -153,8 +153,8 @@ async def an_answer_of_another_kind_fails_the_call_that_asked_and_no_other(pair:
             assert "action" in str(error["message"])
 
 
-@rule("peers", revisions=MODERN, why="in the handshake era such an answer fails its call")
-async def an_answer_of_another_kind_in_a_round_is_refused_by_name_and_may_be_given_again(pair: Pair) -> None:
+@rule("peers", revisions=MODERN, why="a legacy answer of this kind fails its call")
+async def an_answer_of_another_kind_in_a_round_is_rejected_by_its_key_and_may_be_sent_again(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         for answer in WRONG_ANSWERS:
             call = await peer.call("ask")
@@ -168,7 +168,7 @@ async def an_answer_of_another_kind_in_a_round_is_refused_by_name_and_may_be_giv
 
 
 @rule("peers", revisions=LIVE, why=ONE_ROUND, needs=(Trait.SERVES_MANY,))
-async def an_answer_from_another_connection_reaches_nobody(pair: Pair) -> None:
+async def an_answer_from_another_connection_is_discarded(pair: Pair) -> None:
     async with pair.peer() as peer, pair.peer() as other:
         call = await peer.call("ask")
         question = await call.question()
@@ -178,7 +178,7 @@ async def an_answer_from_another_connection_reaches_nobody(pair: Pair) -> None:
         assert await call.text() == "row 1"
 
 
-@rule("peers", revisions=LEGACY, why="there is no way to answer with an error in a round")
+@rule("peers", revisions=LEGACY, why="a modern client cannot answer a question with an error")
 async def an_error_instead_of_an_answer_is_raised_in_the_tool_that_asked(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         call = await peer.call("ask_model", {"prompt": "?"})
@@ -189,7 +189,7 @@ async def an_error_instead_of_an_answer_is_raised_in_the_tool_that_asked(pair: P
 
 
 @rule("peers")
-async def a_large_answer_arrives_whole(pair: Pair) -> None:
+async def a_large_answer_arrives_complete(pair: Pair) -> None:
     text = "a" * 1024 * 1024
     async with pair.peer() as peer:
         call = await peer.call("ask_model", {"prompt": "?"})
@@ -198,7 +198,7 @@ async def a_large_answer_arrives_whole(pair: Pair) -> None:
 
 
 @rule("peers", revisions=LIVE, why=ONE_ROUND)
-async def a_question_that_nobody_answers_is_withdrawn_at_the_deadline_of_its_call(pair: Pair) -> None:
+async def an_unanswered_question_is_withdrawn_at_the_deadline_of_its_call(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         call = await peer.call("ask_in_time")
         question = await call.question()
@@ -207,8 +207,8 @@ async def a_question_that_nobody_answers_is_withdrawn_at_the_deadline_of_its_cal
         assert "0.3 seconds" in await call.failure()
 
 
-@rule("peers", revisions=MODERN, why="in the handshake era the question is withdrawn and the call answered")
-async def a_round_that_comes_after_the_deadline_is_told_so(pair: Pair) -> None:
+@rule("peers", revisions=MODERN, why="in a legacy session the question is withdrawn and the call answered")
+async def a_round_after_the_deadline_receives_the_error_of_the_deadline(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
         call = await peer.call("ask_in_time")
         question = await call.question()
@@ -218,7 +218,7 @@ async def a_round_that_comes_after_the_deadline_is_told_so(pair: Pair) -> None:
 
 
 @rule("peers", revisions=ELICITS, why=NO_ELICITATION)
-async def a_client_that_cannot_answer_is_told_what_it_takes_and_asked_nothing(pair: Pair) -> None:
+async def a_client_that_cannot_answer_receives_the_missing_capability_and_no_question(pair: Pair) -> None:
     async with pair.peer({"roots": {}}) as peer, undisturbed(pair, peer):
         error = await (await peer.call("ask")).error()
         assert "elicitation" in str(error["data"]), error
@@ -228,12 +228,12 @@ async def a_client_that_cannot_answer_is_told_what_it_takes_and_asked_nothing(pa
 
 
 @rule("peers", needs=(Trait.SHARED,))
-async def a_call_whose_connection_is_lost_fails_at_once(pair: Pair) -> None:
+async def a_call_whose_connection_is_lost_fails_immediately(pair: Pair) -> None:
     await lose_a_call(pair)
 
 
-@rule("peers", revisions=MODERN, why="there a client comes back for the rest", needs=(Trait.STREAMS,))
-async def a_call_whose_stream_is_lost_fails_at_once(pair: Pair) -> None:
+@rule("peers", revisions=MODERN, why="a legacy client resumes the stream", needs=(Trait.STREAMS,))
+async def a_call_whose_stream_is_lost_fails_immediately(pair: Pair) -> None:
     await lose_a_call(pair)
 
 
@@ -259,7 +259,7 @@ async def lose_a_call(pair: Pair) -> None:
 
 
 @rule("peers")
-async def a_flood_of_reports_does_not_hold_up_other_calls(pair: Pair) -> None:
+async def a_flood_of_reports_does_not_block_other_calls(pair: Pair) -> None:
     async with pair.client() as client, trio.open_nursery() as nursery:
         heard: list[float] = []
 

@@ -16,9 +16,9 @@ from ..peer import EVERYTHING, INFO, Call, Peer, accepted
 from ..rules import MODERN, rule
 from ..subjects.rounds import NOTE
 
-NO_ROUNDS = "the handshake era has no rounds: it asks by requests of its own"
-NO_META = "in the handshake era the session says it, once"
-NO_LISTEN = "the handshake era has no subscriptions/listen"
+NO_ROUNDS = "legacy revisions have no rounds: a server sends its questions as requests"
+NO_META = "a legacy client sends its capabilities once per session"
+NO_LISTEN = "legacy revisions have no subscriptions/listen"
 
 STATE_REFUSED: JsonObject = {"code": -32602, "message": InvalidRequestState.TEXT}
 ANSWERS: dict[str, JsonObject] = {
@@ -31,7 +31,7 @@ ANSWERS: dict[str, JsonObject] = {
 # every request says all there is to say
 
 
-@rule("G", revisions=MODERN, why="the handshake era has no discovery")
+@rule("G", revisions=MODERN, why="legacy revisions have no discovery")
 async def a_server_is_discovered(pair: Pair) -> None:
     async with pair.unopened() as peer:
         result = await peer.result(await peer.request("server/discover"))
@@ -41,7 +41,7 @@ async def a_server_is_discovered(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_META)
-async def a_request_that_does_not_say_what_its_client_can_do_is_refused(pair: Pair) -> None:
+async def a_request_without_client_capabilities_is_rejected(pair: Pair) -> None:
     async with pair.peer() as peer:
         meta: JsonObject = {PROTOCOL_VERSION: pair.revision}
         await peer.send({"id": "bare", "method": "tools/list", "params": {"_meta": meta}})
@@ -52,7 +52,7 @@ async def a_request_that_does_not_say_what_its_client_can_do_is_refused(pair: Pa
 
 
 @rule("G", revisions=MODERN, why=NO_META)
-async def what_one_request_says_of_its_client_holds_for_no_other(pair: Pair) -> None:
+async def the_client_capabilities_of_one_request_apply_to_no_other(pair: Pair) -> None:
     async with pair.peer() as peer:
         peer.capabilities = {}
         assert (await (await peer.call("gated")).error())["code"] == -32021
@@ -62,15 +62,15 @@ async def what_one_request_says_of_its_client_holds_for_no_other(pair: Pair) -> 
         assert (await (await peer.call("gated")).error())["code"] == -32021
 
 
-@rule("G", revisions=MODERN, why="in the handshake era it is hidden from them")
+@rule("G", revisions=MODERN, why="the tool is hidden from legacy clients")
 async def a_tool_that_some_clients_cannot_serve_is_listed_for_all(pair: Pair) -> None:
     async with pair.peer({}) as peer:
         tools = (await peer.result(await peer.request("tools/list")))["tools"]
         assert "gated" in [tool["name"] for tool in tools]  # type: ignore[union-attr, index, call-overload]
 
 
-@rule("G", revisions=MODERN, why="the handshake era has these methods")
-async def methods_of_a_session_are_unknown(pair: Pair) -> None:
+@rule("G", revisions=MODERN, why="legacy revisions have these methods")
+async def methods_of_legacy_sessions_are_unknown(pair: Pair) -> None:
     async with pair.peer() as peer:
         for method in ("ping", "logging/setLevel", "resources/subscribe", "initialize"):
             error = await peer.error(await peer.request(method, {"level": "debug", "uri": NOTE, "clientInfo": INFO}))
@@ -103,7 +103,7 @@ async def a_call_may_take_several_rounds_and_runs_once(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def each_leg_reports_under_the_token_of_its_own_request(pair: Pair) -> None:
+async def each_leg_reports_with_the_token_of_its_request(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice", progress="t1")
         for number in (1, 2):
@@ -117,7 +117,7 @@ async def each_leg_reports_under_the_token_of_its_own_request(pair: Pair) -> Non
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_answer_that_is_missing_is_asked_for_again(pair: Pair) -> None:
+async def a_missing_answer_is_requested_again(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_both")
         left, right = await call.round()
@@ -130,7 +130,7 @@ async def an_answer_that_is_missing_is_asked_for_again(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_answer_in_a_round_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
+async def an_answer_to_an_unasked_question_of_a_round_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (first,) = await call.round()
@@ -141,7 +141,7 @@ async def an_answer_in_a_round_that_nobody_asked_for_is_ignored(pair: Pair) -> N
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_answer_that_is_none_is_refused_by_its_key_and_the_call_waits(pair: Pair) -> None:
+async def an_invalid_answer_is_rejected_by_its_key_and_the_call_waits(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (key,) = await call.round()
@@ -153,7 +153,7 @@ async def an_answer_that_is_none_is_refused_by_its_key_and_the_call_waits(pair: 
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def an_answer_that_breaks_its_form_is_asked_again_with_the_reason(pair: Pair) -> None:
+async def an_answer_that_does_not_match_its_form_is_requested_again_with_the_reason(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (key,) = await call.round()
@@ -165,7 +165,7 @@ async def an_answer_that_breaks_its_form_is_asked_again_with_the_reason(pair: Pa
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_client_that_can_no_longer_answer_is_refused_and_the_call_waits(pair: Pair) -> None:
+async def a_client_that_can_no_longer_answer_is_rejected_and_the_call_waits(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (key,) = await call.round()
@@ -177,13 +177,13 @@ async def a_client_that_can_no_longer_answer_is_refused_and_the_call_waits(pair:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def our_client_answers_round_after_round(pair: Pair) -> None:
+async def our_client_answers_several_rounds(pair: Pair) -> None:
     async with pair.client(on_elicit=lambda _question: accept(value=7)) as client:
         assert (await client.call_tool("ask_twice")).text == "7 7"
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def our_client_gives_up_after_so_many_rounds(pair: Pair) -> None:
+async def our_client_stops_after_a_maximum_of_rounds(pair: Pair) -> None:
     async with pair.client(on_elicit=lambda _question: accept(value=7)) as client:
         error = await failure(LimitExceeded, client.call_tool("ask_forever", max_rounds=3))
         assert "max_rounds" in str(error)
@@ -194,7 +194,7 @@ async def our_client_gives_up_after_so_many_rounds(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_state_that_was_changed_is_refused_and_the_true_one_goes_on(pair: Pair) -> None:
+async def a_modified_state_is_rejected_and_the_original_one_continues_the_call(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (key,) = await call.round()
@@ -211,7 +211,7 @@ async def a_state_that_was_changed_is_refused_and_the_true_one_goes_on(pair: Pai
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_state_is_good_for_its_own_call_only(pair: Pair) -> None:
+async def a_state_is_valid_for_its_own_call_only(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (key,) = await call.round()
@@ -225,7 +225,7 @@ async def a_state_is_good_for_its_own_call_only(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS, options={"park_ttl": 0.2})
-async def a_call_that_nobody_comes_back_for_ends_and_its_state_is_refused(pair: Pair) -> None:
+async def a_parked_call_without_a_retry_expires_and_its_state_is_rejected(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_both")
         asked = await call.round()
@@ -245,7 +245,7 @@ async def answers_without_a_state_begin_a_new_call(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_leg_that_has_ended_is_answered_again_and_runs_nothing(pair: Pair) -> None:
+async def a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_twice")
         (first,) = await call.round()
@@ -262,7 +262,7 @@ async def a_leg_that_has_ended_is_answered_again_and_runs_nothing(pair: Pair) ->
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def copies_of_a_leg_run_once_and_have_one_outcome(pair: Pair) -> None:
+async def copies_of_a_running_leg_run_once_and_get_one_outcome(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_and_wait")
         (key,) = await call.round()
@@ -277,7 +277,7 @@ async def copies_of_a_leg_run_once_and_have_one_outcome(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS, needs=(Trait.SERVES_MANY,))
-async def a_parked_call_outlives_its_connection_and_goes_on_over_another(pair: Pair) -> None:
+async def a_parked_call_outlives_its_connection_and_continues_over_another(pair: Pair) -> None:
     async with pair.peer() as lost:
         call = await lost.call("ask_twice")
         (key,) = await call.round()
@@ -299,7 +299,7 @@ async def a_cancel_of_a_leg_that_has_ended_leaves_the_call_parked(pair: Pair) ->
 
 
 @rule("G", revisions=MODERN, why=NO_ROUNDS)
-async def a_cancel_of_a_later_leg_ends_the_call_for_good(pair: Pair) -> None:
+async def a_cancel_of_a_later_leg_ends_the_call_permanently(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_and_wait")
         (key,) = await call.round()
@@ -316,7 +316,7 @@ async def a_cancel_of_a_later_leg_ends_the_call_for_good(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_LISTEN)
-async def a_listener_hears_of_changes_until_it_hangs_up(pair: Pair) -> None:
+async def a_listener_is_notified_of_changes_until_it_disconnects(pair: Pair) -> None:
     async with pair.peer() as peer:
         listening = await listen(peer)
         assert await (await peer.call("touch")).text() == "touched"
@@ -340,7 +340,7 @@ async def a_listener_ends_with_its_connection(pair: Pair) -> None:
 
 
 @rule("G", revisions=MODERN, why=NO_LISTEN)
-async def a_listener_is_told_that_the_server_ends(pair: Pair) -> None:
+async def a_listener_receives_its_result_when_the_server_shuts_down(pair: Pair) -> None:
     async with pair.peer() as peer:
         listening = await listen(peer)
         async with trio.open_nursery() as nursery:
@@ -348,10 +348,8 @@ async def a_listener_is_told_that_the_server_ends(pair: Pair) -> None:
             assert (await peer.result(listening))["resultType"] == "complete"
 
 
-@rule(
-    "G", revisions=MODERN, why="in the handshake era a stream may be come back to", needs=(Trait.STREAMS,), grace=60.0
-)
-async def a_stream_that_is_closed_cancels_its_call_at_once(pair: Pair) -> None:
+@rule("G", revisions=MODERN, why="a legacy stream can be resumed", needs=(Trait.STREAMS,), grace=60.0)
+async def closing_the_response_stream_cancels_its_call_immediately(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_and_wait")
         (key,) = await call.round()

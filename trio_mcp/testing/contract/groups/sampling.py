@@ -9,8 +9,8 @@ from ..peer import Peer, Question
 from ..rules import LEGACY, MODERN, rule
 from .streaming import again
 
-NO_SOUND = "audio came with 2025-03-26"
-SILENT = "a modern client that cannot answer does not come back"
+NO_SOUND = "audio was added in 2025-03-26"
+SILENT = "a modern client that cannot answer does not retry"
 
 TEXT: JsonObject = {"type": "text", "text": "A line."}
 IMAGE: JsonObject = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
@@ -20,7 +20,7 @@ AUDIO: JsonObject = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
 
 
 @rule("C")
-async def all_that_can_be_said_of_a_sample_reaches_the_client(pair: Pair) -> None:
+async def all_options_of_a_sample_reach_the_client(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_in_detail")
         question = await call.question()
@@ -41,13 +41,13 @@ async def all_that_can_be_said_of_a_sample_reaches_the_client(pair: Pair) -> Non
 
 
 @rule("C")
-async def a_model_is_shown_an_image_and_answers_with_one(pair: Pair) -> None:
+async def a_model_receives_an_image_and_answers_with_one(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await shown(peer, "image", answer(IMAGE)) == "image"
 
 
 @rule("C", revisions=tuple(name for name in (*LEGACY, *MODERN) if name > "2024-11-05"), why=NO_SOUND)
-async def a_model_is_played_a_sound_and_answers_with_one(pair: Pair) -> None:
+async def a_model_receives_audio_and_answers_with_audio(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await shown(peer, "audio", answer(AUDIO)) == "audio"
 
@@ -62,7 +62,9 @@ async def an_answer_of_one_block_may_come_in_an_array(pair: Pair) -> None:
 
 
 @rule(
-    "C", revisions=tuple(name for name in (*LEGACY, *MODERN) if name > "2025-06-18"), why="one block until 2025-06-18"
+    "C",
+    revisions=tuple(name for name in (*LEGACY, *MODERN) if name > "2025-06-18"),
+    why="one block until 2025-06-18",
 )
 async def an_answer_of_several_blocks_keeps_their_order(pair: Pair) -> None:
     async with pair.peer() as peer:
@@ -70,7 +72,7 @@ async def an_answer_of_several_blocks_keeps_their_order(pair: Pair) -> None:
 
 
 @rule("C")
-async def why_a_model_stopped_may_be_anything_or_unsaid(pair: Pair) -> None:
+async def a_stop_reason_may_be_any_text_or_missing(pair: Pair) -> None:
     async with pair.peer() as peer:
         for said, told in (({"stopReason": "refusal"}, "refusal"), ({}, "None")):
             call = await peer.call("ask_in_detail")
@@ -79,7 +81,7 @@ async def why_a_model_stopped_may_be_anything_or_unsaid(pair: Pair) -> None:
 
 
 @rule("C")
-async def members_of_an_answer_that_nobody_knows_do_no_harm(pair: Pair) -> None:
+async def unknown_members_of_an_answer_are_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         block: JsonObject = {**TEXT, "annotations": {"priority": 1, "odd": [1]}, "vendorPart": {"a": None}}
         assert (
@@ -88,7 +90,7 @@ async def members_of_an_answer_that_nobody_knows_do_no_harm(pair: Pair) -> None:
 
 
 @rule("C")
-async def what_a_model_says_that_it_used_is_charged_to_the_branch_that_asked(pair: Pair) -> None:
+async def the_usage_that_a_model_reports_is_charged_to_the_branch_that_asked(pair: Pair) -> None:
     used: JsonObject = {"usage": {"inputTokens": 5, "outputTokens": 4}}
     async with pair.peer() as peer:
         for tokens, told in ((18, "A line., A line."), (17, "tokens: 18 of 17")):
@@ -109,7 +111,7 @@ async def a_client_without_a_model_is_asked_nothing(pair: Pair) -> None:
 
 
 @rule("C")
-async def who_calls_a_tool_that_needs_a_model_is_told_what_is_missing(pair: Pair) -> None:
+async def the_caller_of_a_tool_that_needs_a_model_learns_which_capability_is_missing(pair: Pair) -> None:
     async with pair.peer({"roots": {}}) as peer:
         error = await (await peer.call("ask_model", {"prompt": "Hello"})).error()
         assert error["code"] == (-32021 if peer.modern else -32600)
@@ -123,7 +125,7 @@ async def an_error_of_the_client_reaches_the_tool_with_its_code(pair: Pair) -> N
 
 
 @rule("C", revisions=LEGACY, why=SILENT)
-async def a_user_who_rejects_a_sample_is_no_answer_of_the_model(pair: Pair) -> None:
+async def a_rejected_sample_is_not_an_answer_of_the_model(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await refused(peer, -1, "User rejected sampling request") == (
             "refused with -1: User rejected sampling request"
@@ -131,7 +133,7 @@ async def a_user_who_rejects_a_sample_is_no_answer_of_the_model(pair: Pair) -> N
 
 
 @rule("C", revisions=LEGACY, why=SILENT)
-async def a_tool_that_a_model_failed_fails_alone(pair: Pair) -> None:
+async def a_failed_sample_fails_only_its_own_call(pair: Pair) -> None:
     async with pair.peer() as peer:
         failed, asks = await peer.call("ask_model", {"prompt": "one"}), await peer.call("ask_model", {"prompt": "two"})
         questions = sorted([await failed.question(), await asks.question()], key=prompted)
@@ -141,7 +143,7 @@ async def a_tool_that_a_model_failed_fails_alone(pair: Pair) -> None:
         assert await asks.text() == "A line."
 
 
-@rule("C", revisions=LEGACY, why="a modern answer comes with a request, which can be refused")
+@rule("C", revisions=LEGACY, why="a modern answer is part of a request, which can be rejected")
 async def a_malformed_answer_fails_the_call_that_asked(pair: Pair) -> None:
     async with pair.peer() as peer:
         for bad in ({}, answer({"type": "smell"}), answer(TEXT, role="oracle")):
@@ -150,8 +152,8 @@ async def a_malformed_answer_fails_the_call_that_asked(pair: Pair) -> None:
             assert await call.text() == "malformed"
 
 
-@rule("C", revisions=MODERN, why="a handshake-era answer is no request that could be refused")
-async def a_malformed_answer_is_refused_and_the_call_goes_on_waiting(pair: Pair) -> None:
+@rule("C", revisions=MODERN, why="a legacy answer is not a request, so it cannot be rejected")
+async def a_malformed_answer_is_rejected_and_the_call_keeps_waiting(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_bravely")
         question = await call.question()
@@ -167,7 +169,7 @@ async def a_malformed_answer_is_refused_and_the_call_goes_on_waiting(pair: Pair)
 
 
 @rule("C")
-async def a_client_answers_with_a_text_or_with_a_whole_message(pair: Pair) -> None:
+async def a_client_answers_with_text_or_with_a_complete_message(pair: Pair) -> None:
     whole = CreateMessageResult(role="assistant", content=TextContent(text="whole"), model="parrot", stop_reason="x")
     for made, told in (("a line", "unnamed endTurn a line"), (whole, "parrot x whole")):
         async with pair.client(on_sample=lambda _, made=made: made) as client:  # type: ignore[misc]
@@ -175,7 +177,7 @@ async def a_client_answers_with_a_text_or_with_a_whole_message(pair: Pair) -> No
 
 
 @rule("C")
-async def a_client_is_given_what_the_tool_said(pair: Pair) -> None:
+async def a_client_receives_the_messages_of_the_tool(pair: Pair) -> None:
     asked: list[CreateMessageRequestParams] = []
 
     def answers(params: CreateMessageRequestParams) -> str:
@@ -191,7 +193,7 @@ async def a_client_is_given_what_the_tool_said(pair: Pair) -> None:
 
 
 @rule("C", revisions=LEGACY, why=SILENT)
-async def a_client_whose_user_rejects_says_so_with_its_code(pair: Pair) -> None:
+async def a_client_whose_user_rejects_sends_its_error_code(pair: Pair) -> None:
     def rejects(_params: CreateMessageRequestParams) -> str:
         raise PeerError(-1, "User rejected sampling request")
 

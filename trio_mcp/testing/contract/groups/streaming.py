@@ -12,9 +12,9 @@ from ..rules import ELICITS, LEGACY, MODERN, rule
 from ..watch import changes, watch
 
 LIVE_FORMS = tuple(name for name in LEGACY if name in ELICITS)
-NO_FORMS = "elicitation came with 2025-06-18"
-LIVE = "in the modern era an answer comes with the request that carries the call on"
-ROUNDS = "in the handshake era an answer is a message of its own"
+NO_FORMS = "elicitation was added in 2025-06-18"
+LIVE = "modern answers are part of the next request of the call"
+ROUNDS = "legacy answers are separate messages"
 
 # sampling
 
@@ -46,7 +46,7 @@ async def a_second_answer_to_a_question_is_ignored(pair: Pair) -> None:
 
 
 @rule("B", revisions=MODERN, why=ROUNDS)
-async def another_answer_to_a_round_changes_nothing(pair: Pair) -> None:
+async def a_second_answer_to_a_round_has_no_effect(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_model_twice")
         first, state = await call.question(), call.state
@@ -59,7 +59,7 @@ async def another_answer_to_a_round_changes_nothing(pair: Pair) -> None:
 
 
 @rule("B", revisions=LEGACY, why=LIVE)
-async def an_answer_that_nobody_asked_for_is_ignored(pair: Pair) -> None:
+async def a_reply_without_a_request_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.answer("nobody", sampled("unasked"))
         call = await peer.call("ask_model_twice")
@@ -100,31 +100,31 @@ async def a_form_is_filled_in_field_by_field(pair: Pair) -> None:
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def a_user_who_declines_is_taken_at_his_word(pair: Pair) -> None:
+async def a_declined_form_reaches_the_tool_as_declined(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await answered(peer, "ask", {"action": "decline"}) == "decline"
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def a_user_who_closes_the_question_has_not_chosen(pair: Pair) -> None:
+async def a_dismissed_form_reaches_the_tool_as_dismissed(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await answered(peer, "ask", {"action": "cancel"}) == "cancel"
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def what_comes_with_a_no_is_not_looked_at(pair: Pair) -> None:
+async def the_content_of_a_declined_form_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await answered(peer, "ask", {"action": "decline", "content": {"row": 3}}) == "decline"
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def a_form_that_needs_nothing_may_come_back_without_content(pair: Pair) -> None:
+async def a_form_without_required_fields_may_be_accepted_without_content(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await answered(peer, "wish", {"action": "accept"}) == "nothing"
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def a_form_that_comes_back_without_what_it_needs_is_asked_again_with_the_reason(pair: Pair) -> None:
+async def a_form_without_its_required_fields_is_asked_again_with_the_reason(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask")
         empty: JsonObject = {"action": "accept"}
@@ -137,7 +137,7 @@ async def a_form_that_comes_back_without_what_it_needs_is_asked_again_with_the_r
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def answers_that_stay_wrong_are_an_error_of_the_call(pair: Pair) -> None:
+async def repeated_invalid_answers_are_an_error_of_the_call(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask")
         for _ in range(3):
@@ -145,8 +145,8 @@ async def answers_that_stay_wrong_are_an_error_of_the_call(pair: Pair) -> None:
         assert "after 3 attempts" in await call.failure()
 
 
-@rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and in a round no error can be answered")
-async def an_error_in_the_place_of_a_form_is_no_choice_of_the_user(pair: Pair) -> None:
+@rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and a modern client cannot answer a question with an error")
+async def an_error_instead_of_a_form_is_not_a_choice_of_the_user(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask")
         await peer.refuse((await call.question()).key, -1, "User rejected the request")
@@ -154,7 +154,7 @@ async def an_error_in_the_place_of_a_form_is_no_choice_of_the_user(pair: Pair) -
         await pair.stage.marked("ask finally done")
 
 
-@rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and the questions of a modern round are asked together")
+@rule("B", revisions=LIVE_FORMS, why=f"{NO_FORMS}, and the questions of a modern round are sent together")
 async def a_user_is_asked_one_thing_at_a_time(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_both")
@@ -167,7 +167,7 @@ async def a_user_is_asked_one_thing_at_a_time(pair: Pair) -> None:
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def a_client_that_shows_no_forms_is_asked_nothing_and_its_caller_told(pair: Pair) -> None:
+async def a_client_without_forms_receives_no_question_and_its_caller_an_error(pair: Pair) -> None:
     async with pair.peer({"sampling": {}}) as peer:
         error = await (await peer.call("ask")).error()
         assert error["code"] == (-32021 if peer.modern else -32600)
@@ -189,7 +189,7 @@ async def a_client_answers_a_form_in_the_middle_of_a_call(pair: Pair) -> None:
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def a_client_declines_and_sends_a_form_back_as_it_came(pair: Pair) -> None:
+async def a_client_can_decline_a_form_and_can_accept_its_defaults(pair: Pair) -> None:
     async with pair.client(on_elicit=lambda _: decline()) as client:
         assert (await client.call_tool("ask")).text == "decline"
     async with pair.client(on_elicit=accept_defaults) as client:
@@ -224,7 +224,7 @@ async def progress_names_the_token_of_its_request_and_rises_and_ends_with_the_re
 
 
 @rule("B")
-async def nobody_hears_of_progress_who_has_not_asked_for_it(pair: Pair) -> None:
+async def progress_is_sent_only_to_requests_with_a_token(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await (await peer.call("progress", {"n": 5})).text() == "done"
         await peer.ping()
@@ -232,7 +232,7 @@ async def nobody_hears_of_progress_who_has_not_asked_for_it(pair: Pair) -> None:
 
 
 @rule("B")
-async def the_progress_of_one_call_is_not_told_to_another(pair: Pair) -> None:
+async def the_progress_of_one_call_is_not_sent_to_another(pair: Pair) -> None:
     async with pair.peer() as peer:
         calls = {name: await peer.call("tell", {"n": 3, "name": name}, progress=name) for name in ("one", "other")}
         for name, call in calls.items():
@@ -244,7 +244,7 @@ async def the_progress_of_one_call_is_not_told_to_another(pair: Pair) -> None:
 
 
 @rule("B", revisions=ELICITS, why=NO_FORMS)
-async def progress_goes_on_after_a_question(pair: Pair) -> None:
+async def progress_continues_after_a_question(pair: Pair) -> None:
     async with pair.peer() as peer:
         await pair.stage.open("tell_and_ask")
         call = await peer.call("tell_and_ask", progress="token")
@@ -258,7 +258,7 @@ async def progress_goes_on_after_a_question(pair: Pair) -> None:
 
 
 @rule("B")
-async def a_client_hears_of_progress_while_it_waits(pair: Pair) -> None:
+async def a_client_receives_progress_while_it_waits(pair: Pair) -> None:
     heard: list[tuple[float, float | None]] = []
     async with pair.client() as client:
         result = await client.call_tool(
@@ -272,7 +272,7 @@ async def a_client_hears_of_progress_while_it_waits(pair: Pair) -> None:
 
 
 @rule("B")
-async def a_subscriber_hears_of_his_resource_and_of_its_parts(pair: Pair) -> None:
+async def a_subscriber_is_notified_of_a_resource_and_of_its_parts(pair: Pair) -> None:
     async with pair.peer() as peer:
         heard = await watch(peer, uris=["contract://books"])
         for uri in ("contract://books", "contract://books/7"):
@@ -281,7 +281,7 @@ async def a_subscriber_hears_of_his_resource_and_of_its_parts(pair: Pair) -> Non
 
 
 @rule("B")
-async def who_has_unsubscribed_hears_nothing_more(pair: Pair) -> None:
+async def an_unsubscribed_client_receives_no_more_updates(pair: Pair) -> None:
     async with pair.peer() as peer:
         text = await watch(peer, uris=["contract://text"])
         every_byte = await watch(peer, uris=["contract://bytes"])
@@ -295,7 +295,7 @@ async def who_has_unsubscribed_hears_nothing_more(pair: Pair) -> None:
 
 
 @rule("B", needs=(Trait.SERVES_MANY,))
-async def two_subscribers_hear_each_what_he_asked_for(pair: Pair) -> None:
+async def two_subscribers_each_receive_their_own_updates(pair: Pair) -> None:
     async with pair.peer() as one, pair.peer() as other:
         text, every_byte = await watch(one, uris=["contract://text"]), await watch(other, uris=["contract://bytes"])
         for uri in ("contract://text", "contract://bytes"):
@@ -308,7 +308,7 @@ async def two_subscribers_hear_each_what_he_asked_for(pair: Pair) -> None:
 
 
 @rule("B", needs=(Trait.SERVES_MANY,))
-async def a_subscriber_who_leaves_silences_nobody_else(pair: Pair) -> None:
+async def a_subscriber_that_disconnects_does_not_affect_another(pair: Pair) -> None:
     async with pair.peer() as stays:
         heard = await watch(stays, uris=["contract://text"])
         async with pair.peer() as leaves:
@@ -317,8 +317,8 @@ async def a_subscriber_who_leaves_silences_nobody_else(pair: Pair) -> None:
         assert await heard.heard() == "contract://text"
 
 
-@rule("B", revisions=LEGACY, why="a modern client listens with one filter and takes it back whole")
-async def to_unsubscribe_from_one_resource_leaves_the_others(pair: Pair) -> None:
+@rule("B", revisions=LEGACY, why="a modern client subscribes with one filter and ends it as a whole")
+async def unsubscribing_from_one_resource_keeps_the_others(pair: Pair) -> None:
     async with pair.peer() as peer:
         heard = await watch(peer, uris=["contract://text", "contract://bytes"])
         assert await peer.result(await peer.request("resources/unsubscribe", {"uri": "contract://text"})) == {}
@@ -330,7 +330,7 @@ async def to_unsubscribe_from_one_resource_leaves_the_others(pair: Pair) -> None
 
 
 @rule("B")
-async def what_is_no_uri_cannot_be_subscribed_to(pair: Pair) -> None:
+async def an_invalid_uri_cannot_be_subscribed_to(pair: Pair) -> None:
     async with pair.peer() as peer:
         if peer.modern:
             params: JsonObject = {"notifications": {"resourceSubscriptions": ["no uri"]}}

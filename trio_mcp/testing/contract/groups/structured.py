@@ -13,8 +13,8 @@ from ..rules import ELICITS, LEGACY, rule
 
 ELICITS_LIVE = tuple(name for name in LEGACY if name in ELICITS)
 PARKED = "a modern call that asks is parked: there is no request to cancel"
-ROUNDS = "the modern era asks in rounds: there is no question on its way to withdraw"
-IN_ROUNDS = "elicitation came with 2025-06-18, and the questions of a modern round are asked together"
+ROUNDS = "a modern server asks in rounds: there is no open request to withdraw"
+IN_ROUNDS = "elicitation was added in 2025-06-18, and the questions of a modern round are sent together"
 SPOKEN: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "yes"}, "model": "m"}
 
 
@@ -65,7 +65,7 @@ async def every_open_question_of_a_cancelled_call_is_withdrawn(pair: Pair) -> No
 
 
 @rule("D", revisions=LEGACY, why=PARKED)
-async def what_comes_after_a_cancelled_question_is_not_run(pair: Pair) -> None:
+async def code_after_a_cancelled_question_does_not_run(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("steps")
         await call.question()
@@ -88,7 +88,7 @@ async def a_cancel_ends_a_call_that_asks_in_one_branch_and_works_in_another(pair
 
 
 @rule("D", revisions=ELICITS_LIVE, why=IN_ROUNDS)
-async def a_question_that_waits_its_turn_when_its_call_is_cancelled_is_never_asked(pair: Pair) -> None:
+async def a_queued_question_of_a_cancelled_call_is_never_asked(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask_both")
         question = await call.question()
@@ -122,7 +122,7 @@ async def a_cancel_ends_one_call_and_no_other(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_cancel_of_what_does_not_run_is_ignored(pair: Pair) -> None:
+async def a_cancel_of_a_request_that_is_not_running_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         over = await peer.call("echo", {"text": "over"})
         assert await over.text() == "over"
@@ -132,7 +132,7 @@ async def a_cancel_of_what_does_not_run_is_ignored(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_second_cancel_changes_nothing(pair: Pair) -> None:
+async def a_second_cancel_has_no_effect(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("clean_up")
         await pair.stage.marked("clean_up began")
@@ -146,7 +146,7 @@ async def a_second_cancel_changes_nothing(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_shielded_clean_up_is_waited_for_and_says_nothing(pair: Pair) -> None:
+async def a_shielded_clean_up_may_finish_and_sends_nothing(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("clean_up", progress="token", logs="debug")
         await pair.stage.marked("clean_up began")
@@ -159,7 +159,7 @@ async def a_shielded_clean_up_is_waited_for_and_says_nothing(pair: Pair) -> None
 
 
 @rule("D", options={"cancel_grace": 0.1})
-async def a_clean_up_that_does_not_end_is_stuck_and_holds_up_nobody(pair: Pair) -> None:
+async def a_clean_up_that_does_not_end_is_stuck_and_blocks_no_other_call(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("clean_up")
         await pair.stage.marked("clean_up began")
@@ -172,7 +172,7 @@ async def a_clean_up_that_does_not_end_is_stuck_and_holds_up_nobody(pair: Pair) 
 
 
 @rule("D")
-async def our_client_cancels_the_call_that_it_gives_up(pair: Pair) -> None:
+async def our_client_cancels_a_call_whose_scope_is_cancelled(pair: Pair) -> None:
     async with pair.client() as client, trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "wait")
         await pair.stage.marked("wait began")
@@ -181,7 +181,7 @@ async def our_client_cancels_the_call_that_it_gives_up(pair: Pair) -> None:
 
 
 @rule("D")
-async def our_client_cancels_the_call_that_takes_too_long(pair: Pair) -> None:
+async def our_client_cancels_a_call_that_times_out(pair: Pair) -> None:
     async with pair.client() as client:
         error = await failure(RequestTimeout, client.call_tool("wait", timeout=0.1))
         assert "0.1" in str(error)
@@ -202,7 +202,7 @@ async def a_client_that_is_closed_leaves_no_call_behind(pair: Pair) -> None:
 # answers, also those that come too late or from somebody else
 
 
-@rule("D", revisions=ELICITS, why="elicitation came with 2025-06-18")
+@rule("D", revisions=ELICITS, why="elicitation was added in 2025-06-18")
 async def a_question_is_answered_in_the_middle_of_a_call(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("ask")
@@ -214,7 +214,7 @@ async def a_question_is_answered_in_the_middle_of_a_call(pair: Pair) -> None:
 
 
 @rule("D", revisions=LEGACY, why=ROUNDS)
-async def a_late_answer_reaches_nobody(pair: Pair) -> None:
+async def a_late_answer_is_discarded(pair: Pair) -> None:
     async with pair.peer() as peer:
         first = await peer.call("ask_model", {"prompt": "first"})
         late = await first.question()
@@ -265,7 +265,7 @@ async def a_call_is_answered_after_all_its_branches(pair: Pair) -> None:
 
 
 @rule("D")
-async def a_call_that_takes_too_long_ends_with_its_branches_and_its_caller_is_told(pair: Pair) -> None:
+async def a_call_that_times_out_ends_with_its_branches_and_its_caller_gets_an_error(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("too_slow")
         assert "0.2 seconds" in await call.failure()
@@ -274,7 +274,7 @@ async def a_call_that_takes_too_long_ends_with_its_branches_and_its_caller_is_to
 
 
 @rule("D")
-async def a_branch_that_takes_too_long_ends_and_its_call_goes_on(pair: Pair) -> None:
+async def a_branch_that_times_out_ends_and_its_call_continues(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("hurried_branch", {"seconds": 0.05})
         text = await call.text()
@@ -296,7 +296,7 @@ async def a_cancel_is_never_taken_for_the_timeout_of_a_branch(pair: Pair) -> Non
 
 
 @rule("D", revisions=LEGACY, why=ROUNDS)
-async def a_question_that_takes_too_long_is_withdrawn_and_its_call_goes_on(pair: Pair) -> None:
+async def a_question_that_times_out_is_withdrawn_and_its_call_continues(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("hurried_question")
         question = await call.question()

@@ -1,6 +1,6 @@
 """Group F: what only some transports have. Streams that can be lost and read on, raw bytes, and servers that are processes.
 
-What takes raw HTTP to see, such as statuses and headers, is tested at the transport itself; docs/contract.md says where.
+Statuses, headers and other things that only raw HTTP shows are tested at the transport; see docs/internals/contract.md.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..rules import ELICITS, LEGACY, rule
 from ..subjects.offers import ODD_TEXT
 from ..watch import watch
 
-NO_RESUME = "a lost response of the modern era is a cancelled request"
-ASKS = "only streams of 2025-06-18 and 2025-11-25 carry forms and can be read on"
+NO_RESUME = "a lost modern response cancels its request"
+ASKS = "only streams of 2025-06-18 and 2025-11-25 support both forms and resumption"
 PATIENCE = 30.0
 """Seconds that a call goes on without its client, where that is what a rule is about."""
 
@@ -26,14 +26,14 @@ ACCENTED = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"curs
 
 
 @rule("F")
-async def what_a_framing_might_take_for_its_own_crosses_as_it_is(pair: Pair) -> None:
+async def text_that_resembles_framing_arrives_unchanged(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("echo", {"text": ODD_TEXT})
         assert await call.text() == ODD_TEXT
 
 
 @rule("F")
-async def a_message_that_no_single_read_holds_crosses_whole(pair: Pair) -> None:
+async def a_message_larger_than_one_read_arrives_complete(pair: Pair) -> None:
     text = "0123456789abcdef" * 60_000  # just under a megabyte
     async with pair.peer() as peer:
         assert await (await peer.call("echo", {"text": text})).text() == text
@@ -41,7 +41,7 @@ async def a_message_that_no_single_read_holds_crosses_whole(pair: Pair) -> None:
 
 
 @rule("F")
-async def a_tool_that_lets_its_client_hang_up_is_answered_all_the_same(pair: Pair) -> None:
+async def a_call_whose_tool_ends_its_stream_is_still_answered(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await peer.call("let_go", progress="token")
         assert await call.text() == "still here"
@@ -62,7 +62,7 @@ async def calls_of_two_connections_may_have_the_same_id(pair: Pair) -> None:
 
 
 @rule("F", needs=(Trait.SERVES_MANY,))
-async def what_is_said_on_one_connection_is_not_heard_on_another(pair: Pair) -> None:
+async def messages_of_one_connection_do_not_reach_another(pair: Pair) -> None:
     async with pair.peer() as one, pair.peer() as other:
         call = await one.call("tell", {"n": 3}, progress="token")
         idle = await other.call("wait")
@@ -78,7 +78,7 @@ async def what_is_said_on_one_connection_is_not_heard_on_another(pair: Pair) -> 
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
-async def what_is_said_while_a_stream_is_lost_comes_once_and_in_order(pair: Pair) -> None:
+async def messages_during_a_lost_stream_arrive_once_and_in_order(pair: Pair) -> None:
     async with pair.peer() as peer:
         call = await lost(pair, peer)
         await pair.stage.open("tell 0")
@@ -112,7 +112,7 @@ async def a_stream_may_be_lost_more_than_once(pair: Pair) -> None:
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
-async def each_of_several_lost_streams_goes_on_with_its_own(pair: Pair) -> None:
+async def each_of_several_lost_streams_resumes_its_own_messages(pair: Pair) -> None:
     names = ("one", "two", "three")
     async with pair.peer() as peer:
         calls = [await peer.call("tell", {"n": 5, "name": name}, progress=name) for name in names]
@@ -142,7 +142,7 @@ async def a_question_that_was_asked_while_its_stream_was_lost_is_answered(pair: 
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
-async def changes_that_nobody_could_be_told_of_are_told_once_when_somebody_listens(pair: Pair) -> None:
+async def changes_without_a_reader_are_announced_once_when_a_client_listens(pair: Pair) -> None:
     uris = ["contract://text", "contract://bytes"]
     async with pair.peer() as away:
         heard = await watch(away, uris=uris)
@@ -156,7 +156,7 @@ async def changes_that_nobody_could_be_told_of_are_told_once_when_somebody_liste
 
 
 @rule("F", revisions=LEGACY, why=NO_RESUME, needs=(Trait.RESUMES,), grace=PATIENCE)
-async def who_calls_through_a_client_does_not_notice_that_a_stream_was_lost(pair: Pair) -> None:
+async def a_caller_does_not_notice_that_its_stream_was_lost(pair: Pair) -> None:
     heard: list[float] = []
     begun = trio.Event()
 
@@ -176,8 +176,8 @@ async def who_calls_through_a_client_does_not_notice_that_a_stream_was_lost(pair
     assert heard == [0, 1, 2, 3, 4, 5]
 
 
-@rule("F", revisions=LEGACY, why="the modern era has no sessions to close", needs=(Trait.STREAMS,), grace=PATIENCE)
-async def a_session_that_is_closed_cancels_its_calls_at_once(pair: Pair) -> None:
+@rule("F", revisions=LEGACY, why="modern revisions have no sessions", needs=(Trait.STREAMS,), grace=PATIENCE)
+async def closing_a_session_cancels_its_calls_immediately(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.call("wait")
         await pair.stage.marked("wait began")
@@ -188,21 +188,21 @@ async def a_session_that_is_closed_cancels_its_calls_at_once(pair: Pair) -> None
 
 
 @rule("F", needs=(Trait.BYTES,))
-async def bytes_in_another_encoding_are_refused_and_the_next_message_served(pair: Pair) -> None:
+async def bytes_in_another_encoding_are_rejected_and_the_next_message_is_processed(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert (await pair.refused(peer, ACCENTED.encode("latin-1")))["code"] == -32700
         await peer.ping()
 
 
 @rule("F", needs=(Trait.TEXT,))
-async def a_mark_of_the_byte_order_is_no_part_of_a_message(pair: Pair) -> None:
+async def a_byte_order_mark_is_not_part_of_a_message(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert (await pair.refused(peer, b"\xef\xbb\xbf" + ACCENTED.encode()))["code"] == -32700
         await peer.ping()
 
 
 @rule("F", needs=(Trait.TEXT,))
-async def a_message_with_two_meanings_is_refused(pair: Pair) -> None:
+async def an_ambiguous_message_is_rejected(pair: Pair) -> None:
     async with pair.peer() as peer:
         for data in (
             b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}',
@@ -216,7 +216,7 @@ async def a_message_with_two_meanings_is_refused(pair: Pair) -> None:
 
 
 @rule("F", needs=(Trait.CHILD,))
-async def what_a_tool_or_a_child_of_it_prints_is_not_on_the_wire(pair: Pair) -> None:
+async def output_of_a_tool_or_its_child_is_not_on_the_wire(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await (await peer.call("print_everywhere")).text() == "printed"
         await peer.ping()
@@ -224,7 +224,7 @@ async def what_a_tool_or_a_child_of_it_prints_is_not_on_the_wire(pair: Pair) -> 
 
 
 @rule("F", needs=(Trait.CHILD,))
-async def what_a_tool_reads_from_its_input_is_nothing(pair: Pair) -> None:
+async def a_tool_reads_nothing_from_stdin(pair: Pair) -> None:
     async with pair.peer() as peer:
         assert await (await peer.call("read_input")).text() == ""
         await peer.ping()
@@ -242,7 +242,7 @@ async def a_server_ends_with_its_input_and_lets_running_calls_clean_up(pair: Pai
 
 
 @rule("F", needs=(Trait.CHILD, Trait.BYTES))
-async def a_message_that_is_cut_over_two_lines_is_two_that_are_none(pair: Pair) -> None:
+async def a_message_split_over_two_lines_is_two_invalid_messages(pair: Pair) -> None:
     async with pair.peer() as peer:
         await pair.endpoint.send_bytes(peer.channel, b'{"jsonrpc":"2.0","id":1,\n"method":"ping"}')
         assert [(await refusal(peer))["code"] for _ in range(2)] == [-32700, -32700]

@@ -1,0 +1,91 @@
+"""What registration costs, and what it rejects before anything is served."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from trio_mcp import Server
+from trio_mcp.server.catalog import Catalog
+
+
+def allocated(count: int) -> int:
+    """Return how many bytes `count` additions allocate, those that are freed again included."""
+    catalog: Catalog[int] = Catalog("tool", lambda: None)
+    total = 0
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            catalog.add(f"tool_{number}", number)
+            total += tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert len(catalog) == count
+    return total
+
+
+def test_the_cost_of_n_registrations_is_linear() -> None:
+    # Ten times as many tools cost about ten times as much; if each addition copied the table, a hundred times.
+    assert allocated(2_000) < 25 * allocated(200)
+
+
+def test_a_reader_keeps_the_items_it_began_with() -> None:
+    catalog: Catalog[str] = Catalog("tool", lambda: None)
+    for name in "abc":
+        catalog.add(name, name)
+    reader = iter(catalog)
+    assert next(reader) == "a"
+    catalog.remove("b")
+    catalog.add("d", "d")
+    assert list(reader) == ["b", "c"]
+    assert list(catalog) == ["a", "c", "d"]
+
+
+def test_items_after_a_number_are_in_order_and_a_number_is_never_reused() -> None:
+    catalog: Catalog[str] = Catalog("tool", lambda: None)
+    for name in "abc":
+        catalog.add(name, name)
+    catalog.remove("c")
+    catalog.add("d", "d")
+    assert [(each.number, each.item) for each in catalog.after(1)] == [(2, "b"), (4, "d")]
+    assert catalog.after(3) == catalog.after(2)
+    assert list(catalog.after(4)) == []
+
+
+class Search:
+    """A class with a constructor that could be read as a signature."""
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+
+
+def complete(server: Server, function: Any) -> None:
+    @server.prompt
+    def review(language: str) -> str:
+        return language
+
+    server.complete(prompt="review", argument="language")(function)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        pytest.param(lambda server, function: server.tool(function), id="tool"),
+        pytest.param(lambda server, function: server.tool(name="search")(function), id="tool with options"),
+        pytest.param(lambda server, function: server.add_tool(function), id="add_tool"),
+        pytest.param(lambda server, function: server.prompt(function), id="prompt"),
+        pytest.param(lambda server, function: server.resource("search://{query}")(function), id="resource"),
+        pytest.param(complete, id="completion"),
+    ],
+)
+def test_a_class_is_rejected_by_name_with_what_to_write(register: Callable[[Server, Any], None]) -> None:
+    server = Server("classes")
+    with pytest.raises(TypeError, match=r"Search is a class.*register a function") as caught:
+        register(server, Search)
+    assert "Search(" in str(caught.value)
+    assert server.tools == ()

@@ -1,0 +1,1 @@
+"""What the servers of `http`, `sse` and `websocket` share: ASGI messages, access checks, authentication, limits, responses."""

@@ -1,0 +1,240 @@
+"""What a request must be before anybody reads its body (reliability S-50 to S-55, class B).
+
+Every check is on by default and runs on every verb, so that a web page in a user's browser reaches no server that did not
+list it: neither by DNS rebinding (the Host is foreign), nor across sites (the Origin is), nor by a form (the Content-Type is).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from trio_mcp.protocol.jsonrpc import RequestId
+
+ALLOW = (b"allow", b"POST, GET, DELETE")
+RETRY_LATER = (b"retry-after", b"1")
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+LISTS = frozenset(
+    {
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"cache-control",
+        b"connection",
+        b"forwarded",
+        b"via",
+        b"x-forwarded-for",
+    }
+)
+"""Headers that may come in several lines, which mean one list (RFC 9110, 5.3)."""
+
+
+USUAL: Final[Mapping[bytes, str]] = {
+    name: name.decode()
+    for name in (
+        *LISTS,
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"cookie",
+        b"host",
+        b"last-event-id",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"origin",
+        b"sec-fetch-dest",
+        b"sec-fetch-mode",
+        b"sec-fetch-site",
+        b"sec-websocket-extensions",
+        b"sec-websocket-key",
+        b"sec-websocket-protocol",
+        b"sec-websocket-version",
+        b"upgrade",
+        b"user-agent",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+    )
+}
+"""Names that all requests share: those that wait for long keep their headers. Others are not interned, since some versions of
+Python never let go of what is."""
+
+
+WEBSOCKET_KEY = re.compile("[A-Za-z0-9+/]{22}==")
+
+
+class HttpRejection(Exception):
+    """A request that is answered with a status and a sentence, and costs nothing else.
+
+    Attributes:
+        request_id: of the JSON-RPC request, where it has been read: the error carries it (L-RPC-3b).
+    """
+
+    request_id: RequestId | None = None
+
+    def __init__(self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may reach the server from a browser.
+
+    Attributes:
+        hosts: names the server is reached by, without ports; loopback names when empty.
+        origins: origins of web pages that may call it, such as `https://app.example`; loopback origins are always allowed
+            while `hosts` is empty.
+
+    Raises:
+        TypeError: one of them is no list of strings.
+        ValueError: no request could have such a name or origin.
+    """
+
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    allowed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_hosts(self.hosts)
+        check_origins(self.origins)
+        object.__setattr__(self, "hosts", tuple(self.hosts))
+        object.__setattr__(self, "origins", tuple(self.origins))
+        object.__setattr__(self, "allowed", frozenset(name.lower().rstrip(".") for name in self.hosts or LOOPBACK))
+
+    def allows_origin(self, origin: str) -> bool:
+        if origin in self.origins:
+            return True
+        scheme, separator, authority = origin.partition("://")
+        if self.hosts or not separator or scheme not in ("http", "https"):
+            return False
+        return host_name(authority) in LOOPBACK
+
+
+def check_hosts(hosts: Sequence[str]) -> None:
+    """Refuse a name that no Host header could have once its port is taken off."""
+    for name in listed("allowed_hosts", hosts, "mcp.example.com"):
+        bare = name.lower().rstrip(".")
+        if bare and host_name(name) == bare and "*" not in bare:
+            continue
+        authority = urlsplit(name if "://" in name else f"//{name}").netloc
+        meant = f"[{name}]" if name.count(":") > 1 and host_name(f"[{name}]") else host_name(authority)
+        advice = f"write it as {meant!r}" if meant and "*" not in meant else "name each host"
+        raise ValueError(f"allowed_hosts: {name!r:.80} is no host name: {advice}, without scheme, port and path")
+
+
+def check_origins(origins: Sequence[str]) -> None:
+    """Refuse an origin that no browser sends."""
+    for origin in listed("allowed_origins", origins, "https://app.example.com"):
+        scheme, separator, authority = origin.partition("://")
+        if scheme and separator and host_name(authority) and "*" not in authority:
+            continue
+        meant = urlsplit(origin if separator else f"https://{origin}")
+        named = meant.netloc and "*" not in meant.netloc and origin != "null"
+        advice = f"write it as {f'{meant.scheme}://{meant.netloc}'!r}" if named else "name each web site"
+        raise ValueError(
+            f"allowed_origins: {origin!r:.80} is no origin: {advice}, with a scheme and without a path, as browsers send it"
+        )
+
+
+def listed(option: str, names: object, example: str) -> Collection[str]:
+    """The names, when they are a list of strings; one string would be taken letter by letter."""
+    if isinstance(names, str):
+        raise TypeError(f"{option}: a list, as in [{example!r}], not one string")
+    if not isinstance(names, Collection):
+        raise TypeError(f"{option}: a list, as in [{example!r}], not {names!r:.80}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{option}: {name!r:.80} is no string")
+    return names
+
+
+def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """The headers by lower-case name.
+
+    Raises:
+        HttpRejection: 400, one of them came twice that is no list: readers would differ in which one they believe.
+    """
+    headers = {USUAL.get(name) or name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    if len(headers) != len(raw):
+        for name, lines in repeated(raw).items():
+            if name not in LISTS:
+                raise HttpRejection(400, f"The header {name.decode('latin-1')} came twice.")
+            headers[name.decode("latin-1")] = b", ".join(lines).decode("latin-1")
+    return headers
+
+
+def repeated(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
+    """The headers that came more than once, with all their lines."""
+    lines: dict[bytes, list[bytes]] = {}
+    for name, value in raw:
+        lines.setdefault(name, []).append(value)
+    return {name: values for name, values in lines.items() if len(values) > 1}
+
+
+def check_access(headers: Mapping[str, str], access: Access) -> None:
+    """Refuse a foreign Host (421) and a foreign Origin (403)."""
+    host = headers.get("host", "")
+    if host_name(host) not in access.allowed:
+        raise HttpRejection(
+            421, f"This server is not {host[:128]!r}. Name the hosts it is reached by in allowed_hosts."
+        )
+    origin = headers.get("origin")
+    if origin is not None:
+        if not access.allows_origin(origin):
+            raise HttpRejection(
+                403, f"The origin {origin[:128]!r} may not call this server. Name it in allowed_origins."
+            )
+    elif headers.get("sec-fetch-site") == "cross-site":
+        raise HttpRejection(403, "A page of another site may not call this server.")
+
+
+def check_content(headers: Mapping[str, str]) -> None:
+    """Refuse a body that no MCP client posts: another content type, or an encoding (415)."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HttpRejection(415, "The Content-Type of a message is application/json.")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise HttpRejection(415, "A message is sent without a Content-Encoding.")
+
+
+def check_post(headers: Mapping[str, str]) -> None:
+    """Refuse what no MCP client posts: see `check_content`; and a client that is deaf to the answer (406)."""
+    check_content(headers)
+    accept = headers.get("accept", "*/*")
+    if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
+        raise HttpRejection(406, "The Accept header must list application/json and text/event-stream.")
+
+
+def check_upgrade(headers: Mapping[str, str], offered: Sequence[str]) -> None:
+    """Refuse a WebSocket (400) whose client does not say that it speaks MCP on it, or whose key is none (RFC 6455, 4.2.1)."""
+    key = headers.get("sec-websocket-key")  # HTTP/2 has none
+    if key is not None and not WEBSOCKET_KEY.fullmatch(key):
+        raise HttpRejection(400, "The Sec-WebSocket-Key must be 16 bytes in base64.")
+    if "mcp" not in offered:
+        raise HttpRejection(
+            400, 'A WebSocket of this endpoint speaks the subprotocol "mcp": offer it in Sec-WebSocket-Protocol.'
+        )
+
+
+def accepts(accept: str, kind: str, subtype: str) -> bool:
+    ranges = {item.partition(";")[0].strip().lower() for item in accept.split(",")}
+    return not ranges.isdisjoint({f"{kind}/{subtype}", f"{kind}/*", "*/*"})
+
+
+def host_name(authority: str) -> str:
+    """The host of an authority, without the port; empty for anything odd (userinfo, a path, an open bracket)."""
+    authority = authority.strip().lower()
+    if not authority or any(sign in authority for sign in "@/\\? #"):
+        return ""
+    if authority.startswith("["):
+        name, bracket, port = authority.partition("]")
+        return name + bracket if bracket and (not port or port[1:].isdigit()) else ""
+    name, _, port = authority.partition(":")
+    return name.rstrip(".") if not port or port.isdigit() else ""

@@ -1,0 +1,95 @@
+"""Authentication: the author's hook returns the principal of a request, or rejects it (reliability row 101)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import trio
+
+from trio_mcp.groups import split_group
+
+from .access import RETRY_LATER, HttpRejection
+
+logger = logging.getLogger("trio_mcp.http")
+
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
+"""From the headers of a request, names in lower case, to the principal that makes it; None rejects the request."""
+
+AUTHENTICATION_SECONDS: Final = 10.0
+"""How long the hook may take for one request."""
+
+MAX_PRINCIPAL: Final = 1024
+"""Characters of a principal: sessions, calls and their states carry it along."""
+
+CHALLENGE = (b"www-authenticate", b"Bearer")
+"""A 401 says how to do better (RFC 9110, 11.6.1)."""
+
+
+def check_hook(authenticate: object) -> None:
+    """Raise `TypeError` unless `authenticate` is a function or None."""
+    if authenticate is not None and not callable(authenticate):
+        raise TypeError(
+            f"authenticate: an async function from headers to a principal or None, not {authenticate!r:.80}"
+        )
+
+
+async def authenticated_principal(authenticate: Authenticate, headers: Mapping[str, str]) -> str:
+    """Return the principal that the hook finds in these headers.
+
+    Raises:
+        HttpRejection: 401, the hook returned None; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed or
+            returned something else. The log says what was wrong with the hook, the response does not.
+    """
+    principal: str | None = None
+    with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
+        principal = await call_hook(authenticate, headers)
+    if asking.cancelled_caught:
+        logger.error("authenticate did not answer within %g seconds; the request was refused", AUTHENTICATION_SECONDS)
+        raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.", [RETRY_LATER])
+    if not principal:
+        raise HttpRejection(
+            401, "This server must know who calls: send an Authorization header that it accepts.", [CHALLENGE]
+        )
+    return principal
+
+
+async def call_hook(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
+    """Return what the hook returns. Anything but a principal or None is a failure: a guess could let an attacker in."""
+    try:
+        answer: object = authenticate(MappingProxyType(headers))
+        if not isinstance(answer, Awaitable):
+            raise TypeError(
+                f"authenticate is an async function: write `async def`; this one returned {type(answer).__name__}"
+            )
+        said: object = await answer
+    except BaseException as error:  # noqa: ASYNC103  a hook that wants to exit ends nothing but its request
+        cancelled, failure = split_group(error, trio.Cancelled)
+        if failure is not None:
+            logger.error("authenticate failed; the request was refused", exc_info=failure)
+        if cancelled is not None:
+            raise cancelled from None  # noqa: ASYNC104
+        raise HttpRejection(500, AUTHENTICATION_FAILED) from None  # noqa: ASYNC104
+    if said is None or (isinstance(said, str) and len(said) <= MAX_PRINCIPAL and is_unicode(said)):
+        return said
+    what = f"{len(said)} characters" if isinstance(said, str) else type(said).__name__
+    logger.error(
+        "authenticate returned %s, not a principal of at most %d characters of Unicode, nor None; the request was refused",
+        what,
+        MAX_PRINCIPAL,
+    )
+    raise HttpRejection(500, AUTHENTICATION_FAILED)
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded: lone surrogates cannot, and whatever is bound to a principal encodes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+AUTHENTICATION_FAILED = "Who you are cannot be checked: something is wrong at the server."

@@ -1,0 +1,202 @@
+"""One POST and its answer: plain JSON if the answer is all there is to say, else a stream of server-sent events.
+
+The task that hypercorn gives a request does both things that must happen while a call runs: it waits in `receive`, because
+that is the only way to learn that the client has gone, and it sends what the call says. It waits inside a scope that the
+outbox cancels when it has something; so one task is enough, and everything that was said meanwhile goes out in one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import trio
+
+from trio_mcp.protocol.http.sse import KEEP_ALIVE, encode_event
+from trio_mcp.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    PARSE_ERROR,
+    SERVER_BUSY,
+    UNSUPPORTED_VERSION,
+    Answers,
+    ErrorResponse,
+    dump,
+)
+from trio_mcp.runtime import Outbox
+from trio_mcp.session import Envelope
+
+from .access import RETRY_LATER
+from .messages import Headers, Receive, Send, respond
+
+MODERN_STATUS = {
+    METHOD_NOT_FOUND: 404,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    SERVER_BUSY: 503,
+}
+"""The HTTP status of an error that is the whole answer (protocol.md 3.1, M-ERR); any other error goes out with 200."""
+
+LEGACY_STATUS = {SERVER_BUSY: 503}
+"""The handshake era puts its errors into a 200, apart from overload."""
+
+BATCH_STATUS = {INVALID_REQUEST: 400}
+"""For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
+
+KEEP_ALIVE_SECONDS = 15.0
+"""Seconds of silence after which a stream gets a comment: proxies cut silent ones after 30 (reliability row 54)."""
+
+SSE_HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Exchange:
+    """The sending half of one HTTP exchange."""
+
+    __slots__ = (
+        "_headers",
+        "_opened",
+        "_receive",
+        "_send",
+        "_statuses",
+        "_wake",
+        "closing_bytes",
+        "is_ending",
+        "outbox",
+    )
+
+    def __init__(self, receive: Receive, send: Send, statuses: dict[int, int], outbox: Outbox[Envelope]) -> None:
+        self.outbox = outbox
+        self.is_ending = False
+        """It is to end soon, whatever is still to come."""
+        self.closing_bytes = b""
+        """The last bytes of a stream."""
+        self._receive = receive
+        self._send = send
+        self._statuses = statuses
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._opened = False
+        self._wake: Callable[[], None] | None = None
+
+    def add_header(self, name: bytes, value: bytes) -> None:
+        """For the head of the answer, which has not been sent yet."""
+        self._headers.append((name, value))
+
+    async def run(self) -> bool:
+        """Send what comes into the outbox until it is closed or `end_response` is called; False if the client left first."""
+        try:
+            while not (self.outbox.closed or self.is_ending):  # each turn sends, or waits
+                if len(self.outbox):
+                    await self._send_events()
+                elif not await self._wait():
+                    return False
+            await self._end()
+        except OSError:  # an ASGI server may raise it in `send` once the client has gone, and then nothing else tells
+            return False
+        return True
+
+    async def listen(self) -> bool:
+        """Open the stream before there is anything to send, and go on as `run` does."""
+        try:
+            await self._send_events()
+            await self._flush_head()
+        except OSError:
+            return False
+        return await self.run()
+
+    def end_response(self) -> None:
+        """End the response after what it is sending now."""
+        self.is_ending = True
+        if self._wake is not None:
+            self._wake()
+
+    async def refuse(self, status: int, answer: ErrorResponse | Answers) -> None:
+        """Answer with an error before anything was started."""
+        await respond(self._send, status, dump(answer), self._headers)
+
+    async def send_accepted(self) -> None:
+        """A notification or a response was taken."""
+        await respond(self._send, 202)
+
+    async def _end(self) -> None:
+        """The last of it. What was all said before anything was sent needs no stream."""
+        if not (self._opened or self.is_ending) and len(self.outbox) < 2:
+            await self._answer(self.outbox.take_nowait())
+            return
+        await self._send_events()
+        await self._send_last()
+
+    async def _wait(self) -> bool:
+        """Wait for something to send; False when the client has gone."""
+        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
+            wake = self._wake = self.outbox.on_ready = ready.cancel
+            try:
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                return False
+            finally:
+                self._wake = None
+                if self.outbox.on_ready is wake:  # else somebody else waits for it by now
+                    self.outbox.on_ready = None
+        if not (len(self.outbox) or self.outbox.closed or self.is_ending):
+            await self._keep_alive()
+        return True
+
+    async def _keep_alive(self) -> None:
+        if not self._opened:
+            await self._send_events()
+        await self._send_part(KEEP_ALIVE)
+
+    async def _answer(self, envelopes: Sequence[Envelope]) -> None:
+        """The whole answer at once; none at all ends the exchange without one (the call was cancelled by its client)."""
+        if not envelopes:
+            await respond(self._send, 202)
+            return
+        message = envelopes[0].message
+        status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
+        headers: Headers = [*self._headers, RETRY_LATER] if status == 503 else self._headers
+        await respond(self._send, status, dump(message), headers)
+
+    async def _send_events(self) -> None:
+        """Send what there is as events; opens the stream even if there is nothing."""
+        body = await self._events()
+        await self._open()
+        if body:
+            await self._send_part(body)
+
+    async def _events(self) -> bytes:
+        """What there is to send."""
+        return b"".join(encode_event(dump(envelope.message)) for envelope in self.outbox.take_nowait())
+
+    async def _open(self) -> None:
+        if not self._opened:
+            self._opened = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
+
+    async def _flush_head(self) -> None:
+        """A server sends a head with the first of its body. Who waits for a silent stream must not wait for that."""
+        await self._send_part(b"")
+
+    async def _send_part(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _send_last(self) -> None:
+        await self._send({"type": "http.response.body", "body": self.closing_bytes, "more_body": False})
+
+
+async def send_rejection(exchange: Exchange, statuses: Mapping[int, int]) -> None:
+    """Send the error of a message that was rejected before anything was started, or the errors of a batch."""
+    for envelope in exchange.outbox.take_nowait():
+        answer = envelope.message
+        assert isinstance(answer, ErrorResponse | Answers)
+        each = answer.answers if isinstance(answer, Answers) else (answer,)
+        codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
+        fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
+        await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)

@@ -1,0 +1,56 @@
+"""How many of something may be held, in total and by each principal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+class Quota:
+    """Counts what is held, so that one principal cannot use up what is there for all.
+
+    Without authentication there is no principal: then only the total counts.
+
+    Args:
+        what: is held, in the plural, for the messages.
+        limit: in total.
+        per_principal: by one principal.
+    """
+
+    def __init__(self, what: str, limit: int, per_principal: int) -> None:
+        self.limit = limit
+        self._what = what
+        self._per_principal = per_principal
+        self._taken = 0
+        self._by_principal: Counter[str] = Counter()
+
+    def rejection(self, principal: str | None) -> str | None:
+        """Return the reason to reject one more of this principal, or None if there is capacity."""
+        if self._taken >= self.limit:
+            return f"This server already holds {self.limit} {self._what}, which is its limit. Try again later."
+        if self.is_full_for(principal):
+            return f"You already hold {self._per_principal} {self._what}, which is the limit. End some of them first."
+        return None
+
+    def is_full_for(self, principal: str | None) -> bool:
+        """Return whether the principal holds as many as one principal may."""
+        return principal is not None and self._by_principal[principal] >= self._per_principal
+
+    def acquire(self, principal: str | None) -> None:
+        """Count one more."""
+        self._taken += 1
+        if principal is not None:
+            self._by_principal[principal] += 1
+
+    def release(self, principal: str | None) -> None:
+        """Count one less."""
+        self._taken -= 1
+        if principal is not None:
+            self._by_principal[principal] -= 1
+            if not self._by_principal[principal]:
+                del self._by_principal[principal]
+
+    def __len__(self) -> int:
+        return self._taken
+
+    def __repr__(self) -> str:
+        return f"<Quota {self._what} {self._taken}/{self.limit}>"

@@ -1,0 +1,52 @@
+"""The transports, as the entry-point group `trio_mcp.transports` names them.
+
+Each end is loaded when it is first used, so that a client loads no server library and a server no client library. This
+module is above all transports, so an end may be served by another transport's module: `sse` and `websocket` are served by the
+HTTP application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pkgutil import resolve_name
+from typing import Final, cast
+
+from trio_mcp.session.channel import AnyChannel
+from trio_mcp.session.transport import Transport
+
+PACKAGE: Final = "trio_mcp_transports"
+
+
+class LazyTransport:
+    """A transport whose two ends are in modules of their own.
+
+    Args:
+        serve, connect: where the two functions are, as `module:function`, relative to this package.
+    """
+
+    def __init__(self, serve: str, connect: str) -> None:
+        self._serve = serve
+        self._connect = connect
+
+    @property
+    def serve(self) -> Callable[..., Awaitable[None]]:
+        """The function that serves; its module is loaded now."""
+        return cast("Callable[..., Awaitable[None]]", resolve_name(f"{PACKAGE}.{self._serve}"))
+
+    @property
+    def connect(self) -> Callable[..., AbstractAsyncContextManager[AnyChannel]]:
+        """The function that connects; its module is loaded now."""
+        return cast(
+            "Callable[..., AbstractAsyncContextManager[AnyChannel]]", resolve_name(f"{PACKAGE}.{self._connect}")
+        )
+
+    def __repr__(self) -> str:
+        return f"<LazyTransport {self._serve}, {self._connect}>"
+
+
+http: Final[Transport] = LazyTransport("http.server.serve:serve_http", "http.client.channel:connect")
+memory: Final[Transport] = LazyTransport("memory:serve", "memory:connect")
+sse: Final[Transport] = LazyTransport("http.server.serve:serve_sse", "sse.client:connect_sse")
+stdio: Final[Transport] = LazyTransport("stdio.server:serve", "stdio.client:connect")
+websocket: Final[Transport] = LazyTransport("http.server.serve:serve_websocket", "websocket.client:connect")

@@ -1,0 +1,147 @@
+"""Serving the HTTP application in this process: the server's end of the transports `http`, `sse` and `websocket`."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+import trio
+
+from trio_mcp.server import Server
+from trio_mcp.storage import EventStore
+
+from ...asgi.authentication import Authenticate
+from ...asgi.limits import HttpLimits
+from ...hypercorn.config import guarded_config
+from ...hypercorn.serve import serve_asgi
+from .app import asgi_app
+from .paths import MESSAGE_PATH, SSE_PATH
+
+logger = logging.getLogger("trio_mcp.http")
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+
+
+async def serve_http(
+    server: Server,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    path: str | None = "/mcp",
+    sse_path: str | None = None,
+    message_path: str = MESSAGE_PATH,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    authenticate: Authenticate | None = None,
+    limits: HttpLimits | None = None,
+    event_store: EventStore | None = None,
+    drain: float = 10.0,
+    scheme: Literal["http", "ws"] = "http",
+    announce: bool = True,
+    signals: bool = True,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
+
+    Args:
+        host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
+        path, sse_path, message_path, authenticate, event_store: see `asgi_app`.
+        drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
+            cancelled and their callers answered.
+        scheme: of the URLs that are told; both are served, whichever it is.
+        announce: say on stderr where the server listens.
+        signals: False leaves all signals alone, for a server that is a part of a bigger program.
+        task_status: started with the server's URLs; those of HTTP+SSE come last.
+
+    Raises:
+        OSError: the port is taken or the address is not this machine's.
+        ValueError: the server would be open to the network without `allowed_hosts`; or an option cannot have that value.
+        TypeError: an option is of the wrong type.
+    """
+    check_serving(port, drain)
+    if scheme == "ws" and path is None:
+        raise ValueError("WebSocket is served under `path`, which may not be None")
+    if host not in LOOPBACK and not allowed_hosts:
+        raise ValueError(
+            f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts"
+        )
+    app = asgi_app(
+        server,
+        path=path,
+        sse_path=sse_path,
+        message_path=message_path,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        authenticate=authenticate,
+        limits=limits,
+        event_store=event_store,
+    )
+
+    endpoints = [(kind, entrance) for kind, entrance in ((scheme, path), ("http", sse_path)) if entrance is not None]
+    name = server.identity.name if announce else None
+
+    async def on_drain() -> None:
+        await app.drain(drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN)
+
+    await serve_asgi(
+        app,
+        host=host,
+        port=port,
+        drain=drain * (CALL_SHARE_OF_DRAIN + CLEAN_UP_SHARE_OF_DRAIN),
+        on_drain=on_drain,
+        signals=signals,
+        config=guarded_config(max_websocket_message=(limits or HttpLimits()).body),
+        task_status=Announcement(endpoints, name, task_status),
+    )
+
+
+class Announcement(trio.TaskStatus[list[str]]):
+    """Tells the URLs of the endpoints when the addresses are known.
+
+    Args:
+        endpoints: scheme and path of each.
+        name: of the server, said on stderr; None for not at all.
+        task_status: who is told.
+    """
+
+    def __init__(
+        self, endpoints: Sequence[tuple[str, str]], name: str | None, task_status: trio.TaskStatus[list[str]]
+    ) -> None:
+        self._endpoints = endpoints
+        self._name = name
+        self._task_status = task_status
+
+    def started(self, value: list[str] | None = None) -> None:
+        ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]
+        urls = [scheme + port + path for scheme, path in self._endpoints for port in ports]
+        if self._name is not None:
+            sys.stderr.write(f"{self._name} serves MCP at {', '.join(urls)}\n")
+        self._task_status.started(urls)
+
+
+def check_serving(port: object, drain: object) -> None:
+    """Refuse what is no port, and what is no time to drain in."""
+    if isinstance(port, bool) or not isinstance(port, int):
+        raise TypeError(f"port: a whole number from 0 to 65535, not {port!r:.80}")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port: a whole number from 0 to 65535, not {port}")
+    if isinstance(drain, bool) or not isinstance(drain, int | float):
+        raise TypeError(f"drain: seconds from 0 on, not {drain!r:.80}")
+    if not 0 <= drain < math.inf:
+        raise ValueError(f"drain: seconds from 0 on, not {drain}")
+
+
+CALL_SHARE_OF_DRAIN = 0.7
+CLEAN_UP_SHARE_OF_DRAIN = 0.2
+"""The parts of the drain time in which calls may end by themselves, and then unwind and be answered. The rest is for writing."""
+
+
+serve_sse = partial(serve_http, path=None, sse_path=SSE_PATH)
+"""As `serve_http`, without Streamable HTTP unless a `path` is given."""
+
+serve_websocket = partial(serve_http, scheme="ws")
+"""As `serve_http`: the same host, port and path serve both."""

@@ -1,0 +1,222 @@
+"""Streamable HTTP of the handshake era: sessions, and streams that their clients may leave and come back to.
+
+Who reads what: a response stream belongs to its POST, a session's standalone stream to a GET, and a GET with a `Last-Event-ID`
+takes over the stream of that event, whichever it was and whoever reads it. A GET without one opens a standalone stream; while
+somebody reads one it gets 409, since nothing tells a reader that is alive from one that is not. Nothing here is 404 while the
+session lives: that would tell the client to open another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+
+import trio
+
+from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
+from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
+from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, Service, open_request_session
+from trio_mcp.storage import EventStore
+
+from ...asgi.access import ALLOW, RETRY_LATER, HttpRejection, accepts
+from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, send_rejection
+from ...asgi.limits import HttpLimits
+from ...asgi.messages import Receive, Send, respond
+from ...asgi.quota import Quota
+from .event_log import read_event_id
+from .sessions import LegacySession, LegacySessions, TooManySessions
+from .streams import BackgroundLogger, LogReplay, SessionStream, StreamReader
+
+
+class LegacyEndpoint:
+    """The three verbs of the endpoint, for the sessions of one application.
+
+    Args:
+        nursery: owns what goes on without a connection; it is the caller's.
+    """
+
+    def __init__(self, service: Service, store: EventStore, limits: HttpLimits, nursery: trio.Nursery) -> None:
+        self.sessions = LegacySessions(
+            Quota("sessions", limits.sessions, limits.per_principal), limits.session_idle, store, nursery.start_soon
+        )
+        self.draining = False
+        """No more streams are opened."""
+        self._service = service
+        self._grace = limits.disconnect_grace
+        self._nursery = nursery
+
+    async def post(self, message: Message | Batch, envelope: Envelope[Received], receive: Receive, send: Send) -> None:
+        """One message of a client, or several."""
+        headers = envelope.peer.headers
+        check_version(headers)
+        if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
+            exchange = Exchange(receive, send, LEGACY_STATUS, self._outbox())
+            await self._open_session(message.id, envelope, exchange)
+            return
+        entry = self._find_session(envelope.peer)
+        stream = self._new_stream(entry)
+        reader = StreamReader(receive, send, stream)
+        listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
+        if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
+            stream.serve_request(listener, may_pause=self._grace > 0)
+            await self._serve_stream(entry, stream, reader, reader.run())
+        elif isinstance(message, Request):
+            await send_rejection(reader, LEGACY_STATUS)
+        elif isinstance(message, Batch) and listener is not None:
+            await send_rejection(reader, BATCH_STATUS)
+        else:
+            await reader.send_accepted()
+
+    async def get(self, peer: Peer, receive: Receive, send: Send) -> None:
+        """The stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
+        headers = peer.headers
+        check_version(headers)
+        if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
+            raise HttpRejection(406, "The Accept header must list text/event-stream.")
+        if SESSION_HEADER not in headers:
+            raise HttpRejection(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
+        entry = self._find_session(peer)
+        if self.draining:
+            raise HttpRejection(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
+        if last := headers.get("last-event-id"):
+            await self._resume(entry, last, receive, send)
+        else:
+            await self._listen(entry, receive, send)
+
+    async def delete(self, peer: Peer, _receive: Receive, send: Send) -> None:
+        """End a session, and everything that runs in it (L-HTTP-19c)."""
+        check_version(peer.headers)
+        if SESSION_HEADER not in peer.headers:
+            raise HttpRejection(405, "There is no session to delete.", [ALLOW])
+        self.sessions.end(self._find_session(peer), CancelReason.DISCONNECT)
+        await respond(send, 204)
+
+    # sessions
+
+    async def _open_session(self, request_id: RequestId, envelope: Envelope[Received], exchange: Exchange) -> None:
+        try:
+            self.sessions.make_room(envelope.peer.principal)
+        except TooManySessions as error:
+            exchange.add_header(*RETRY_LATER)
+            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
+            return
+        session = open_request_session(self._service)
+        session.receive(envelope, exchange.outbox, owns_outbox=True)
+        if session.initialized:  # a rejected one leaves nothing behind
+            entry = self.sessions.add(session, envelope.peer.principal)
+            exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
+        exchange.outbox.close()
+        await exchange.run()
+
+    def _find_session(self, peer: Peer) -> LegacySession:
+        """The session that a request names (L-HTTP-18s); one that somebody else opened is as unknown as one that never was."""
+        session_id = peer.headers.get(SESSION_HEADER)
+        if session_id is None:
+            raise HttpRejection(
+                400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
+            )
+        entry = self.sessions.find(session_id, peer.principal)
+        if entry is None:
+            raise HttpRejection(404, SESSION_OVER)
+        return entry
+
+    # streams
+
+    async def _listen(self, entry: LegacySession, receive: Receive, send: Send) -> None:
+        """Open a new standalone stream. What the one before had not sent yet moves over."""
+        streams = entry.streams
+        if not streams.idle:
+            raise HttpRejection(
+                409, "This session has an open stream already: resume that one with the Last-Event-ID header."
+            )
+        stream = self._new_stream(entry)
+        for envelope in streams.standalone.retire() if streams.standalone is not None else ():
+            stream.outbox.post(envelope)
+        streams.standalone = stream
+        reader = StreamReader(receive, send, stream)
+        await self._serve_stream(entry, stream, reader, reader.listen())
+
+    async def _resume(self, entry: LegacySession, last: str, receive: Receive, send: Send) -> None:
+        """Send what a client missed of a stream, and carry the stream on if it has not ended."""
+        number, after = read_event_id(last)
+        events = await self._missed_events(
+            entry, number, after
+        )  # an id that cannot be resumed takes nothing from a reader
+        stream = entry.streams.active.get(number)
+        if stream is None:
+            await LogReplay(receive, send).replay(entry.streams, number, after, events)
+            return
+        reader = StreamReader(receive, send, stream)
+        await self._serve_stream(entry, stream, reader, reader.resume(after, events))
+
+    async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
+        """The first part of what came after an event, or why there is none; the session may end meanwhile."""
+        try:
+            events = await entry.streams.read(number, after)
+        except HttpRejection:
+            if not entry.ended:
+                raise
+        else:
+            if not entry.ended:
+                return events
+        raise HttpRejection(404, SESSION_OVER)
+
+    async def _serve_stream(
+        self, entry: LegacySession, stream: SessionStream, reader: StreamReader, run: Awaitable[bool]
+    ) -> None:
+        """Carry a stream until it ends, its reader goes, or another one comes; then see to what is left of it."""
+        stream.set_consumer(reader)
+        stream.extra_grace = 0.0
+        standalone = stream is entry.streams.standalone
+        if standalone:
+            entry.session.attach(stream.outbox)
+        try:
+            await run
+        finally:
+            reader.ended()
+            entry.seen = trio.current_time()
+            if stream.consumer is reader:
+                if standalone:
+                    entry.session.attach(None)
+                self._on_reader_gone(entry, stream)
+
+    def _on_reader_gone(self, entry: LegacySession, stream: SessionStream) -> None:
+        """Nobody reads a stream now. A standalone one waits, a call goes on for the grace period (L-HTTP-9b)."""
+        stream.consumer = None
+        if stream.done:
+            stream.retire()
+        elif stream is not entry.streams.standalone and not self._nursery.cancel_scope.cancel_called:
+            background = BackgroundLogger(stream)
+            stream.set_consumer(background)
+            self._nursery.start_soon(self._run_unread, entry, stream, background)
+
+    async def _run_unread(self, entry: LegacySession, stream: SessionStream, background: BackgroundLogger) -> None:
+        """Let a call go on without its client for a while, then cancel it."""
+        await background.run(self._grace + stream.extra_grace)
+        if stream.consumer is not background:
+            return
+        ended = stream.outbox.closed
+        stream.retire()
+        if not ended and stream.listener is not None:
+            entry.session.disconnect(stream.listener)
+            await entry.streams.log.forget(stream.number)  # an end without an answer is none to come back for
+
+    def _new_stream(self, entry: LegacySession) -> SessionStream:
+        return SessionStream(
+            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.codec.revision.polling
+        )
+
+    def _outbox(self) -> Outbox[Envelope]:
+        return Outbox(self._service.options.outbox)
+
+
+SESSION_OVER = "This session is unknown or has ended: send initialize to open another."
+
+
+def check_version(headers: Mapping[str, str]) -> None:
+    """L-HTTP-21s: reject an unknown version; without the header a client of an older revision is assumed."""
+    version = headers.get(VERSION_HEADER)
+    if version is not None and version not in REVISIONS:
+        known = ", ".join(SUPPORTED)
+        raise HttpRejection(400, f"The protocol version {version[:64]!r} is not spoken here; there are: {known}.")

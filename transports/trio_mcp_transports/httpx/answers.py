@@ -1,0 +1,38 @@
+"""What a client makes of a response that rejects a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http.headers import SESSION_HEADER
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, ErrorResponse, Malformed, Request, Unanswered, parse
+
+SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
+
+
+def error_reply(
+    request: Request, session: Mapping[str, str], status: int, body: bytes
+) -> ErrorResponse | Malformed | Unanswered:
+    """Return the reply to a request that was rejected: the server's error if the body has one, else one with status and text.
+
+    In a session 404 means that the session is lost, whatever the body says (L-HTTP-19c), unless that is about this request's
+    method.
+
+    Args:
+        session: the headers that named the session; empty if the request belongs to none.
+    """
+    message = parse(body)
+    error = message.error if isinstance(message, ErrorResponse) else None
+    if status == 404 and SESSION_HEADER in session and (error is None or error.code != METHOD_NOT_FOUND):
+        return Unanswered(request.id, SESSION_LOST_MESSAGE, session_lost=True)
+    if error is not None:
+        return ErrorResponse(request.id, error)
+    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}"), request.id)
+
+
+def excerpt(body: bytes) -> str:
+    """Return the beginning of a body, to be put behind the status."""
+    text = body.decode("utf-8", "replace").strip()[:200]
+    return f": {text}" if text else ""

@@ -1,0 +1,28 @@
+"""Limits of a client: times in seconds, sizes in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+CONNECT_TIMEOUT: Final = 10.0
+POST_TIMEOUT: Final = 5.0
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+
+INBOX: Final = 256
+"""Messages that wait for the session to take them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What a client allows a server.
+
+    Attributes:
+        connect: seconds to reach the server, and to hand it a message.
+        post_timeout: seconds that the server may take to accept a message that it does not answer.
+        message: bytes that one message of the server may have.
+    """
+
+    connect: float = CONNECT_TIMEOUT
+    post_timeout: float = POST_TIMEOUT
+    message: int = MAX_MESSAGE

@@ -1,0 +1,68 @@
+"""Requests on httpx2: the client that makes them, the bodies of their responses, and their errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final
+
+import httpx2
+import trio
+
+from trio_mcp.groups import cause_chain
+
+from ..tls import is_plain_text
+from .limits import ClientLimits
+
+EVENT_STREAM: Final = "text/event-stream"
+
+
+def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2.AsyncClient:
+    """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
+    timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
+    connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
+
+
+async def read_body(response: httpx2.Response, limit: int) -> bytes:
+    """The body of a response.
+
+    Raises:
+        httpx2.RequestError: it broke off, or has more than `limit` bytes.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async with open_body(response) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
+            chunks.append(piece)
+    return b"".join(chunks)
+
+
+@asynccontextmanager
+async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
+    rest is read in a scope that is cancelled already.
+    """
+    async with aclosing(response.aiter_bytes()) as chunks:
+        try:
+            yield chunks
+        finally:
+            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
+                at_once.cancel()
+                while True:
+                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
+
+
+def error_text(error: Exception) -> str:
+    """Return what went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
+    if is_plain_text(error):
+        return "no TLS is spoken there; is it http:// instead of https://?"
+    texts = [text for text in map(str, cause_chain(error)) if text]
+    if not texts:
+        return type(error).__name__
+    return texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"

@@ -1,0 +1,16 @@
+"""Recognizing a server that speaks no TLS."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trio_mcp.groups import cause_chain
+
+PLAIN_TEXT_REASONS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""What OpenSSL calls an answer that is no TLS record."""
+
+
+def is_plain_text(error: BaseException) -> bool:
+    """Return whether a TLS handshake failed because the other side answered without TLS."""
+    texts = [str(each) for each in cause_chain(error)]
+    return any(reason in text for text in texts for reason in PLAIN_TEXT_REASONS)

@@ -1,0 +1,125 @@
+"""The client's half of the opening handshake (RFC 6455, 4.1), and what becomes of it when the server does not want to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, cast
+
+import trio
+from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
+from wsproto.utilities import RemoteProtocolError
+
+from trio_mcp.groups import first_leaf
+from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
+
+from ..tls import is_plain_text
+from .byte_stream import Address, LimitedStream
+from .close_codes import SUBPROTOCOL
+
+Failed: TypeAlias = Callable[[str], None]
+
+CLOSED_BEFORE_UPGRADE = "it closed the connection before it had answered the upgrade"
+
+
+class HandshakeRejected(Exception):
+    """The server did not let the connection be opened; the text says how."""
+
+
+async def open_socket(
+    nursery: trio.Nursery,
+    wire: LimitedStream,
+    address: Address,
+    headers: Mapping[str, str],
+    max_message: int,
+    failed: Failed,
+    subprotocol: str | None = SUBPROTOCOL,
+) -> WebSocketConnection:
+    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is told when an error ends it, now or later.
+
+    Args:
+        max_message: characters of one message.
+        subprotocol: what the server has to speak; None: nothing in particular.
+
+    Raises:
+        HandshakeRejected: the server did not want to, or is none of MCP.
+
+    A cancel leaves the wire to its owner.
+    """
+    socket: WebSocketConnection | None = None
+    opening = trio.CancelScope()
+    tasks = ReaderNursery(nursery, failed, opening)
+    with opening:
+        socket = await wrap_client_stream(
+            cast("trio.Nursery", tasks),
+            cast("trio.SocketStream", wire),
+            address.authority,
+            address.resource,
+            subprotocols=[] if subprotocol is None else [subprotocol],
+            extra_headers=[(name.encode(), value.encode()) for name, value in headers.items()],
+            message_queue_size=0,
+            max_message_size=max_message,
+            receive_buffer_size=None,
+        )
+    if socket is None:
+        raise HandshakeRejected(tasks.failure or CLOSED_BEFORE_UPGRADE)
+    if socket.subprotocol != subprotocol:
+        raise HandshakeRejected(f"it does not speak the subprotocol {subprotocol}")
+    return socket
+
+
+class ReaderNursery:
+    """Stands for a nursery where trio-websocket starts its reader: what that raises is told, and breaks nothing else."""
+
+    def __init__(self, nursery: trio.Nursery, failed: Failed, opening: trio.CancelScope) -> None:
+        self.failure: str | None = None
+        self._nursery = nursery
+        self._failed = failed
+        self._opening = opening
+
+    def start_soon(self, reader: Callable[[], Awaitable[None]]) -> None:
+        """As `trio.Nursery.start_soon` for the one task there is."""
+        self._nursery.start_soon(self._run, reader)
+
+    async def _run(self, reader: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await reader()
+        except ConnectionRejected as rejection:
+            self._fail(rejection_text(rejection))
+        except Exception as error:  # noqa: BLE001  it is told to whoever uses the connection
+            self._fail(f"the connection failed: {error_text(error)}")
+        finally:
+            self._opening.cancel()  # nobody else ends the wait for a handshake that never comes
+
+    def _fail(self, why: str) -> None:
+        self.failure = why
+        self._failed(why)
+
+
+def rejection_text(rejection: ConnectionRejected) -> str:
+    """The status of a refusal, and the sentence in its body."""
+    body = (rejection.body or b"")[:10_000]
+    message = parse(body)
+    text = message.error.message if isinstance(message, ErrorResponse) else body.decode("utf-8", "replace")
+    words = " ".join(text.split())[:200]
+    return f"the server answered HTTP {rejection.status_code}{': ' if words else ''}{words}"
+
+
+def error_text(error: BaseException) -> str:
+    """One line about an error; Trio wraps what went wrong with each address of a host."""
+    cause = server_fault(error)
+    while isinstance(cause.__cause__, BaseException):
+        cause = cause.__cause__
+    cause = first_leaf(cause)
+    if is_plain_text(cause):
+        return "no TLS is spoken there; is it ws:// instead of wss://?"
+    return str(cause) or type(cause).__name__
+
+
+def server_fault(error: BaseException) -> BaseException:
+    """What was wrong with the server's answer, when the library failed in telling the server so; else the error."""
+    before = error.__context__
+    while before is not None:
+        if isinstance(before, RemoteProtocolError):
+            return before
+        before = before.__context__
+    return error

@@ -1,0 +1,69 @@
+"""Errors of a command, and the exit statuses that they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import IntEnum
+
+from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
+
+
+class Status(IntEnum):
+    """Exit statuses. A command that a signal ended has 128 plus the number of the signal, which is 130 for Ctrl-C."""
+
+    OK = 0
+    TOOL_ERROR = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REFUSED = 4
+    BUG = 70
+
+
+EXIT_STATUSES = """\
+exit status:
+  0    it worked
+  1    the tool answered with an error result, or the demonstration went wrong
+  2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
+  3    the server could not be loaded, started or reached, or its connection ended
+  4    the server rejected a request, broke the protocol, or took longer than --timeout
+  70   a bug in trio-mcp; --debug shows where
+  130  interrupted by Ctrl-C
+"""
+
+
+class CommandError(Exception):
+    """A command fails; its text is the one line that the user reads."""
+
+    def __init__(self, message: str, status: Status = Status.USAGE) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+DECLARED_BY = {"roots": "--root FOLDER", "sampling": "--sample TEXT"}
+"""The option of `trio-mcp call` that declares a capability."""
+
+
+@contextmanager
+def translate_errors() -> Generator[None]:
+    """Raise `CommandError`, with a text and a status for the user, for an error of the library or the system."""
+    try:
+        yield
+    except PeerError as error:
+        raise CommandError(f"the server rejected it: {error}{capability_hint(error)}", Status.REFUSED) from error
+    except Disconnected as error:
+        raise CommandError(str(error), Status.UNREACHABLE) from error
+    # Before `McpError`, whose subclass it is: arguments or answers that JSON cannot hold are the user's mistake.
+    except LocalProtocolError as error:
+        raise CommandError(str(error)) from error
+    except McpError as error:
+        raise CommandError(str(error), Status.REFUSED) from error
+    except OSError as error:
+        raise CommandError(f"the server could not be started: {error}", Status.UNREACHABLE) from error
+
+
+def capability_hint(error: PeerError) -> str:
+    """Return which option would declare the capability that the server requires."""
+    missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+    wanted = [option for name, option in DECLARED_BY.items() if isinstance(missing, dict) and name in missing]
+    return f"; give {' and '.join(wanted)}" if wanted else ""

@@ -1,0 +1,79 @@
+"""The output of a command: results on stdout, everything else on stderr.
+
+Most of it comes from the server, so control characters are replaced before they reach a terminal: they could move the cursor,
+overwrite the screen, or reverse the direction of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+from ..types import (
+    AudioContent,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+# C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
+UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def show_result(result: CallToolResult) -> None:
+    """Write a result to stdout, without control characters if that is a terminal; an error result to stderr."""
+    text = "\n".join(as_text(block) for block in result.content)
+    if not text and result.structured_content is not None:
+        text = json.dumps(result.structured_content, ensure_ascii=False)
+    if result.is_error:
+        note(f"the tool answered with an error: {text}")
+    # Into a file or a pipe go the bytes that the tool returned: a program reads them, and no terminal.
+    elif text:
+        sys.stdout.write((clean(text) if sys.stdout.isatty() else text) + "\n")
+        sys.stdout.flush()
+
+
+def as_text(block: ContentBlock) -> str:
+    """Return a block as text; of an image, audio or binary resource only a description."""
+    match block:
+        case TextContent(text=text):
+            return text
+        case ImageContent(mime_type=mime_type, data=data) | AudioContent(mime_type=mime_type, data=data):
+            return f"[{mime_type}, {len(data) * 3 // 4} bytes]"
+        case ResourceLink(uri=uri):
+            return f"[{uri}]"
+        case EmbeddedResource(resource=TextResourceContents(text=text)):
+            return text
+        case EmbeddedResource(resource=resource):
+            return f"[{resource.uri}]"
+
+
+def show_progress(report: ProgressNotificationParams) -> None:
+    """Write a progress notification to stderr."""
+    of = "" if report.total is None else f"/{report.total:g}"
+    note(f"[{report.progress:g}{of}] {report.message or ''}".rstrip())
+
+
+def show_log(entry: LoggingMessageNotificationParams) -> None:
+    """Write a log message of the server to stderr."""
+    source = f" {entry.logger}:" if entry.logger else ""
+    data = entry.data if isinstance(entry.data, str) else json.dumps(entry.data, ensure_ascii=False)
+    note(f"[{entry.level}]{source} {data}")
+
+
+def note(text: str, end: str = "\n") -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(clean(text) + end)
+    sys.stderr.flush()
+
+
+def clean(text: str) -> str:
+    """Return the text with control characters replaced."""
+    return UNSAFE.sub("\ufffd", text)

@@ -1,0 +1,174 @@
+"""Answering a server's questions for the user and for the model: from the command line, or else by asking at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from ..errors import PeerError
+from ..types import (
+    CreateMessageRequestParams,
+    ElicitRequestFormParams,
+    ElicitResult,
+    ElicitValue,
+    PrimitiveSchemaDefinition,
+    TextContent,
+)
+from .errors import CommandError
+from .fields import default_text, hint, read_field
+from .output import note
+from .terminal import Terminal
+
+KEYS = "  (Enter takes the value in [brackets]; !decline says no; Ctrl-D closes the question)"
+REJECTED = -1
+"""The error code of a sampling request that the user rejected (L-SMP-3b)."""
+
+
+class NotAccepted(Exception):
+    """The user gave no values, but declined or closed the question; `result` says which."""
+
+    def __init__(self, result: ElicitResult) -> None:
+        super().__init__(result.action)
+        self.result = result
+
+
+DECLINED = ElicitResult(action="decline")
+DISMISSED = ElicitResult(action="cancel")
+WORDS = {"!cancel": DISMISSED, "!decline": DECLINED}
+"""What a user may enter instead of a value."""
+
+
+class Prompting:
+    """Answers a server's questions, one after another.
+
+    Args:
+        answers: values for fields of forms, by name; the first is used first, the last one repeatedly.
+        sample: the model's answer to every prompt.
+
+    Attributes:
+        server: the name of the server, to show with a question.
+        problem: what was wrong with an answer from the command line; the question that it was for was closed.
+    """
+
+    def __init__(self, terminal: Terminal, answers: Sequence[tuple[str, str]], sample: str | None) -> None:
+        self.server = "the server"
+        self.problem: CommandError | None = None
+        self._terminal = terminal
+        self._sample = sample
+        # A modern server sends the questions of a round together, and there is one terminal to ask them at.
+        self._turn = trio.Lock()
+        self._answers: dict[str, list[str]] = {}
+        for name, text in answers:
+            self._answers.setdefault(name, []).append(text)
+
+    @property
+    def samples(self) -> bool:
+        """Whether a model can be asked; the client declares sampling only then."""
+        return self._sample is not None or self._terminal.is_interactive
+
+    async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
+        """Answer a form. Raises nothing; a cancel leaves the question unanswered."""
+        async with self._turn:
+            note(f"{self.server} asks: {params.message}")
+            try:
+                return ElicitResult(action="accept", content=await self._fill_in(params))
+            except NotAccepted as withheld:
+                return withheld.result
+            except CommandError as problem:
+                # Reported when the call ends. Raised here, it would become an error of the client, and the server would get
+                # that instead of an answer.
+                self.problem = problem
+                return DISMISSED
+
+    async def sample(self, params: CreateMessageRequestParams) -> str:
+        """Answer as the model.
+
+        Raises:
+            PeerError: the user closed the question.
+        """
+        async with self._turn:
+            if self._sample is not None:
+                return self._sample
+            note(f"{self.server} asks for the answer of a model, in {params.max_tokens} tokens at most:")
+            for line in prompt_lines(params):
+                note(f"  {line}")
+            text = await self._terminal.ask("  your answer as the model: ")
+            if text is None or text.strip() == "!decline":
+                raise PeerError(REJECTED, "The user rejected the sampling request")
+            return text
+
+    async def _fill_in(self, params: ElicitRequestFormParams) -> dict[str, ElicitValue]:
+        fields = params.requested_schema.properties
+        required = params.requested_schema.required or []
+        if not self._terminal.is_interactive and self._answers.keys().isdisjoint(fields):
+            self._decline(", ".join(fields))
+        if self._terminal.is_interactive and not self._answers.keys() >= fields.keys():
+            note(KEYS)
+        values = {name: await self._value_of(name, field, name in required) for name, field in fields.items()}
+        # Left out and not null: no field of a form may be null.
+        return {name: value for name, value in values.items() if value is not None}
+
+    async def _value_of(self, name: str, field: PrimitiveSchemaDefinition, required: bool) -> ElicitValue:
+        """Return a valid value, or None to leave the field out."""
+        prepared = self._answers.get(name)
+        if prepared is not None:
+            # The last one stays: a tool may ask for a field any number of times, and the command line is finite.
+            return prepared_value(name, field, prepared.pop(0) if len(prepared) > 1 else prepared[0])
+        if self._terminal.is_interactive:
+            return await self._entered(name, field, required)
+        if field.default is None and required:
+            self._decline(name)
+        return field.default
+
+    def _decline(self, fields: str) -> None:
+        note(f"  declined: there is no terminal to ask at, and no --answer for {fields}")
+        raise NotAccepted(DECLINED)
+
+    async def _entered(self, name: str, field: PrimitiveSchemaDefinition, required: bool) -> ElicitValue:
+        """Ask until the text is valid, and return its value."""
+        if field.description:
+            note(f"  {field.description}")
+        prompt = f"  {name} ({hint(field)}){empty_line_meaning(field, required)}: "
+        while True:
+            text = await self._terminal.ask(prompt)
+            if text is None or text.strip() in WORDS:
+                raise NotAccepted(WORDS["!cancel" if text is None else text.strip()])
+            if not text and (field.default is not None or not required):
+                return field.default
+            try:
+                return read_field(field, text)
+            except ValueError as error:
+                note(f"  {error}")
+
+
+def empty_line_meaning(field: PrimitiveSchemaDefinition, required: bool) -> str:
+    """Return what an empty line means for the field, to show in the prompt."""
+    default = default_text(field)
+    if default is not None:
+        return f" [{default}]"
+    return "" if required else " [leave out]"
+
+
+def prepared_value(name: str, field: PrimitiveSchemaDefinition, text: str) -> ElicitValue:
+    """Return the value of an answer from the command line.
+
+    Raises:
+        CommandError: it does not match the field.
+    """
+    try:
+        value = read_field(field, text)
+    except ValueError as error:
+        raise CommandError(f"--answer {name}={text}: {error}") from None
+    note(f"  {name}: {text}")
+    return value
+
+
+def prompt_lines(params: CreateMessageRequestParams) -> list[str]:
+    """Return the prompt of a sampling request, line by line."""
+    lines = [] if params.system_prompt is None else [f"system: {params.system_prompt}"]
+    for message in params.messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        texts = [block.text if isinstance(block, TextContent) else f"[{block.type}]" for block in blocks]
+        lines.append(f"{message.role}: {' '.join(texts)}")
+    return lines

@@ -1,0 +1,48 @@
+"""The time limit of one question, over all attempts to get a valid answer to it."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import trio
+
+from ..errors import RequestTimeout
+from ..runtime import Lane
+from ..session import CallPort, Question
+from ..types import Model
+from .options import check_timeout
+
+T = TypeVar("T", bound=Model)
+
+
+class AskTimeout:
+    """Asks with a deadline, which begins when this is made and is shared by all attempts.
+
+    Args:
+        seconds: the limit.
+
+    Raises:
+        TypeError, ValueError: `seconds` is not a positive number.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        check_timeout(seconds)
+        self._seconds = seconds
+        # A point in time and not a duration: a repeated question must not start the clock again.
+        self._deadline = trio.current_time() + seconds
+
+    async def ask(self, call: CallPort, lane: Lane, question: Question[T]) -> T:
+        """Ask the client, as `CallPort.ask` does.
+
+        Raises:
+            RequestTimeout: there was no answer in time; the question was withdrawn.
+        """
+        with trio.CancelScope(deadline=self._deadline):
+            return await call.ask(lane, question)
+        raise RequestTimeout(f"no answer to {question.method} within {self._seconds:g} seconds; it was withdrawn")
+
+
+def ask_timeout(seconds: float) -> AskTimeout | None:
+    """Return a limit that begins now, or None for infinity. Raises as `AskTimeout` does."""
+    return None if seconds == math.inf else AskTimeout(seconds)

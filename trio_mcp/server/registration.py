@@ -1,0 +1,194 @@
+"""Registering what a server offers: `@server.tool`, `@server.resource`, `@server.prompt`, `@server.complete`, and removing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar, Unpack, overload
+
+from ..runtime import Threads
+from ..session.subscriptions import Change
+from .completion import make_completer
+from .handler import Function
+from .options import OfferOptions, check_function, check_not_class, check_uri_and_function, options_of
+from .prompts import Prompt, PromptKeywords, make_prompt
+from .registry import Registry
+from .resources import Resource, ResourceKeywords, ResourceOptions, Template, make_resource, make_template
+from .tool import Tool, ToolKeywords, ToolOptions, make_tool
+
+F = TypeVar("F", bound=Function)
+
+MAX_THREADS = 100
+"""Functions that are not async and may run at the same time; they have their own thread limiter."""
+
+
+class Registration:
+    """A registry as its author fills it, before and while it is served. The registered functions stay as they are.
+
+    A parameter annotated `Context` gets the call's context. A function that is not async runs in a thread.
+    """
+
+    def __init__(self) -> None:
+        self._registry = Registry(self._announce)
+        self._threads = Threads(MAX_THREADS)
+
+    def _announce(self, change: Change) -> None:
+        """Notify the clients of a change, if this is served; `Server` overrides it."""
+
+    def _declare(self) -> None:
+        """Update the declared capabilities, if this is served; `Server` overrides it."""
+
+    # tools
+
+    @overload
+    def tool(self, fn: F, /) -> F: ...
+    @overload
+    def tool(self, **options: Unpack[ToolKeywords]) -> Callable[[F], F]: ...
+    def tool(  # type: ignore[misc]  # mypy takes `fn` for a parameter that the second form lacks
+        self, fn: F | None = None, /, **options: Unpack[ToolKeywords]
+    ) -> F | Callable[[F], F]:
+        """Register a function as a tool: `@server.tool` or `@server.tool(title="...", timeout=30)`.
+
+        The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
+        return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
+        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth` and `token_budget`;
+        `trio_mcp.server.ToolKeywords` explains each.
+
+        Raises:
+            TypeError: the function is a class or its signature is not possible for a tool, or there is no such option.
+            ValueError: the name is taken or invalid, or a schema or the value of an option is not allowed.
+        """
+        add = decorator(partial(self.add_tool, **options))
+        return add if fn is None else add(fn)
+
+    def add_tool(self, function: Function, **options: Unpack[ToolKeywords]) -> Tool:
+        """Register a function as a tool, also while serving: clients that subscribed are notified that the list has changed."""
+        check_function(function, "tool")
+        tool = make_tool(function, options_of(ToolOptions, options, "tool()"), self._threads)
+        self._registry.tools.add(tool.name, tool)
+        return tool
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool; running calls continue. Raises `LookupError` if there is none of that name."""
+        self._registry.tools.remove(name)
+
+    # prompts
+
+    @overload
+    def prompt(self, fn: F, /) -> F: ...
+    @overload
+    def prompt(self, **options: Unpack[PromptKeywords]) -> Callable[[F], F]: ...
+    def prompt(  # type: ignore[misc]
+        self, fn: F | None = None, /, **options: Unpack[PromptKeywords]
+    ) -> F | Callable[[F], F]:
+        """Register a function as a prompt: `@server.prompt` or `@server.prompt(title="...")`.
+
+        Its parameters are the arguments, which are sent as strings. It returns text, a content block or a `PromptMessage`, or a
+        list of those. The options are `name`, `title`, `description`, `icons`, `timeout` (seconds), `meta`, `elicits` and
+        `resume`; `trio_mcp.server.PromptKeywords` explains each.
+
+        Raises:
+            TypeError: the function is a class or its signature is not possible for a prompt, or there is no such option.
+            ValueError: the name is taken, or the value of an option is not allowed.
+        """
+        add = decorator(partial(self.add_prompt, **options))
+        return add if fn is None else add(fn)
+
+    def add_prompt(self, function: Function, **options: Unpack[PromptKeywords]) -> Prompt:
+        """Register a function as a prompt, also while serving."""
+        check_function(function, "prompt")
+        prompt = make_prompt(function, options_of(OfferOptions, options, "prompt()"), self._threads)
+        self._registry.prompts.add(prompt.name, prompt)
+        return prompt
+
+    def remove_prompt(self, name: str) -> None:
+        """Remove a prompt and its completions. Raises `LookupError` if there is none of that name."""
+        self._registry.prompts.remove(name)
+        self._registry.completions.remove(name)
+
+    # resources
+
+    def resource(self, uri: str, **options: Unpack[ResourceKeywords]) -> Callable[[F], F]:
+        """Register a function that reads one URI, `@server.resource("config://app")`, or all URIs that match a template,
+        `@server.resource("users://{user_id}/profile")`. The variables of the template (RFC 6570) are its parameters.
+
+        It returns text, bytes, anything that is JSON, or contents; it raises `ResourceNotFound(uri)` or returns None if there
+        is no such thing. The options are `name`, `title`, `description`, `mime_type`, `size` (bytes), `icons`, `annotations`,
+        `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits` and `resume`;
+        `trio_mcp.server.ResourceKeywords` explains each.
+
+        Raises:
+            TypeError: the function is a class, its parameters are not the variables, or there is no such option.
+            ValueError: that is neither a URI nor a template, or it is taken, or the value of an option is not allowed.
+        """
+        # Here too, because `@server.resource` without a URI is the decorator itself, and would fail only in its return value.
+        check_uri_and_function(uri)
+        return decorator(partial(self.add_resource, uri, **options))
+
+    def add_resource(self, uri: str, function: Function, **options: Unpack[ResourceKeywords]) -> Resource | Template:
+        """Register a function as a resource or a resource template, also while serving."""
+        check_uri_and_function(uri, function)
+        given = options_of(ResourceOptions, options, "resource()")
+        if "{" in uri:
+            template = make_template(uri, function, given, self._threads)
+            self._registry.templates.add(uri, template)
+            return template
+        resource = make_resource(uri, function, given, self._threads)
+        self._registry.resources.add(uri, resource)
+        return resource
+
+    def remove_resource(self, uri: str) -> None:
+        """Remove a resource, or a template with its completions. Raises `LookupError` if there is none of that URI."""
+        if "{" in uri:
+            self._registry.templates.remove(uri)
+            self._registry.completions.remove(uri)
+        else:
+            self._registry.resources.remove(uri)
+
+    # completion
+
+    @overload
+    def complete(self, *, prompt: str, argument: str) -> Callable[[F], F]: ...
+    @overload
+    def complete(self, *, resource: str, argument: str) -> Callable[[F], F]: ...
+    def complete(
+        self, *unnamed: object, argument: str | None = None, prompt: str | None = None, resource: str | None = None
+    ) -> Callable[[F], F]:
+        """Register a function that suggests values for an argument of a prompt, or for a variable of a resource template.
+
+            @server.complete(prompt="review", argument="language")
+            async def languages(value: str) -> list[str]:
+                return [name for name in LANGUAGES if name.startswith(value)]
+
+        The function takes the `value` typed so far, and optionally the other `arguments` and a context. It returns the
+        suggestions as strings, of which the first 100 are sent, or a `Completion`.
+
+        Raises:
+            TypeError: neither or both of `prompt` and `resource` were given, or the function has other parameters.
+            LookupError: there is no such prompt, template or argument; it has to be registered first.
+            ValueError: it has a completion already.
+        """
+        if unnamed or argument is None or (prompt is None) == (resource is None):
+            raise TypeError(
+                "complete() takes the name of an argument, and either its prompt or its resource template: "
+                "@server.complete(prompt='review', argument='language')"
+            )
+
+        def add(function: F) -> F:
+            check_not_class("complete", function)
+            completer = make_completer(function, self._threads)
+            self._registry.completions.add(prompt, resource, argument, completer)
+            self._declare()
+            return function
+
+        return add
+
+
+def decorator(register: Callable[[F], object]) -> Callable[[F], F]:
+    """Return a decorator that registers a function and returns it unchanged."""
+
+    def add(function: F) -> F:
+        register(function)
+        return function
+
+    return add

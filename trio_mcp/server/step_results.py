@@ -1,0 +1,90 @@
+"""Steps: running one, recording its result as JSON, and restoring it when the call is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import TypeVar, cast, get_type_hints
+
+import trio
+from pydantic import JsonValue as CheckedJson
+from pydantic import TypeAdapter, ValidationError
+
+from ..protocol.strict_json import dumps
+from ..runtime import Lane
+from ..session import CallPort
+from ..types import JsonValue
+
+T = TypeVar("T")
+
+
+async def run_step(
+    call: CallPort, lane: Lane, name: str, fn: Callable[..., T | Awaitable[T]], args: tuple[object, ...]
+) -> T:
+    """Run a step, or return its recorded result; see `Context.step`."""
+    key = lane.use_name(name)
+    recorded = call.recall_step(key)
+    if recorded is not None:
+        # The first run may have waited here. A replay must not starve other tasks by rushing through recorded steps.
+        await trio.lowlevel.checkpoint()
+        return cast("T", step_result(fn).from_json(recorded.value))
+    try:
+        value = fn(*args)
+        result = cast("T", await value if isinstance(value, Awaitable) else value)
+        if call.replayable:
+            call.record_step(key, step_result(fn).to_json(name, result))
+    except BaseException:
+        # A step that failed was not done: the body may catch the error and run a step of that name again.
+        lane.free_name(name)
+        raise
+    return result
+
+
+class StepResult:
+    """The JSON form of one function's results: by its return annotation, or else they must be JSON themselves."""
+
+    __slots__ = ("_adapter", "_declared")
+
+    def __init__(self, returns: object) -> None:
+        self._declared = returns is not None
+        kind = cast("type[object]", returns if self._declared else CheckedJson)
+        self._adapter: TypeAdapter[object] = TypeAdapter(kind)
+
+    def to_json(self, name: str, result: object) -> JsonValue:
+        """Return the result as JSON.
+
+        Raises:
+            TypeError: `from_json` could not restore it.
+        """
+        try:
+            # Strict without an annotation, so that nothing is converted: a replay must see the value that the first run saw.
+            checked = self._adapter.validate_python(result, strict=None if self._declared else True)
+            value: JsonValue = self._adapter.dump_python(checked, mode="json", by_alias=True)
+            # Pydantic writes NaN, and strings with lone surrogates; both would fail later, when the state is sealed.
+            dumps(value)
+        except (ValidationError, ValueError, TypeError) as error:
+            how = "it does not match the return annotation" if self._declared else "add a return annotation"
+            kind = type(result).__name__
+            raise TypeError(
+                f"the step {name!r} returned a {kind} that cannot be recorded for a replay: {how}"
+            ) from error
+        return value
+
+    def from_json(self, value: object) -> object:
+        """Return the recorded result.
+
+        Raises:
+            ValueError: the return annotation has changed since.
+        """
+        return self._adapter.validate_python(value)
+
+
+@lru_cache(maxsize=1024)
+def step_result(fn: Callable[..., object]) -> StepResult:
+    """Return how the results of `fn` are recorded."""
+    try:
+        returns = get_type_hints(fn).get("return")
+    except (NameError, TypeError):
+        # An annotation that cannot be evaluated, or a callable without annotations, such as a partial.
+        returns = None
+    return StepResult(None if returns is type(None) else returns)

@@ -1,0 +1,91 @@
+"""The interface between a transport and a session: a channel of envelopes, and everything such a channel may offer.
+
+A transport implements `send`, `receive` and `aclose`. The other members have defaults, which are right for every channel;
+a transport overrides one where its wire can do better (one write for several messages, a message handed over without a turn
+of the event loop). A plain `trio.abc.Channel[Envelope]` works too: `as_message_channel` gives it the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, cast
+
+import trio
+
+from .envelope import Envelope, Received, Sent
+
+
+class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChannel[Envelope[Received]]):
+    """One connection, as the session sees it.
+
+    `send` and `receive` are those of Trio: `trio.EndOfChannel` ends `receive`, `trio.BrokenResourceError` says that the
+    connection failed, `trio.ClosedResourceError` that this end was closed. A message is sent whole or not at all.
+
+    Attributes:
+        on_stop: set by the session while it serves the channel. A channel that learns that its process is to end, with the
+            peer still there, calls it: the session then finishes its calls and answers them. None: nothing serves the channel.
+    """
+
+    on_stop: Callable[[], None] | None = None
+
+    async def send_many(self, values: Sequence[Envelope[Sent]]) -> None:
+        """Send several envelopes in order; override it where they can share one write. Raises what `send` raises.
+
+        A cancel may leave the last ones unsent.
+        """
+        for value in values:
+            await self.send(value)
+
+    def send_nowait(self, value: Envelope[Sent]) -> bool:  # noqa: ARG002  the default sends nothing
+        """Write the whole envelope without waiting and return True, or write nothing of it and return False.
+
+        It never raises: what is wrong with the channel shows in the next `send`.
+        """
+        return False
+
+    def receive_ready(self) -> Iterable[Envelope[Received]]:
+        """Yield what can be received without waiting, such as further lines of the last read."""
+        return ()
+
+    def deliver_to(self, take: Callable[[Envelope[Received]], bool]) -> None:
+        """Offer each message to `take` as soon as it arrives, while a task waits in `receive` and no earlier message is queued.
+
+        A message for which `take` returns False is received as usual. The default offers none.
+        """
+
+    @property
+    def close_reason(self) -> str | None:
+        """Why the peer ended the connection, in words for an error message; None if it has not, or nothing is known."""
+        return None
+
+
+PlainChannel: TypeAlias = trio.abc.Channel[Envelope[Sent | Received]]
+"""A channel with Trio's three methods and nothing more."""
+
+AnyChannel: TypeAlias = MessageChannel | PlainChannel
+"""What a transport may hand to a session."""
+
+
+def as_message_channel(channel: AnyChannel) -> MessageChannel:
+    """Return the channel itself if it is a `MessageChannel`, else one that adds the defaults to it."""
+    return channel if isinstance(channel, MessageChannel) else _Adapter(channel)
+
+
+class _Adapter(MessageChannel):
+    """A plain channel with the default abilities."""
+
+    def __init__(self, channel: PlainChannel) -> None:
+        self._channel = channel
+
+    async def send(self, value: Envelope[Sent]) -> None:
+        await self._channel.send(value)
+
+    async def receive(self) -> Envelope[Received]:
+        # The element type of a plain channel is one for both directions; what arrives is never an array of answers.
+        return cast("Envelope[Received]", await self._channel.receive())
+
+    async def aclose(self) -> None:
+        await self._channel.aclose()
+
+    def __repr__(self) -> str:
+        return repr(self._channel)
