@@ -36,28 +36,28 @@ TABLE = {
     ],
     "the same leg again": [
         f"{ROUNDS}::test_the_same_leg_sent_again_gets_the_same_outcome_and_runs_nothing",
-        "a_leg_that_has_ended_is_answered_again_and_runs_nothing",
+        "a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing",
     ],
-    "copies of a leg at the same time": ["copies_of_a_leg_run_once_and_have_one_outcome"],
+    "copies of a leg at the same time": ["copies_of_a_running_leg_run_once_and_get_one_outcome"],
     "a leg at two servers": [f"{REPLAY}::test_a_call_that_must_not_run_twice_is_lost_and_says_so"],
     "a state with other arguments": [
         f"{ROUNDS}::test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothing_runs",
-        "a_state_is_good_for_its_own_call_only",
+        "a_state_is_valid_for_its_own_call_only",
     ],
     "answers without a state": [
         f"{ROUNDS}::test_answers_without_a_state_are_never_taken",
         "answers_without_a_state_begin_a_new_call",
     ],
     "an answer that breaks the schema": [
-        "an_answer_that_breaks_its_form_is_asked_again_with_the_reason",
+        "an_answer_that_does_not_match_its_form_is_requested_again_with_the_reason",
         f"{SESSION}::test_after_the_last_attempt_an_invalid_answer_is_an_error_result",
     ],
     "a loop of more questions than the client allows rounds": [
         f"{CLIENT}::test_a_server_that_asks_for_ever_is_left_after_max_rounds",
-        "our_client_gives_up_after_so_many_rounds",
+        "our_client_stops_after_a_maximum_of_rounds",
     ],
     "a client that did not declare elicitation": [
-        "a_client_that_cannot_answer_is_told_what_it_takes_and_asked_nothing"
+        "a_client_that_cannot_answer_receives_the_missing_capability_and_no_question"
     ],
 }
 """By probe: contract rules, which every transport keeps, and tests."""
