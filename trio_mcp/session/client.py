@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 import trio
 
@@ -76,6 +76,16 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 MAX_SERVER_REQUESTS = 64
 """Requests of the server that this client serves at the same time."""
+
+
+class RequestOptions(TypedDict, total=False):
+    """The keyword arguments of `ClientSession.request`, for functions that pass them on."""
+
+    timeout: float
+    idle: float
+    on_progress: OnProgress | None
+    on_notification: OnNotification | None
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
