@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, anew
+from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .inbound import Inbound, classify
@@ -154,7 +154,7 @@ class Connection:
             request has a stream of its own (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_asked", "_next_id", "_open", "_peer", "_phase", "_shared", "_withdrawn", "session")
+    __slots__ = ("_asked", "_next_id", "_peer", "_phase", "_shared", "_withdrawn", "open_ids", "session")
 
     def __init__(self, peer: Side, *, shared: bool = True) -> None:
         self._peer = peer
@@ -162,7 +162,8 @@ class Connection:
         self._phase = Phase.OPENING
         self.session = SessionTerms()
         """What the session has agreed on: the terms of every request that does not state its own."""
-        self._open: set[RequestId] = set()
+        self.open_ids: set[RequestId] = set()
+        """The ids of the peer's open requests; an id is removed when its request is over."""
         self._asked: dict[RequestId, Asked] = {}
         self._next_id = 0
         self._withdrawn: dict[RequestId, None] = {}
@@ -186,7 +187,7 @@ class Connection:
         self._phase = Phase.CLOSED
         lost = list(self._asked)
         self._asked.clear()
-        self._open.clear()
+        self.open_ids.clear()
         return lost
 
     # messages in
@@ -218,11 +219,11 @@ class Connection:
         except RemoteProtocolError as error:
             if isinstance(message, Request):
                 error.request_id = message.id
-            return Refused(anew(error), answer=isinstance(message, Request))
+            return Refused(without_traceback(error), answer=isinstance(message, Request))
 
     def answered(self, request_id: RequestId) -> None:
         """Our answer to the peer's request is on its way, or there will be none: its id may be used again."""
-        self._open.discard(request_id)
+        self.open_ids.discard(request_id)
 
     # messages out
 
@@ -268,11 +269,11 @@ class Connection:
             terms = modern_terms(meta)
         decoded = terms.codec.decode_request(message.method, params, sender=self._peer)
         if self._shared:
-            if message.id in self._open:
+            if message.id in self.open_ids:
                 raise RemoteProtocolError(
                     f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST
                 )
-            self._open.add(message.id)
+            self.open_ids.add(message.id)
         return RequestIn(message.id, message.method, decoded, terms)
 
     def _admit(self, method: str) -> None:
@@ -309,7 +310,7 @@ class Connection:
         try:
             return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
         except RemoteProtocolError as malformed:
-            return ReplyIn(message.id, anew(malformed))
+            return ReplyIn(message.id, without_traceback(malformed))
 
     def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
         if message.id is None:
@@ -339,13 +340,13 @@ class Connection:
         try:
             messages = batch.messages()
         except RemoteProtocolError as error:
-            return Refused(anew(error))
+            return Refused(without_traceback(error))
         ids = Counter(message.id for message in messages if isinstance(message, Request))
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
 
     def __repr__(self) -> str:
         version = self.session.codec.revision.name
-        return f"<Connection {self._phase.value} {version} open={len(self._open)} asked={len(self._asked)}>"
+        return f"<Connection {self._phase.value} {version} open={len(self.open_ids)} asked={len(self._asked)}>"
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:

@@ -18,19 +18,13 @@ class Inbound(NamedTuple):
 
     Attributes:
         meta: the `_meta` of a request that names its revision there; None for every other message.
+        version: the revision that it names, not checked yet; None for every other message.
     """
 
     message: Message | Answers | Malformed | Unanswered
+    era: Era = Era.LEGACY
     meta: JsonObject | None = None
-
-    @property
-    def era(self) -> Era:
-        return Era.LEGACY if self.meta is None else Era.MODERN
-
-    @property
-    def version(self) -> JsonValue:
-        """The revision that the request names, not checked yet; None for a legacy message."""
-        return None if self.meta is None else self.meta[PROTOCOL_VERSION]
+    version: JsonValue = None
 
 
 def classify(message: Message | Answers | Malformed | Unanswered) -> Inbound:
@@ -40,7 +34,8 @@ def classify(message: Message | Answers | Malformed | Unanswered) -> Inbound:
         RemoteProtocolError: the message holds encoded params that are not JSON.
     """
     if isinstance(message, Request):
-        meta = decoded(message.params).get("_meta")
+        params = message.params
+        meta = (params if isinstance(params, dict) else decoded(params)).get("_meta")
         if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
-            return Inbound(message, meta)
+            return Inbound(message, Era.MODERN, meta, meta[PROTOCOL_VERSION])
     return Inbound(message)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ..errors import RemoteProtocolError
 from ..types import LOGGING_LEVELS, ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProgressToken
-from .codec import Codec, codec_for
+from .codec import CODECS, Codec
 from .jsonrpc import INVALID_PARAMS, is_request_id
 from .meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION
 from .revisions import NEWEST_LEGACY, REVISIONS, Era, unsupported_version
@@ -50,7 +50,7 @@ class RequestTerms(NamedTuple):
     asks_in_rounds: bool
 
 
-LEGACY_CODEC: Final = codec_for(NEWEST_LEGACY)
+LEGACY_CODEC: Final = CODECS[NEWEST_LEGACY]
 NOTHING_DECLARED: Final = ClientCapabilities()
 
 
@@ -87,7 +87,7 @@ def modern_terms(meta: JsonObject) -> RequestTerms:
         RemoteProtocolError: -32022 for a version that is unknown or is reached through `initialize`, raised before anything
             else because the other keys may differ there; -32602 for a key that is missing or has the wrong type (M-META-1s).
     """
-    codec = codec_for(_version(meta[PROTOCOL_VERSION]))
+    codec = CODECS[_version(meta[PROTOCOL_VERSION])]
     capabilities = _capabilities(meta)
     info = meta.get(CLIENT_INFO)
     return RequestTerms(

@@ -31,12 +31,16 @@ class Codec:
     code to answer with; writing raises `LocalProtocolError` for what this revision or JSON itself cannot say.
     """
 
-    __slots__ = ("_downlevel", "_modern", "revision")
+    __slots__ = ("_downlevel", "_modern", "_received", "revision")
 
     def __init__(self, revision: Revision) -> None:
         self.revision = revision
         self._modern = revision.era is Era.MODERN
         self._downlevel = Downlevel(revision.name)
+        self._received = {
+            sender: {name: method for name, method in revision.requests.items() if method.direction.allows(sender)}
+            for sender in Side
+        }
 
     def gate(self, method: str) -> str | None:
         """The capability that a request method needs, as `types.declares` takes it."""
@@ -50,8 +54,8 @@ class Codec:
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
-        known = self.revision.requests.get(method)
-        if known is None or not known.direction.allows(sender):
+        known = self._received[sender].get(method)
+        if known is None:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
         return validated(_params_type(known, params), self._without_rounds(known, params), "params")
 
@@ -232,7 +236,7 @@ def _with_defaults(raw: bytes, result: Model) -> bytes:
     return b"{" + extra.removeprefix(b",") + separator + raw[1:]
 
 
-_CODECS: Mapping[str, Codec] = MappingProxyType({name: Codec(revision) for name, revision in REVISIONS.items()})
+CODECS: Mapping[str, Codec] = MappingProxyType({name: Codec(revision) for name, revision in REVISIONS.items()})
 
 
 def codec_for(version: str) -> Codec:
@@ -241,7 +245,7 @@ def codec_for(version: str) -> Codec:
     Raises:
         RemoteProtocolError: -32022 with the supported versions, for one that is not spoken here (M-VER-1s).
     """
-    codec = _CODECS.get(version)
+    codec = CODECS.get(version)
     if codec is None:
         raise unsupported_version(version)
     return codec
