@@ -178,7 +178,7 @@ class ClientSession:
         token = next(self._tokens)
         params = self._with_request_meta(params, None if on_progress is None else token)
         request = self.connection.ask(method, params, self.terms.codec)
-        slot = self._mailbox.open(str(request.id), Model)
+        slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
         if on_progress is not None:
             self._progress[token] = on_progress
         if on_notification is not None:
