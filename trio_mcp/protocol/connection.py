@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, anew
+from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .inbound import Inbound, classify
@@ -219,7 +219,7 @@ class Connection:
         except RemoteProtocolError as error:
             if isinstance(message, Request):
                 error.request_id = message.id
-            return Refused(anew(error), answer=isinstance(message, Request))
+            return Refused(without_traceback(error), answer=isinstance(message, Request))
 
     def answered(self, request_id: RequestId) -> None:
         """Our answer to the peer's request is on its way, or there will be none: its id may be used again."""
@@ -310,7 +310,7 @@ class Connection:
         try:
             return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
         except RemoteProtocolError as malformed:
-            return ReplyIn(message.id, anew(malformed))
+            return ReplyIn(message.id, without_traceback(malformed))
 
     def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
         if message.id is None:
@@ -340,7 +340,7 @@ class Connection:
         try:
             messages = batch.messages()
         except RemoteProtocolError as error:
-            return Refused(anew(error))
+            return Refused(without_traceback(error))
         ids = Counter(message.id for message in messages if isinstance(message, Request))
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
 

@@ -54,10 +54,12 @@ class ReplyTarget:
         """Send the outcome."""
         self.close()
         if isinstance(outcome, Encoded):
-            self.outbox.post(Envelope(Response(self.request_id, outcome), about=self.request_id))
+            response = Envelope(Response(self.request_id, outcome), about=self.request_id)
+            self.outbox.post(response, last=self.owns_outbox)
         elif outcome is not None:
-            self.outbox.post(Envelope(ErrorResponse(self.request_id, outcome), about=self.request_id))
-        if self.owns_outbox:
+            error = Envelope(ErrorResponse(self.request_id, outcome), about=self.request_id)
+            self.outbox.post(error, last=self.owns_outbox)
+        elif self.owns_outbox:
             self.outbox.close()
 
     def close(self) -> None:

@@ -135,17 +135,17 @@ class ServerSession:
                 logger.debug("a message was ignored: %s", why)
         return None
 
-    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, reply_target: ReplyTarget | OpenBatch) -> None:
         """The reply cannot be delivered any more: cancel the call, unless another request waits for it too."""
-        if isinstance(target, OpenBatch):
-            for each in target.reply_targets:
+        if isinstance(reply_target, OpenBatch):
+            for each in reply_target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
             return
-        work = target.work
-        target.close()
+        work = reply_target.work
+        reply_target.close()
         if work is not None:
-            work.disconnect(target)
+            work.disconnect(reply_target)
 
     def close(self, reason: CancelReason) -> None:
         """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""

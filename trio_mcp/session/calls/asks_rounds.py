@@ -117,14 +117,16 @@ class CallInRounds(Call):
         try:
             await self._join_round(lane)
             return await slot.take()
+        except BaseException:
+            slot.give_up()
+            raise
         finally:
             questions.pop(key, None)
-            slot.give_up()
 
     async def _join_round(self, lane: Lane) -> None:
         """Count the lane as waiting, and give siblings that are about to ask one turn of the scheduler to do so."""
         self._asking += 1
-        lane.begin_wait()
+        lane.begin_wait(announce=False)
         try:
             await trio.lowlevel.checkpoint()
         finally:
@@ -133,7 +135,7 @@ class CallInRounds(Call):
 
     # the end of a leg
 
-    def on_quiescent(self) -> None:
+    def on_quiescent(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  set here, absent there
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
         legs = self.legs
         if self._asking or legs is None or not legs.questions or not self.is_answering:
@@ -281,7 +283,7 @@ class CallInRounds(Call):
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
         self._rounds.supervisor.resume(self.actor)
-        self.actor.held += facts.size
+        self.actor.held_bytes += facts.size
         self._open_leg(legs, facts, target)
         for key, answer in answers.items():
             asked = legs.questions.pop(key)

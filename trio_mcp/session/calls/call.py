@@ -42,8 +42,8 @@ from ...runtime import (
     ActorState,
     Cancelled,
     CancelReason,
-    Entry,
     Journal,
+    JournalEntry,
     Lane,
     Outcome,
     Raised,
@@ -149,8 +149,8 @@ class Call(ABC):
             label=plan.target,
             journal=journal,
         )
-        self.actor.held = facts.size
-        self.actor.on_quiet = self.on_quiescent
+        self.actor.held_bytes = facts.size
+        self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
         assert self.target is not None
@@ -295,7 +295,7 @@ class Call(ABC):
         """The body runs again and has not come to anything new: what it reports now was reported before."""
         return self.memory is not None and self.memory.replaying
 
-    def recall_step(self, name: str) -> Entry | None:
+    def recall_step(self, name: str) -> JournalEntry | None:
         return None if self.memory is None else self.memory.recall_step(name)
 
     def record_step(self, name: str, result: JsonValue) -> None:

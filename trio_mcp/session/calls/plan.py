@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from ...protocol.codec import Codec
 from ...protocol.jsonrpc import Encoded, RequestId
 from ...protocol.terms import RequestTerms
-from ...runtime import CancelReason, Entry, Lane
+from ...runtime import CancelReason, JournalEntry, Lane
 from ...types import ClientCapabilities, Implementation, JsonObject, JsonValue, LoggingLevel, Model
 from ..options import ServiceOptions
 
@@ -134,7 +134,7 @@ class CallPort(Protocol):
         """End the response stream of the current request, where its client can come back for the rest."""
         ...
 
-    def recall_step(self, name: str) -> Entry | None:
+    def recall_step(self, name: str) -> JournalEntry | None:
         """Return the result that an earlier run had from this step."""
         ...
 
