@@ -34,7 +34,7 @@ HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     ClientSession: ("_progress", "_streams", "_serving"),
     Connection: ("open_ids", "_asked"),
     Mailbox: ("_slots",),
-    Outbox: ("_items",),
+    Outbox: ("items",),
 }
 """What is empty in each of them when nothing runs."""
 
