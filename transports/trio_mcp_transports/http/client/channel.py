@@ -27,7 +27,7 @@ from trio_mcp.session import Envelope, MessageChannel, Received
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
 from ...httpx.requests import error_text, open_http, read_body
-from ...sse.client import SseConnection
+from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream
 
@@ -85,7 +85,7 @@ class HttpChannel(MessageChannel):
         self._closed = False
         self._opening = trio.CancelScope()
         """Of the last `initialize`."""
-        self._sse_fallback: SseConnection | None = None
+        self._sse_fallback: SseChannel | None = None
         """What carries everything once the server turned out to speak HTTP+SSE only."""
 
     async def send(self, value: Envelope) -> None:
@@ -104,7 +104,7 @@ class HttpChannel(MessageChannel):
             raise trio.ClosedResourceError
         message = value.message
         if self._sse_fallback is not None:
-            await self._sse_fallback.post(self._nursery, message)
+            await self._sse_fallback.send(value)
         elif isinstance(message, Request):
             self._start(message, value)
             await trio.lowlevel.checkpoint()
@@ -124,9 +124,10 @@ class HttpChannel(MessageChannel):
         try:
             return await self._connection.inbox.receive()
         except trio.EndOfChannel:
-            if self._sse_fallback is not None:
-                self._sse_fallback.check()
-            raise
+            if self._sse_fallback is None:
+                raise
+        # The inbox has ended with the stream of HTTP+SSE, whose channel knows why.
+        return await self._sse_fallback.receive()
 
     async def aclose(self) -> None:
         """Abandon what is open and delete the session; bounded, also when cancelled."""
@@ -135,11 +136,11 @@ class HttpChannel(MessageChannel):
         self._closed = True
         self._connection.requests.cancel_all()
         self._standalone.cancel()
-        if self._sse_fallback is not None:
-            self._sse_fallback.close()
         if self._connection.has_session_id:
             await self._delete_session()
         self._connection.inbox.close()
+        if self._sse_fallback is not None:
+            await self._sse_fallback.aclose()
         await trio.lowlevel.checkpoint()
 
     def __repr__(self) -> str:
@@ -268,15 +269,17 @@ class HttpChannel(MessageChannel):
     async def _fall_back(self, request: Request) -> bool:
         """Return whether the server speaks HTTP+SSE (L-HTTP-22); then everything travels over that, from `initialize` on."""
         connection = self._connection
-        fallback = SseConnection(connection.http, connection.url, connection.arrived.clone(), connection.limits)
+        # Both share one inbox, since the task that receives waits at it already.
+        inbox = (connection.arrived.clone(), connection.inbox)
+        fallback = SseChannel(connection.url, connection.http, self._nursery, connection.limits, inbox)
         try:
-            await fallback.open(self._nursery)
+            await fallback.open()
         except McpError as error:
             logger.debug("no HTTP+SSE either: %s", error)
             return False
         connection.arrived.close()
         self._sse_fallback = fallback
-        await fallback.post(self._nursery, request)
+        await fallback.send(Envelope(request))
         return True
 
     async def _delete_session(self) -> None:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import sniffio
 import trio
 
+from trio_mcp.checks import check_callable, check_instance
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.inbound import classify
 from trio_mcp.protocol.jsonrpc import (
@@ -37,7 +38,7 @@ from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import RETRY_LATER, Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, authenticated_principal, check_hook
+from ...asgi.authentication import Authenticate, authenticated_principal
 from ...asgi.exchange import serve_modern
 from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
@@ -101,12 +102,12 @@ def asgi_app(
     """
     paths = Paths(path, sse_path, message_path)
     check_paths(paths)
-    check_hook(authenticate)
-    if limits is not None and not isinstance(limits, HttpLimits):
-        raise TypeError(f"limits: HttpLimits(...), not {limits!r:.80}")
+    if authenticate is not None:
+        check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
+    limits = HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
     access = Access(allowed_hosts, allowed_origins)
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
-    return McpApp(server, paths, access, limits or HttpLimits(), store, authenticate)
+    return McpApp(server, paths, access, limits, store, authenticate)
 
 
 class McpApp:
