@@ -448,19 +448,6 @@ async def test_a_branch_with_a_budget_is_charged_and_so_is_everything_above_it()
     assert len(model.asked) == 3
 
 
-async def test_a_branch_shares_the_budget_of_its_parent_where_it_has_none() -> None:
-    async def spend(ctx: Context) -> None:
-        await ctx.sample("?")
-
-    async def body(ctx: Context) -> str:
-        await ctx.branch_all(spend, spend)
-        with pytest.raises(BranchLimit):
-            await ctx.branch(spend)
-        return "spent"
-
-    assert await text_of(body, model=Model(TEN, TEN), token_budget=20) == "spent"
-
-
 async def test_a_budget_of_a_branch_needs_none_of_the_tool() -> None:
     async def body(ctx: Context) -> str:
         with pytest.raises(BranchLimit, match=r"branch.* 0 "):

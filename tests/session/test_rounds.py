@@ -747,15 +747,6 @@ async def test_what_a_call_holds_grows_with_each_of_its_legs() -> None:
         assert unnamed(error["message"], f"{2 * LARGE} bytes") == []
 
 
-async def test_a_drained_server_cancels_parked_calls_and_cleans_up(autojump_clock: MockClock) -> None:
-    travel = Travel()
-    async with talk_to(travel.server) as talk:
-        await talk.round(talk.leg("book"))
-        await talk.service.drain(10)
-        assert trio.current_time() == 0
-    assert travel.effects == ["searched", "gave up: shutdown"]
-
-
 @pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.long)])
 async def test_many_calls_may_wait_at_once_and_each_gets_its_own_answer(count: int) -> None:
     async with talk_to(Travel().server) as talk:

@@ -147,28 +147,17 @@ class Slot(Generic[T]):
             trio.BusyResourceError: another task waits for this answer already.
             trio.ClosedResourceError: the slot was given up.
         """
-        try:
-            await self.wait()
-        except trio.BusyResourceError:
-            raise  # the slot belongs to the other task
-        except BaseException:
-            self.give_up()
-            raise
-        return self._taken().unwrap()
-
-    async def wait(self) -> None:
-        """Wait until there is something to take. A cancel leaves the slot open.
-
-        Raises:
-            trio.BusyResourceError: another task waits for this answer already.
-        """
         if self._task is not None:
             raise trio.BusyResourceError(f"another task waits for the answer to {self.key!r} already")
         if self._outcome is None:
             self._task = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._abort)
+            try:
+                await trio.lowlevel.wait_task_rescheduled(self._abort)
+            finally:
+                self.give_up()
         else:
             await trio.lowlevel.checkpoint()
+        return self._taken().unwrap()
 
     def _taken(self) -> Outcome[T]:
         """Return the outcome and remove it from the slot."""
