@@ -64,7 +64,7 @@ class ListedTool:
         if schema is None:
             return
         if "structured_content" not in result.model_fields_set:
-            raise RemoteProtocolError(f"the tool {self._name} has an output schema and sent no structured content")
+            raise RemoteProtocolError(f"the tool {self._name} must send structured content, and sent none")
         problem = schema.check(result.structured_content, "structuredContent")
         if problem is not None:
             raise RemoteProtocolError(f"the tool {self._name} sent content that breaks its output schema: {problem}")
