@@ -68,10 +68,10 @@ from ..types import (
     SubscriptionsListenResult,
 )
 from .batch import OpenBatch
-from .channel import AnyChannel, as_message_channel
+from .channel import AnyChannel, as_message_channel, write_all
 from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
-from .pump import CLEAN_UP, write_all
+from .pump import CLEAN_UP
 
 logger = logging.getLogger("trio_mcp.client")
 
