@@ -98,7 +98,7 @@ class MemoryEventStore:
         await trio.lowlevel.checkpoint()
         stream = self._streams.get(key)
         if stream is None or after + 1 < stream.first:
-            raise EventsGone(f"the events after number {after} of stream {key.stream} are no longer stored")
+            raise EventsGone(f"the events after number {after} of stream {key.stream} are no longer kept")
         if after > stream.last:
             raise NoSuchEvent(f"stream {key.stream} has no event {after}")
         start = after + 1 - stream.first
