@@ -23,6 +23,7 @@ import logging
 import trio
 
 from ..errors import RemoteProtocolError
+from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -30,13 +31,11 @@ from ..protocol.connection import (
     Event,
     Ignored,
     NotificationIn,
-    Phase,
     Refused,
     ReplyIn,
     RequestIn,
     Stray,
 )
-from ..protocol.inbound import Inbound
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
 from ..runtime import CancelReason, Outbox
@@ -207,7 +206,7 @@ class ServerSession:
                 target.finish(answer)
 
     def _check(self, facts: RequestFacts, params: Model) -> None:
-        gate = facts.terms.codec.gate(facts.method)
+        gate = facts.terms.codec.revision.requests[facts.method].gate
         if gate is not None and not declares(self.service.capabilities, gate):
             raise RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
         check = self.service.request_checks.get(facts.method)

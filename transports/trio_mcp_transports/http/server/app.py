@@ -18,8 +18,8 @@ from typing import TypeAlias
 import sniffio
 import trio
 
+from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER
-from trio_mcp.protocol.inbound import classify
 from trio_mcp.protocol.jsonrpc import (
     Batch,
     Malformed,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.codec.reading import Inbound
 from trio_mcp.protocol.http.headers import VERSION_HEADER, check_headers
-from trio_mcp.protocol.inbound import Inbound
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, Notification, Request, error_response
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import REVISIONS, Era
