@@ -77,6 +77,8 @@ def sign_of(node: ast.AST, docstrings: set[int]) -> str | None:
             return f"{name}.meta is" if name in PER_REQUEST else None
         case ast.Compare(ops=[ast.In() | ast.NotIn()], left=ast.Name(id=name)) if name in ONLY_MODERN:
             return f"{name} in"
+        case ast.Compare(comparators=[ast.Constant(value="legacy" | "modern" as era)]):
+            return era
         case ast.Call(func=ast.Name(id="bool"), args=[ast.Attribute(attr=name)]) if name in ONLY_MODERN:
             return f"bool({name})"
     return None
@@ -109,6 +111,7 @@ def test_every_module_of_the_list_still_decides() -> None:
         "if METHOD_HEADER not in sent: pass",
         "legacy = not bool(self.stamp)",
         "if facts.terms.asks_in_rounds: pass",
+        "if mode == 'legacy': pass",
     ],
 )
 def test_a_decision_is_noticed(source: str) -> None:

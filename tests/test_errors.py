@@ -11,7 +11,7 @@ from trio_mcp.errors import (
     PeerError,
     RemoteProtocolError,
     ResourceNotFound,
-    anew,
+    without_traceback,
 )
 
 KEPT = [
@@ -27,7 +27,7 @@ KEPT = [
 
 @pytest.mark.parametrize("error", KEPT, ids=lambda error: type(error).__name__)
 def test_an_error_anew_says_the_same(error: Exception) -> None:
-    again = anew(error)
+    again = without_traceback(error)
     assert again is not error
     assert type(again) is type(error)
     assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
@@ -40,5 +40,5 @@ def test_an_error_anew_holds_nothing_of_what_led_to_it() -> None:
         except ValueError as inner:
             raise Disconnected("outer") from inner
     except Disconnected as outer:
-        again = anew(outer)
+        again = without_traceback(outer)
     assert (again.__traceback__, again.__cause__, again.__context__) == (None, None, None)

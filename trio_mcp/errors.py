@@ -26,10 +26,9 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
-if TYPE_CHECKING:
-    from .types.base import JsonValue
+from .json_value import JsonValue
 
 E = TypeVar("E", bound=Exception)
 
@@ -170,12 +169,14 @@ class SessionLost(Disconnected):
     """The server no longer knows the session (L-HTTP-18s). It did nothing for the request, which may be sent again."""
 
 
-def anew(error: E) -> E:
-    """The same error without what led to it: neither the frames it came through, nor its cause.
+def without_traceback(error: E) -> E:
+    """Return a copy of an error without its traceback, cause and context.
 
-    An error that is kept keeps alive what its frames hold, and one that is raised wherever somebody asks gathers those of all
-    who did. A function that ends with an error in its hands, raised below it, leaves a cycle.
+    A stored error keeps alive everything that its frames refer to. An error that is raised for several callers collects the
+    frames of all of them. A function that returns while a local variable holds an error that was raised below it leaves a
+    reference cycle.
     """
+    # Not by calling the class: its `__init__` may take other arguments than `args` has.
     again: E = type(error).__new__(type(error), *error.args)
     again.__dict__.update(error.__dict__)
     return again

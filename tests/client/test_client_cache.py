@@ -11,7 +11,7 @@ from scripted import Json, conversation
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Change, ResponseCache
-from trio_mcp.client.cache import CacheView, is_part_of
+from trio_mcp.client.cache import CacheView
 from trio_mcp.client.target import cache_view
 from trio_mcp.errors import PeerError
 from trio_mcp.protocol.meta import SUBSCRIPTION_ID
@@ -335,22 +335,6 @@ async def test_an_answer_that_was_asked_for_before_the_change_is_not_kept() -> N
         await wire.respond(request, tools("old"))
         await listing.result()
         assert await asked(client, wire, start, tools("new")) == ["new"]
-
-
-@pytest.mark.parametrize(
-    ("uri", "whole", "part"),
-    [
-        ("a://b", "a://b", True),
-        ("a://b/c", "a://b", True),
-        ("a://b/c", "a://b/", True),
-        ("a://b?c", "a://b", True),
-        ("a://b#c", "a://b", True),
-        ("a://bc", "a://b", False),
-        ("a://b", "a://b/c", False),
-    ],
-)
-def test_a_part_of_a_resource_is_below_it(uri: str, whole: str, part: bool) -> None:
-    assert is_part_of(uri, whole) == part
 
 
 # limits

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naming import unnamed
 
-from trio_mcp.protocol.schema import json_schema
-from trio_mcp.protocol.schema.json_schema import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, Schema
+from trio_mcp.protocol.schema import compiled
+from trio_mcp.protocol.schema.json_schema import Schema
+from trio_mcp.protocol.schema.limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS
 from trio_mcp.types import JsonObject, JsonValue
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -207,7 +208,7 @@ def test_what_is_no_good_schema_is_refused(schema: JsonValue, reason: str) -> No
 
 def test_the_limits_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     Schema.compile(nested(MAX_DEPTH - 1), "it")
-    monkeypatch.setattr(json_schema, "MAX_SUBSCHEMAS", 10)
+    monkeypatch.setattr(compiled, "MAX_SUBSCHEMAS", 10)
     Schema.compile({"allOf": [{"title": "at the limit"}] * 9}, "it")
     assert "10 schemas" in flaw({"allOf": [{"title": "over the limit"}] * 10})
     assert MAX_SUBSCHEMAS == 10_000

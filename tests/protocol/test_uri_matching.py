@@ -213,7 +213,7 @@ def steps(template: UriTemplate, uri: str) -> int:
     def trace(frame: FrameType, event: str, arg: Any) -> Any:
         nonlocal count
         # Others may run here too: what the garbage collector calls, for one.
-        ours = frame.f_code.co_filename.endswith(("uri_template.py", "uri_matching.py", "parse.py"))
+        ours = frame.f_code.co_filename.endswith(("uri/template.py", "uri/matching.py", "parse.py"))
         count += ours and event == "line"
         return trace
 

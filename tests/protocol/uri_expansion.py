@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import quote
 
-from trio_mcp.protocol.uri.expressions import Expression, Operator, Variable, parsed
+from trio_mcp.protocol.uri.expressions import Expression, Operator, Variable, parse_template
 
 Value: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """A string, a list, or an associative array; an empty list or array is undefined (RFC 6570, 2.3)."""
@@ -21,7 +21,7 @@ TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 def expand(template: str, values: Mapping[str, Value]) -> str:
     """Return the URI; a variable without a value leaves nothing behind."""
-    return "".join(part if isinstance(part, str) else _fill(part, values) for part in parsed(template))
+    return "".join(part if isinstance(part, str) else _fill(part, values) for part in parse_template(template))
 
 
 def _fill(expression: Expression, values: Mapping[str, Value]) -> str:

@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp.errors import BranchLimit, LimitExceeded
-from trio_mcp.runtime import Budget
+from trio_mcp.runtime import TokenBudget
 
 
 def test_what_is_within_its_budget_is_only_counted() -> None:
-    call = Budget(100)
-    branch = Budget(50, call)
+    call = TokenBudget(100)
+    branch = TokenBudget(50, call)
     branch.charge(50)
     assert (branch.used, call.used) == (50, 50)
 
 
 def test_a_charge_counts_all_the_way_up_before_it_is_refused() -> None:
-    call = Budget(100)
-    branch = Budget(10, call, "a branch")
-    leaf = Budget(1000, branch)
+    call = TokenBudget(100)
+    branch = TokenBudget(10, call, "a branch")
+    leaf = TokenBudget(1000, branch)
     with pytest.raises(BranchLimit, match=r"^a branch may use 10 tokens, and has used 11$") as caught:
         leaf.charge(11)
     assert (leaf.used, branch.used, call.used) == (11, 11, 11)
@@ -30,19 +30,19 @@ def test_a_charge_counts_all_the_way_up_before_it_is_refused() -> None:
 
 def test_the_budget_of_the_call_is_named_as_such() -> None:
     with pytest.raises(BranchLimit, match="this call may use 10 tokens"):
-        Budget(1000, Budget(10)).charge(11)
+        TokenBudget(1000, TokenBudget(10)).charge(11)
 
 
 def test_of_several_budgets_the_innermost_is_named() -> None:
-    branch = Budget(20, Budget(10))
+    branch = TokenBudget(20, TokenBudget(10))
     with pytest.raises(BranchLimit) as caught:
         branch.charge(21)
     assert caught.value.limit == 20
 
 
 def test_siblings_share_what_their_parent_has() -> None:
-    call = Budget(100)
-    first, second = Budget(80, call), Budget(80, call)
+    call = TokenBudget(100)
+    first, second = TokenBudget(80, call), TokenBudget(80, call)
     first.charge(80)
     with pytest.raises(BranchLimit) as caught:
         second.charge(21)
@@ -50,7 +50,7 @@ def test_siblings_share_what_their_parent_has() -> None:
 
 
 def test_where_nothing_is_left_nothing_is_begun() -> None:
-    branch = Budget(20, Budget(10))
+    branch = TokenBudget(20, TokenBudget(10))
     branch.charge(9)
     branch.check()
     branch.charge(1)
@@ -59,7 +59,7 @@ def test_where_nothing_is_left_nothing_is_begun() -> None:
 
 
 def test_what_was_used_in_vain_is_counted_and_refuses_nobody_yet() -> None:
-    budget = Budget(10)
+    budget = TokenBudget(10)
     budget.count(11)
     assert budget.used == 11
     with pytest.raises(BranchLimit):
@@ -67,9 +67,9 @@ def test_what_was_used_in_vain_is_counted_and_refuses_nobody_yet() -> None:
 
 
 def test_the_repr_shows_what_is_used() -> None:
-    budget = Budget(10)
+    budget = TokenBudget(10)
     budget.count(3)
-    assert repr(budget) == "<Budget 3/10>"
+    assert repr(budget) == "<TokenBudget 3/10>"
 
 
 @given(
@@ -80,9 +80,9 @@ def test_each_budget_has_counted_what_was_used_in_it_and_below(
     parents: list[tuple[int, int]], charges: list[tuple[int, int]]
 ) -> None:
     """Whatever the tree and the order: the counters are sums, and a refusal names the nearest one that is over."""
-    tree = [Budget(100)]
+    tree = [TokenBudget(100)]
     for parent, limit in parents:
-        tree.append(Budget(limit, tree[parent % len(tree)]))
+        tree.append(TokenBudget(limit, tree[parent % len(tree)]))
     own = [0] * len(tree)
     for where, tokens in charges:
         budget = tree[where % len(tree)]
@@ -98,5 +98,5 @@ def test_each_budget_has_counted_what_was_used_in_it_and_below(
         assert budget.used == sum(used for each, used in zip(tree, own, strict=True) if budget in lineage(each))
 
 
-def lineage(budget: Budget | None) -> list[Budget]:
+def lineage(budget: TokenBudget | None) -> list[TokenBudget]:
     return [] if budget is None else [budget, *lineage(budget.parent)]

@@ -46,14 +46,14 @@ async def ask(lane: Lane) -> str:
 def record_quiet(actor: Actor) -> list[int]:
     """How many questions were open each time the actor went quiet."""
     quiet: list[int] = []
-    actor.on_quiet = lambda: quiet.append(actor.mailbox.statistics().open)
+    actor.on_quiescent = lambda: quiet.append(actor.mailbox.statistics().open)
     return quiet
 
 
 async def test_the_body_is_busy_from_the_start() -> None:
     actor = new_actor()
     assert actor.busy == 1
-    assert not actor.quiet
+    assert actor.busy
 
 
 async def test_a_branch_is_busy_before_its_task_first_runs() -> None:
@@ -85,7 +85,7 @@ async def test_an_answer_makes_its_lane_busy_in_the_step_that_delivers_it() -> N
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask, actor.root)
         await wait_all_tasks_blocked()
-        assert actor.quiet
+        assert not actor.busy
         actor.mailbox.post("ask-1", "answer")
         assert actor.busy == 1  # the lane's task has not run yet
 
@@ -104,7 +104,7 @@ async def test_the_last_branch_passes_its_busyness_to_the_lane_that_joins() -> N
         nursery.start_soon(body)
         for key in ("ask/1-1", "ask-1"):
             await wait_all_tasks_blocked()
-            assert actor.quiet
+            assert not actor.busy
             actor.mailbox.post(key, "answer")
     assert quiet == [1, 1]  # once for each question, never in between
 
@@ -179,7 +179,7 @@ async def test_a_lane_that_awaits_one_branch_is_busy_again_when_that_one_ends() 
         await wait_all_tasks_blocked()
         actor.mailbox.post("ask/1-1", "answer")
         await wait_all_tasks_blocked()
-        assert actor.quiet
+        assert not actor.busy
         for key in ("ask-1", "ask/2-1"):
             actor.mailbox.post(key, "answer")
     assert quiet == [2, 2]
@@ -204,12 +204,12 @@ async def test_a_lane_with_several_open_questions_waits_as_long_as_one_of_them_i
         for _ in range(3):
             nursery.start_soon(ask, actor.root)
         await wait_all_tasks_blocked()
-        assert actor.quiet
+        assert not actor.busy
         for key in ("ask-1", "ask-2"):
             actor.mailbox.post(key, "answer")
-            assert actor.quiet
+            assert not actor.busy
         actor.mailbox.post("ask-3", "answer")
-        assert not actor.quiet
+        assert actor.busy
     assert actor.busy == 1
 
 
@@ -231,7 +231,7 @@ async def test_a_lane_that_waits_and_joins_at_once_is_busy_only_after_both() -> 
     lane.begin_wait()
     lane.begin_join()
     lane.end_wait()
-    assert actor.quiet
+    assert not actor.busy
     lane.end_join()
     assert actor.busy == 1
 
@@ -305,7 +305,7 @@ class BusyCount(RuleBasedStateMachine):
         self.actor = new_actor()
         self.quiet_at: list[int] = []
         self.all: list[ModelledLane] = [ModelledLane(self.actor.root, None)]
-        self.actor.on_quiet = self.went_quiet
+        self.actor.on_quiescent = self.went_quiet
 
     def went_quiet(self) -> None:
         self.quiet_at.append(self.actor.mailbox.statistics().open)
@@ -464,7 +464,7 @@ def test_any_body_is_quiet_exactly_when_all_its_tasks_wait_for_answers(program: 
             nursery.start_soon(body.run, program)
             await wait_all_tasks_blocked()
             while not body.over:
-                assert actor.quiet
+                assert not actor.busy
                 assert body.open, "quiet without a question: nobody could ever answer"
                 if random.random() < 0.2:
                     clock.jump(1)

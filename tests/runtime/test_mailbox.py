@@ -103,15 +103,19 @@ async def test_a_slot_has_one_owner_and_a_second_taker_is_refused(autojump_clock
     assert taken == ["answer"]
 
 
-async def test_a_cancelled_wait_leaves_the_slot_open_for_another_attempt(autojump_clock: MockClock) -> None:
-    mailbox = Mailbox()
-    slot = mailbox.open("a", str)
+async def test_a_cancelled_wait_gives_the_slot_up(autojump_clock: MockClock) -> None:
+    mailbox, settled = Mailbox(), list[str]()
+    slot = mailbox.open("a", str, lambda: settled.append("a"))
     with trio.move_on_after(1) as scope:
         await slot.take()
     assert scope.cancelled_caught
-    assert "a" in mailbox
-    mailbox.post("a", "answer")
-    assert await slot.take() == "answer"
+    assert settled == ["a"]
+    assert "a" not in mailbox
+    assert not mailbox.post("a", "late")
+    with pytest.raises(trio.ClosedResourceError):
+        await slot.take()
+    slot.give_up()
+    assert settled == ["a"]
 
 
 async def test_a_key_is_open_once_at_a_time() -> None:

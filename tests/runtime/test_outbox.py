@@ -13,7 +13,7 @@ async def test_items_are_taken_in_order_and_all_at_once() -> None:
     for item in (1, 2, 3):
         outbox.post(item)
     assert await outbox.take() == [1, 2, 3]
-    assert len(outbox) == 0
+    assert len(outbox.items) == 0
 
 
 async def test_taking_waits_for_the_first_item(autojump_clock: MockClock) -> None:
@@ -54,7 +54,7 @@ async def test_a_sender_that_is_cancelled_sends_nothing_though_there_is_room() -
         scope.cancel()
         await outbox.send(1)
     assert scope.cancelled_caught
-    assert len(outbox) == 0
+    assert len(outbox.items) == 0
 
 
 async def test_a_sender_waits_while_the_outbox_is_full_and_goes_on_when_it_is_read(autojump_clock: MockClock) -> None:
@@ -141,7 +141,7 @@ async def test_a_close_wakes_the_reader_and_the_senders(autojump_clock: MockCloc
 async def test_on_ready_is_called_once_when_there_is_something_to_take() -> None:
     outbox: Outbox[int] = Outbox()
     calls: list[int] = []
-    outbox.on_ready = lambda: calls.append(len(outbox))
+    outbox.on_ready = lambda: calls.append(len(outbox.items))
     outbox.post(1)
     outbox.post(2)
     assert calls == [1]

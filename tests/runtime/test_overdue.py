@@ -147,7 +147,7 @@ async def test_a_parked_actor_that_ignores_its_expiry_is_given_up(autojump_clock
     told = Told()
     async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
         actor = supervisor.start(deaf, told)
-        actor.held = 70
+        actor.held_bytes = 70
         supervisor.park(actor)
         assert await told.wait() == (60 + GRACE, Cancelled(CancelReason.EXPIRED))
         assert counted(supervisor) == (0, 0, 1)
@@ -216,7 +216,7 @@ async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail(autojump_c
         supervisor.start(asks, told).cancel(CancelReason.DISCONNECT)
         await told.wait()
         await wait_all_tasks_blocked()
-        assert ["answered for" in str(failure) for failure in failures] == [True, True]
+        assert ["the call is over" in str(failure) for failure in failures] == [True, True]
         assert supervisor.actors == ()
 
 

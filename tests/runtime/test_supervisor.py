@@ -254,14 +254,14 @@ async def test_parking_over_a_cap_is_refused_and_the_actor_still_runs(limits: Li
 async def test_parked_actors_hold_at_most_so_many_bytes_of_requests() -> None:
     async with open_supervisor(Limits(parked_bytes=100)) as supervisor:
         first, second, third = (supervisor.start(forever, Ended()) for _ in range(3))
-        first.held, second.held, third.held = 60, 41, 40
+        first.held_bytes, second.held_bytes, third.held_bytes = 60, 41, 40
         supervisor.park(first)
         with pytest.raises(LimitExceeded, match=naming("100 bytes", "41 bytes")):
             supervisor.park(second)
         supervisor.park(third)
         assert supervisor.statistics().parked_bytes == 100
         supervisor.resume(first)
-        first.held += 10
+        first.held_bytes += 10
         assert supervisor.statistics().parked_bytes == 40
         third.cancel(CancelReason.CLIENT)
         await wait_all_tasks_blocked()
@@ -516,7 +516,7 @@ async def test_statistics_tell_what_runs_and_how_actors_ended(supervisor: Superv
     supervisor.start(forever, ended).cancel(CancelReason.CLIENT)
     await ended.wait()
     parked = supervisor.start(forever, Ended())
-    parked.held = 70
+    parked.held_bytes = 70
     supervisor.park(parked)
     supervisor.start(forever, Ended())
     assert (

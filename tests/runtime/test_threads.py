@@ -12,7 +12,7 @@ from naming import naming
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.runtime import Threads, ThreadStatistics
+from trio_mcp.runtime import ThreadLimiter, ThreadStatistics
 from trio_mcp.runtime.threads import Job
 
 SOON = 10.0
@@ -45,14 +45,16 @@ def stuck() -> Iterator[Stuck]:
     made.free.set()
 
 
-async def settled(threads: Threads, number: int) -> None:
+async def settled(threads: ThreadLimiter, number: int) -> None:
     """That many threads are abandoned; those that have returned say so in their own time."""
     with trio.fail_after(SOON):
         while threads.statistics().abandoned != number or threads.statistics().running != number:
             await trio.lowlevel.checkpoint()
 
 
-async def abandon(threads: Threads, fn: Callable[[], object], nursery: trio.Nursery, number: int, stuck: Stuck) -> None:
+async def abandon(
+    threads: ThreadLimiter, fn: Callable[[], object], nursery: trio.Nursery, number: int, stuck: Stuck
+) -> None:
     for _ in range(number):
         nursery.start_soon(threads.run, fn)
     await stuck.reached(number)
@@ -62,7 +64,7 @@ async def abandon(threads: Threads, fn: Callable[[], object], nursery: trio.Nurs
 async def test_the_value_comes_back_with_the_context_of_the_caller() -> None:
     user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
     user.set("ana")
-    assert await Threads(1).run(lambda: (user.get(), threading.current_thread() is threading.main_thread())) == (
+    assert await ThreadLimiter(1).run(lambda: (user.get(), threading.current_thread() is threading.main_thread())) == (
         "ana",
         False,
     )
@@ -72,7 +74,7 @@ async def test_an_error_comes_back_as_it_is() -> None:
     def breaks() -> None:
         raise KeyError("deep")
 
-    threads = Threads(1)
+    threads = ThreadLimiter(1)
     with pytest.raises(KeyError, match="deep"):
         await threads.run(breaks)
     assert threads.statistics() == ThreadStatistics(running=0, abandoned=0, waiting=0, limit=1)
@@ -83,11 +85,11 @@ async def test_from_thread_works_inside() -> None:
         await trio.lowlevel.checkpoint()
         return 42
 
-    assert await Threads(1).run(lambda: trio.from_thread.run(answer)) == 42
+    assert await ThreadLimiter(1).run(lambda: trio.from_thread.run(answer)) == 42
 
 
 async def test_an_abandoned_thread_may_ask_whether_it_was_cancelled() -> None:
-    threads = Threads(1)
+    threads = ThreadLimiter(1)
     seen: list[str] = []
     inside, go_on = threading.Event(), threading.Event()
 
@@ -110,7 +112,7 @@ async def test_an_abandoned_thread_may_ask_whether_it_was_cancelled() -> None:
 
 
 async def test_a_cancel_frees_the_caller_and_the_thread_is_counted_until_it_returns(stuck: Stuck) -> None:
-    threads = Threads(3)
+    threads = ThreadLimiter(3)
     with trio.fail_after(SOON):
         async with trio.open_nursery() as nursery:
             await abandon(threads, stuck, nursery, 2, stuck)
@@ -121,7 +123,7 @@ async def test_a_cancel_frees_the_caller_and_the_thread_is_counted_until_it_retu
 
 
 async def test_when_all_are_abandoned_the_next_is_refused_at_once_by_name_of_the_limit(stuck: Stuck) -> None:
-    threads = Threads(2)
+    threads = ThreadLimiter(2)
     async with trio.open_nursery() as nursery:
         await abandon(threads, stuck, nursery, 2, stuck)
     with pytest.raises(LimitExceeded, match=naming("2 threads")):
@@ -134,7 +136,7 @@ async def test_when_all_are_abandoned_the_next_is_refused_at_once_by_name_of_the
 
 
 async def test_those_that_wait_for_a_thread_are_refused_when_the_last_is_abandoned(stuck: Stuck) -> None:
-    threads = Threads(1)
+    threads = ThreadLimiter(1)
     refused: list[str] = []
     called: list[str] = []
 
@@ -159,7 +161,7 @@ async def test_those_that_wait_for_a_thread_are_refused_when_the_last_is_abandon
 
 
 async def test_one_that_merely_waits_is_not_refused_while_somebody_may_return(stuck: Stuck) -> None:
-    threads = Threads(2)
+    threads = ThreadLimiter(2)
     free = threading.Event()
     with trio.fail_after(SOON):
         async with trio.open_nursery() as everybody:
@@ -173,7 +175,7 @@ async def test_one_that_merely_waits_is_not_refused_while_somebody_may_return(st
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_for_a_thread_is_never_made(stuck: Stuck) -> None:
-    threads = Threads(1)
+    threads = ThreadLimiter(1)
     called: list[str] = []
     with trio.fail_after(SOON):
         async with trio.open_nursery() as everybody:
@@ -191,13 +193,13 @@ async def test_a_function_whose_caller_left_before_its_thread_began_is_not_calle
     called: list[str] = []
     returned: list[str] = []
     job = Job(lambda: called.append("called"), lambda: returned.append("returned"))
-    assert not job.leave()
+    assert not job.abandon()
     assert job() is None
     assert (called, returned) == ([], [])
 
 
 def test_a_thread_that_outlived_its_loop_takes_no_place_in_the_next_one(stuck: Stuck) -> None:
-    threads = Threads(2)
+    threads = ThreadLimiter(2)
 
     async def leave_one_behind() -> None:
         async with trio.open_nursery() as nursery:

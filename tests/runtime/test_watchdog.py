@@ -158,7 +158,7 @@ async def test_the_thread_is_gone_when_the_supervisor_is_cancelled() -> None:
 async def test_it_sleeps_when_nothing_runs_and_wakes_with_the_next_actor(
     barking: Barking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "QUIET_PROBES", 2)
+    monkeypatch.setattr(module, "IDLE_PROBES_BEFORE_SLEEP", 2)
     async with watched() as supervisor:
         await run(supervisor, quick)
         with trio.fail_after(SOON):

@@ -326,7 +326,7 @@ async def test_an_outbox_of_its_own_is_closed_empty_when_every_call_was_cancelle
         talk.cancel(1)
         await wait_all_tasks_blocked()
         assert batch.finished
-        assert (outbox.closed, len(outbox)) == (True, 0)
+        assert (outbox.closed, len(outbox.items)) == (True, 0)
 
 
 async def test_who_leaves_a_batch_cancels_what_still_runs_of_it(stage: Stage) -> None:

@@ -204,7 +204,7 @@ async def test_a_slow_reader_holds_nothing_back_but_his_own(server: Server) -> N
         for _ in range(20):
             server.resource_updated("file:///a/b")
             await wait_all_tasks_blocked()
-        assert len(narrow) == 1
+        assert len(narrow.items) == 1
         assert [envelope.message.method for envelope in await narrow.take()] == [TOOLS]
         await wait_all_tasks_blocked()
         assert [envelope.message.method for envelope in await narrow.take()] == [UPDATED]

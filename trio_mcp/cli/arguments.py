@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import cast
 
+from ..protocol.schema.references import dereference
 from ..types import JsonObject, JsonValue, Tool
 from .errors import CommandError
 
@@ -97,7 +98,7 @@ def signature(tool: Tool) -> str:
 
 def shape(schema: JsonObject, root: JsonObject) -> str:
     """Return the type of an argument, or its choices, with bars between them."""
-    choices = resolve_ref(schema, root).get("enum")
+    choices = (dereference(schema, root) or {}).get("enum")
     if isinstance(choices, list):
         return "|".join(map(str, choices))
     return "|".join(sorted(kinds(schema, root) - {"null"})) or "any"
@@ -105,7 +106,7 @@ def shape(schema: JsonObject, root: JsonObject) -> str:
 
 def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
     """Return the JSON types that a schema allows; empty if it does not restrict them."""
-    schema = resolve_ref(schema, root)
+    schema = dereference(schema, root) or {}
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
@@ -116,19 +117,6 @@ def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
         return {found for option in options if isinstance(option, dict) for found in kinds(option, root)}
     choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
     return {KINDS.get(type(choice), "null") for choice in choices} if isinstance(choices, list) else set()
-
-
-def resolve_ref(schema: JsonObject, root: JsonObject) -> JsonObject:
-    """Return the definition that a `$ref` refers to, or the schema itself.
-
-    Only one step, and only into `$defs`: these texts help a user, and the server validates the arguments.
-    """
-    reference = schema.get("$ref")
-    definitions = root.get("$defs")
-    if not isinstance(reference, str) or not isinstance(definitions, dict):
-        return schema
-    found = definitions.get(reference.rpartition("/")[2])
-    return found if isinstance(found, dict) and "$ref" not in found else {}
 
 
 def property_of(tool: Tool, name: str) -> JsonObject:

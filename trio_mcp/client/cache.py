@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import trio
 
+from ..protocol.uri.parts import is_part_of
 from ..types import CacheableResult
 
 MAX_ENTRIES = 1024
@@ -198,10 +199,3 @@ class CacheView:
 
 NO_CACHE = CacheView(None, None, None)
 """Caches nothing."""
-
-
-def is_part_of(uri: str, whole: str) -> bool:
-    """Whether a URI names a resource or something below it (L-RES-1s: an update may name a part of what is watched)."""
-    if not uri.startswith(whole):
-        return False
-    return len(uri) == len(whole) or whole.endswith("/") or uri[len(whole)] in "/?#"

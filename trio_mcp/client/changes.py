@@ -10,9 +10,9 @@ from typing import Literal, Protocol, Self, TypeAlias
 import trio
 
 from ..checks import check_sequence
-from ..errors import anew
+from ..errors import without_traceback
+from ..protocol.uri.parts import is_part_of
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
-from .cache import is_part_of
 
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
 
@@ -156,7 +156,7 @@ class Changes:
         self._check_begun()
         while not self._pending:
             if self._failure is not None:
-                raise anew(self._failure)
+                raise without_traceback(self._failure)
             if self._over:
                 raise StopAsyncIteration
             if self._changed.is_set():  # else another task waits for it already
@@ -205,7 +205,7 @@ class Changes:
         """End the iteration once the queued changes are read. The first reason stays."""
         if not self._over:
             self._over = True
-            self._failure = None if failure is None else anew(failure)
+            self._failure = None if failure is None else without_traceback(failure)
         self._changed.set()
 
     @property

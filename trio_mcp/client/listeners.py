@@ -16,7 +16,15 @@ from typing import Protocol
 import trio
 
 from ..backoff import STABLE_AFTER, Backoff
-from ..errors import CapabilityError, Disconnected, McpError, PeerError, RemoteProtocolError, RequestTimeout, anew
+from ..errors import (
+    CapabilityError,
+    Disconnected,
+    McpError,
+    PeerError,
+    RemoteProtocolError,
+    RequestTimeout,
+    without_traceback,
+)
 from ..session import ClientSession
 from ..session.client import OnNotification
 from ..types import (
@@ -213,7 +221,7 @@ class ListenStreams(Listeners):
             raise
         if changes.failure is not None:
             del self._streams[changes]
-            raise anew(changes.failure)
+            raise without_traceback(changes.failure)
 
     async def finish(self, changes: Changes, /) -> None:
         stream = self._streams.pop(changes, None)

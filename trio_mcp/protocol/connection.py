@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, anew
+from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
 from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, classify, read_request
@@ -144,13 +144,14 @@ class Connection:
             request has a stream of its own (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_asked", "_next_id", "_open", "_peer", "_shared", "_withdrawn", "session")
+    __slots__ = ("_asked", "_next_id", "_peer", "_shared", "_withdrawn", "open_ids", "session")
 
     def __init__(self, peer: Side, *, shared: bool = True) -> None:
         self._peer = peer
         self._shared = shared
         self.session = SessionTerms()
-        self._open: set[RequestId] = set()
+        self.open_ids: set[RequestId] = set()
+        """The ids of the peer's open requests; an id is removed when its request is over."""
         self._asked: dict[RequestId, Asked] = {}
         self._next_id = 0
         self._withdrawn: dict[RequestId, None] = {}
@@ -174,7 +175,7 @@ class Connection:
         self.session.phase = Phase.CLOSED
         lost = list(self._asked)
         self._asked.clear()
-        self._open.clear()
+        self.open_ids.clear()
         return lost
 
     # messages in
@@ -206,11 +207,11 @@ class Connection:
         except RemoteProtocolError as error:
             if isinstance(message, Request):
                 error.request_id = message.id
-            return Refused(anew(error), answer=isinstance(message, Request))
+            return Refused(without_traceback(error), answer=isinstance(message, Request))
 
     def answered(self, request_id: RequestId) -> None:
         """Our answer to the peer's request is on its way, or there will be none: its id may be used again."""
-        self._open.discard(request_id)
+        self.open_ids.discard(request_id)
 
     # messages out
 
@@ -247,11 +248,11 @@ class Connection:
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
         terms, params = read_request(message, inbound, self.session, self._peer)
         if self._shared:
-            if message.id in self._open:
+            if message.id in self.open_ids:
                 raise RemoteProtocolError(
                     f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST
                 )
-            self._open.add(message.id)
+            self.open_ids.add(message.id)
         return RequestIn(message.id, message.method, params, terms)
 
     def _notification(self, message: Notification) -> Event:
@@ -278,7 +279,7 @@ class Connection:
         try:
             return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
         except RemoteProtocolError as malformed:
-            return ReplyIn(message.id, anew(malformed))
+            return ReplyIn(message.id, without_traceback(malformed))
 
     def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
         if message.id is None:
@@ -308,13 +309,13 @@ class Connection:
         try:
             messages = batch.messages()
         except RemoteProtocolError as error:
-            return Refused(anew(error))
+            return Refused(without_traceback(error))
         ids = Counter(message.id for message in messages if isinstance(message, Request))
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
 
     def __repr__(self) -> str:
         version = self.session.codec.revision.name
-        return f"<Connection {self.session.phase.value} {version} open={len(self._open)} asked={len(self._asked)}>"
+        return f"<Connection {self.session.phase.value} {version} open={len(self.open_ids)} asked={len(self._asked)}>"
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:

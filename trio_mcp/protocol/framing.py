@@ -1,4 +1,13 @@
-"""Lines of bytes, as the stdio transport frames messages (MCP, transports: messages are delimited by newlines)."""
+"""Lines of bytes: the framing of the stdio transport (MCP, transports: messages are delimited by newlines)."""
+
+# States of the decoder: it holds the start of a line, or skips the rest of one that is over the limit.
+#
+#   state      bytes                          next       result
+#   reading    no line end, within the limit  reading    the bytes are buffered
+#   reading    no line end, over the limit    skipping   LineTooLong, immediately; the buffer is freed
+#   reading    a line end                     reading    the line, unless it is blank
+#   skipping   no line end                    skipping   nothing
+#   skipping   a line end                     reading    nothing: it was reported
 
 from __future__ import annotations
 
@@ -9,27 +18,27 @@ from ..errors import RemoteProtocolError
 
 @dataclass(frozen=True, slots=True)
 class LineTooLong:
-    """Stands where a line over the limit was; the next line is read as usual.
+    """Takes the place of a line over the limit; the next line is read as usual.
 
     Attributes:
-        limit: the most bytes a line may have, without its line end.
+        limit: maximum bytes of a line, without its line end.
     """
 
     limit: int
 
     def error(self) -> RemoteProtocolError:
-        """What to answer the peer: -32700, since the message was never read."""
+        """Return the error to answer with: -32700, since the message was never read."""
         return RemoteProtocolError(f"The line has more than {self.limit} bytes (max_line).", code=-32700)
 
 
 class LineDecoder:
-    """Cuts a stream of bytes into lines, in time linear in the bytes and memory bounded by the limit.
+    """Splits a stream of bytes into lines, in time linear in the bytes and with memory bounded by the limit.
 
-    Only `\\n` ends a line, for JSON strings may hold every other kind of line break. One `\\r` before it is dropped,
-    and blank lines are skipped. What follows the last `\\n` is never delivered: when the stream ends, it was cut short.
+    Only `\\n` ends a line, because JSON strings may hold every other kind of line break. One `\\r` before it is dropped,
+    and blank lines are skipped. Bytes after the last `\\n` are never delivered: when the stream ends, that line was cut off.
 
     Args:
-        max_line: the most bytes a line may have, without its line end.
+        max_line: maximum bytes of a line, without its line end.
     """
 
     def __init__(self, max_line: int) -> None:
@@ -45,13 +54,13 @@ class LineDecoder:
 
     @property
     def buffered(self) -> int:
-        """How many bytes of an unfinished line are held."""
+        """Number of buffered bytes of an unfinished line."""
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[bytes | LineTooLong]:
-        """The lines that these bytes complete, without their ends.
+        """Return the lines that these bytes complete, without their ends.
 
-        A line over the limit is reported at the byte that breaks it, and once, whether or not its end ever comes.
+        A line over the limit is reported once, with the byte that exceeds it, whether or not its end ever comes.
         """
         lines: list[bytes | LineTooLong] = []
         start = 0

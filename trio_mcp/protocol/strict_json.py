@@ -1,14 +1,16 @@
-"""JSON as RFC 8259 has it, within limits, and nothing else.
+"""JSON as RFC 8259 defines it, within limits.
 
-The common decoders are kinder than a protocol can afford: two readers of one message must never see two meanings. The
-standard library takes the last of two equal names, `NaN`, `1e999` as infinity, UTF-16, a byte order mark and half a
-surrogate pair, which then fails to encode far away; nesting ends in a RecursionError whose depth depends on the stack.
-Here each of these is refused where it is read, with a sentence that says what to send instead.
-
-The work stays in C: the standard scanner with hooks reads, pydantic_core writes. Everything that needs a second look at
-the text is asked for by a cheap search first, so that an ordinary message pays for none of it, and every second look
-takes time linear in the text.
+The common decoders are too tolerant for a protocol: two readers of one message must never see two meanings. The standard
+library accepts the last of two equal names, `NaN`, `1e999` as infinity, UTF-16, a byte order mark, and a lone surrogate, which
+then fails to encode far away. Deep nesting ends in a RecursionError whose depth depends on the stack. Here each of these is
+rejected where it is read, with a message that says what to send instead.
 """
+
+# The work stays in C: the scanner of the standard library reads, with hooks, and pydantic_core writes. pydantic_core could read
+# too, and faster, but has no hook for a name that occurs twice and no limit for numbers.
+#
+# Every check that needs a second pass over the text is started by a cheap search for a byte without which it cannot fail, so an
+# ordinary message pays for none of them. Every second pass takes time linear in the text.
 
 from __future__ import annotations
 
@@ -27,19 +29,18 @@ from pydantic_core import to_json
 from ..errors import RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 
-_MAX_ENCODED_DEPTH = 255  # where pydantic_core stops
-_MAX_DIGITS = 640  # up to here Python converts integers whatever `sys.set_int_max_str_digits` says
+_MAX_ENCODED_DEPTH = 255  # the limit of pydantic_core
+_MAX_DIGITS = 640  # the least value that `sys.set_int_max_str_digits` allows
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLimits:
-    """How much one message may ask of the decoder.
+    """The limits of one message.
 
     Attributes:
-        max_bytes: the most bytes of text.
-        max_depth: the most arrays and objects that may be open at once, 255 at most: nothing is read that could not be
-            written again.
-        max_number_chars: the longest number, in characters, 640 at most; the largest double has 309 digits.
+        max_bytes: bytes of text.
+        max_depth: nested arrays and objects, 255 at most: a message that can be read can also be written again.
+        max_number_chars: characters of a number, 640 at most; the largest double has 309 digits.
     """
 
     max_bytes: int = 4 * 1024 * 1024
@@ -57,16 +58,17 @@ DEFAULT_LIMITS = JsonLimits()
 
 
 def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
-    """The value of a JSON text in UTF-8.
+    """Parse a JSON text in UTF-8.
 
     Raises:
-        RemoteProtocolError: with code -32700 for what is not JSON (malformed, not UTF-8, a name twice in one object,
-            NaN, an infinite number, half a surrogate pair), with -32600 for what is over a limit, which it names.
+        RemoteProtocolError: -32700 if it is not JSON (malformed, not UTF-8, a name twice in one object, NaN, an infinite
+            number, a lone surrogate), -32600 if it exceeds a limit, which the message names.
     """
     if len(data) > limits.max_bytes:
         raise _over_limit(f"has {len(data)} bytes", limits.max_bytes, "max_bytes")
     try:
         text = data.decode("utf-8")
+        # Counts brackets in strings too. Only if there are enough of them is the depth measured exactly.
         if data.count(b"[") + data.count(b"{") > limits.max_depth:
             _check_depth(data, limits.max_depth)
         value: JsonValue = _decoder(limits.max_number_chars).decode(text)
@@ -82,21 +84,21 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
 
 
 def dumps(value: JsonValue, root: str = "") -> bytes:
-    """The value as compact JSON in UTF-8, without a line break.
+    """Encode a value as compact JSON in UTF-8, without a line break.
 
     Args:
-        value: what to encode.
-        root: what errors call the value itself, for example `result`.
+        root: the name of the value in error messages, for example `result`.
 
     Raises:
-        ValueError: for NaN, an infinite number, half a surrogate pair, or nesting deeper than 255; the text holds the
-            path of the first one, like `result.rows[3].price`.
+        ValueError: it holds NaN, an infinite number or a lone surrogate, or is nested deeper than 255. The message has the path
+            of the first one, like `result.rows[3].price`.
     """
     try:
         raw = to_json(value)
     except ValueError as error:
         raise ValueError(_first_flaw(value, root) or str(error)) from None
-    # pydantic_core writes NaN and Infinity bare; a text that holds the words may still hold them inside strings only.
+    # pydantic_core writes NaN and Infinity without quotes, but a string may hold these words too. With another spelling for the
+    # numbers the two texts differ only if there is such a number.
     if (b"NaN" in raw or b"Infinity" in raw) and raw != to_json(value, inf_nan_mode="null"):
         raise ValueError(_first_flaw(value, root) or "NaN and infinite numbers are not JSON")
     return raw
@@ -114,7 +116,7 @@ def _over_limit(measure: str, limit: int, name: str) -> RemoteProtocolError:
 
 
 def _quoted(text: str) -> str:
-    """A name from the peer as it may stand in an error: plain ASCII, and short."""
+    """Return a name from the peer for an error message: plain ASCII, and short."""
     return json.dumps(text if len(text) <= 40 else text[:40] + "...")
 
 
@@ -151,14 +153,16 @@ def _decoder(max_number_chars: int) -> json.JSONDecoder:
     return json.JSONDecoder(object_pairs_hook=_object, parse_int=integer, parse_float=real, parse_constant=_constant)
 
 
-# One match eats a whole string, or all that is left when it has no end. Possessive, so that nothing is read twice.
+# One match consumes a whole string, or the rest of the text if it has no end. The quantifiers are possessive, so that no part is
+# read twice: a text of many backslashes would cost n² otherwise.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def _check_depth(data: bytes, max_depth: int) -> None:
-    """Count exactly: a text with many brackets may be wide, or hold them in strings."""
+    """Measure the depth exactly: a text with many brackets may be wide, or hold them in strings."""
+    # Without strings, +1 for each opening and -1 for each closing bracket; the depth is the largest sum of a prefix.
     steps = array("b", _STRING.sub(b"", data).translate(_STEPS, _NOT_BRACKETS))
     depth = max(accumulate(steps), default=0)
     if depth > max_depth:
@@ -166,7 +170,7 @@ def _check_depth(data: bytes, max_depth: int) -> None:
 
 
 def _check_surrogates(value: JsonValue) -> None:
-    """RFC 8259, 8.2: `\\ud800` alone stands for no character, so the value could never be encoded again."""
+    """Raise if the value holds a lone surrogate (RFC 8259, 8.2): it is not a character, and could not be encoded again."""
     try:
         to_json(value)
     except ValueError as error:
@@ -194,19 +198,19 @@ def _first_flaw(value: JsonValue, root: str) -> str | None:
 
 
 def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
-    """Why the first flawed value below is flawed; `steps` then leads to it. Paths are joined only once one is found."""
+    """Return the reason why the first value below cannot be encoded, or None; `steps` then leads to it."""
     match value:
         case None | bool() | int():
             return None
         case float():
             return None if isfinite(value) else f"is {value}, which JSON cannot hold"
         case str():
-            return "holds half a surrogate pair, which is no character" if _SURROGATE.search(value) else None
+            return "holds a lone surrogate, which is not a character" if _SURROGATE.search(value) else None
         case dict():
             return _flaw_within(value.items(), steps)
         case list():
             return _flaw_within(enumerate(value), steps)
-    return f"is a {type(value).__name__}, which is no JSON value"
+    return f"is a {type(value).__name__}, which is not a JSON value"
 
 
 def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str | int]) -> str | None:
@@ -215,7 +219,7 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
     for step, member in members:
         steps.append(step)
         if isinstance(step, str) and _SURROGATE.search(step):
-            return "has half a surrogate pair in its name"
+            return "has a lone surrogate in its name"
         reason = _flaw(member, steps)
         if reason is not None:
             return reason
@@ -224,7 +228,7 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
 
 
 def json_path(root: str, steps: Sequence[str | int]) -> str:
-    """How errors call a place, like `result.rows[3].price`; from the sixteenth step on it is cut."""
+    """Return the path of a value for error messages, like `result.rows[3].price`, cut after sixteen steps."""
     path = root
     for step in steps[:16]:
         if isinstance(step, str) and _PLAIN_NAME.fullmatch(step):

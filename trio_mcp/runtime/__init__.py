@@ -1,13 +1,14 @@
-"""The actor runtime: mailboxes, actors, branches, budgets, the supervisor and the journal. It knows Trio and nothing of MCP."""
+"""The actor runtime: mailboxes, actors, branches, budgets, the supervisor, the journal. It uses Trio and knows nothing of MCP."""
 
 from .actor import Actor, ActorState, ActorStatistics, Cancelled, CancelReason, Lane, Outcome, Raised, Returned
 from .branch import MAX_DEPTH, Branch, Branches, race, run_branch
-from .budget import Budget
-from .journal import Divergence, Entry, Journal, Kind
+from .budget import TokenBudget
+from .journal import Divergence, EntryKind, Journal, JournalEntry
+from .limits import Limits, SupervisorStatistics
 from .mailbox import Mailbox, MailboxStatistics, Slot
 from .outbox import Outbox, OutboxStatistics
-from .supervisor import Limits, Supervisor, SupervisorStatistics, open_supervisor
-from .threads import Threads, ThreadStatistics
+from .supervisor import Supervisor, open_supervisor
+from .threads import ThreadLimiter, ThreadStatistics
 
 __all__ = [
     "MAX_DEPTH",
@@ -16,13 +17,12 @@ __all__ = [
     "ActorStatistics",
     "Branch",
     "Branches",
-    "Budget",
     "CancelReason",
     "Cancelled",
     "Divergence",
-    "Entry",
+    "EntryKind",
     "Journal",
-    "Kind",
+    "JournalEntry",
     "Lane",
     "Limits",
     "Mailbox",
@@ -35,8 +35,9 @@ __all__ = [
     "Slot",
     "Supervisor",
     "SupervisorStatistics",
+    "ThreadLimiter",
     "ThreadStatistics",
-    "Threads",
+    "TokenBudget",
     "open_supervisor",
     "race",
     "run_branch",

@@ -1,19 +1,55 @@
 """An actor is one logical call: its cancel scope, mailbox, journal and lanes, and exactly one outcome.
 
 The body of an actor and each of its branches is a *lane*. A lane is busy (it can still do something on its own), waiting (at
-least one question of its own is open) or joining (it waits for branches). The actor counts the busy ones; when none is left,
-nothing more will happen until an answer comes, and whoever carries the actor's questions to the peer can send all of them
-in one go. The rules of the count, each with a test:
+least one of its questions is open) or joining (it waits for branches). The actor counts the busy ones. When none is left,
+nothing more will happen until an answer arrives, so the owner of the actor can send all of its questions together. The rules of
+the count, each with a test:
 
 - a branch is busy from the moment it is created, before its task first runs;
 - an answer makes its lane busy in the step that delivers it, not when the lane wakes;
 - when the last branch that a lane joins ends, its busyness passes to that lane, so the count never touches zero in between;
 - a lane with several open questions waits as long as one of them is open;
-- a lane that is cancelled while it waits gives its questions up and becomes busy again, since its clean-up runs.
+- a lane that is cancelled while it waits withdraws its questions and becomes busy again, since its clean-up runs.
 
-A lane is cancelled with its actor, with the lane that it is a branch of, by a sibling that fails, or when its own time is up.
-`Lane.reason` tells which came first.
+A lane is cancelled with its actor, with the lane that it is a branch of, by a sibling that fails, or when its timeout expires.
+`Lane.reason` says which came first.
 """
+
+# States of an actor, and who changes them. Parking is about the caller, not about the body: the lanes of a parked actor are the
+# same as before, and its scope has only another deadline.
+#
+#   state              event                                     next       mailbox   on_done
+#   -                  Supervisor.start                          RUNNING    open
+#   RUNNING            Supervisor.park                           PARKED     open
+#   PARKED             Supervisor.resume                         RUNNING    open
+#   RUNNING, PARKED    cancel, or a deadline                     same       open
+#   RUNNING, PARKED    the body ends                             DONE       closed    the outcome
+#   RUNNING, PARKED    the grace period after a cancel expires   STUCK      closed    Cancelled(reason)
+#   STUCK              the body ends                             DONE       closed    (was called already)
+#
+# States of a lane, by its two counters. Only the way from and to (0, 0) changes `Actor.busy`: a lane with open questions can join
+# branches at the same time, for it may have several tasks.
+#
+#   open questions   joins   state
+#   0                0       busy
+#   1 or more        0       waiting
+#   any              1 +     joining
+#
+# Example: a body starts two branches that ask one question each; the answers arrive together.
+#
+#   step                                      busy   what happens
+#   the actor is started                      1      the body, before its task first runs
+#   branches.start(a)                         2      a, before its task first runs
+#   branches.start(b)                         3
+#   the block of `branches` ends: join        2
+#   a asks                                    1
+#   b asks                                    0      on_quiescent: both questions are sent, and the actor is parked
+#   the answers are posted: a, b              2      in these steps, before a task runs; the actor was resumed
+#   a ends                                    1
+#   b ends                                    1      +1 for the body, which joined the two, then -1 for b: never 0
+#
+# Without the last rule the count would be 0 between the end of b and the next step of the body, and the next round of questions
+# would be sent without those that the body is about to ask.
 
 from __future__ import annotations
 
@@ -58,9 +94,9 @@ class Siblings(Protocol):
 
 
 class ActorState(Enum):
-    """Running in front of a caller, parked between two requests of its caller, stuck, or over.
+    """Running for a request, parked between two requests of its caller, stuck, or done.
 
-    A stuck one was cancelled and did not end in its time. It was answered for, and runs on without anybody who waits for it.
+    A stuck actor was cancelled and did not end within its grace period. Its caller got an error, and its body still runs.
     """
 
     RUNNING = "running"
@@ -69,8 +105,8 @@ class ActorState(Enum):
     DONE = "done"
 
 
-NO_LONGER = (ActorState.STUCK, ActorState.DONE)
-UNHEARD = "the call is over, or was answered for: no answer reaches it any more"
+FINISHED_STATES = (ActorState.STUCK, ActorState.DONE)
+CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot receive answers any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +145,7 @@ class ActorStatistics:
 
 
 class Actor:
-    """One logical call. Made by `Supervisor.start`; its owner keeps it to cancel it, park it and post to its mailbox."""
+    """One logical call. Made by `Supervisor.start`; its owner cancels it, parks it and posts to its mailbox."""
 
     __slots__ = (
         "__weakref__",
@@ -120,11 +156,11 @@ class Actor:
         "cancel_reason",
         "cancelled_at",
         "deadline",
-        "held",
+        "held_bytes",
         "name",
         "on_cancel",
         "on_done",
-        "on_quiet",
+        "on_quiescent",
         "overdue_at",
         "principal",
         "scope",
@@ -142,20 +178,20 @@ class Actor:
         self._journal = journal
         self.cancel_reason: CancelReason | None = None
         self.cancelled_at = math.inf
-        """When it was given that reason, on Trio's clock (seconds)."""
+        """When `cancel_reason` was set, on Trio's clock (seconds)."""
         self.state = ActorState.RUNNING
         self.busy = 1
         self.branches = 0
-        self.held = 0
-        """Bytes of the requests that it has had, counted by its owner for the caps; it never changes while parked."""
-        self.on_quiet: Callable[[], None] | None = None
-        """Called whenever no lane can do anything more on its own."""
+        self.held_bytes = 0
+        """Bytes of its requests so far, counted by its owner for the limits; it must not change while the actor is parked."""
+        self.on_quiescent: Callable[[], None] | None = None
+        """Called whenever the last busy lane stops being busy."""
         self.on_cancel: Callable[[Actor], None] | None = None
-        """Called when it is cancelled by `cancel`."""
+        """Called by `cancel`, before the scope is cancelled."""
         self.on_done: Callable[[Actor, Outcome], None] | None = None
-        """To be told its outcome; None once that was done."""
+        """Called once with the outcome; None afterwards."""
         self.overdue_at = math.inf
-        """When whoever waits for its end gives up on it, on Trio's clock."""
+        """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
         self.task: trio.lowlevel.Task | None = None
         """The task that runs its body, while it does."""
 
@@ -164,19 +200,20 @@ class Actor:
         """Where answers to it arrive; made when it first asks, since most calls never do."""
         if self._mailbox is None:
             self._mailbox = Mailbox()
-            if self.state in NO_LONGER:
-                self._mailbox.close(Disconnected(UNHEARD))
+            # A thread of a stuck or finished call may still ask. It must get an error, not wait for ever.
+            if self.state in FINISHED_STATES:
+                self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
         return self._mailbox
 
     @property
     def journal(self) -> Journal:
-        """What it has learned; made when it first learns something."""
+        """Its recorded steps and answers; made with the first of them."""
         if self._journal is None:
             self._journal = Journal()
         return self._journal
 
     def cancel(self, reason: CancelReason) -> None:
-        """Ask the actor to stop. It unwinds through its `finally` blocks; the first reason given is the one it sees."""
+        """Cancel the actor's scope. It unwinds through its `finally` blocks; the first reason given is the one it sees."""
         if self.cancel_reason is None:
             self.cancel_reason = reason
             self.cancelled_at = trio.current_time()
@@ -184,23 +221,24 @@ class Actor:
             self.on_cancel(self)
         self.scope.cancel()
 
-    def leave(self, state: ActorState) -> None:
-        """It is over, or stuck: no answer reaches it any more, and what still runs of it (a thread, say) may ask nothing."""
+    def retire(self, state: ActorState) -> None:
+        """Enter a final state, DONE or STUCK: its open questions fail, and what still runs of it (a thread, say) cannot ask."""
         self.state = state
         if self._mailbox is not None:
-            self._mailbox.close(Disconnected(UNHEARD))
+            self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
 
     @property
     def reason(self) -> CancelReason | None:
-        """Why it was cancelled, also when nobody but the clock did it; None while it was not."""
+        """Why it was cancelled, also if only its deadline did it; None if it was not cancelled."""
         if self.cancel_reason is not None or not self.scope.cancel_called:
             return self.cancel_reason
+        # Trio does not say which deadline has cancelled the scope, but only `park` sets one before that of the whole call.
         parked = self.state is ActorState.PARKED and self.scope.deadline < self.deadline
         return CancelReason.EXPIRED if parked else CancelReason.DEADLINE
 
     @property
     def cancellation(self) -> Cancellation | None:
-        """The same with the time of it."""
+        """The reason of its cancel with the time, or None."""
         reason = self.reason
         if reason is None:
             return None
@@ -208,22 +246,17 @@ class Actor:
 
     @property
     def open_questions(self) -> int:
-        """Questions of its lanes that have no answer yet."""
+        """Number of questions of its lanes without an answer."""
         return 0 if self._mailbox is None else len(self._mailbox)
-
-    @property
-    def quiet(self) -> bool:
-        """No lane is busy: nothing will happen until an answer comes."""
-        return self.busy == 0
 
     def lane_busy(self) -> None:
         self.busy += 1
 
-    def lane_idle(self) -> None:
+    def lane_idle(self, *, announce: bool = True) -> None:
         self.busy -= 1
         assert self.busy >= 0, f"more idle lanes than there are: {self!r}"
-        if self.busy == 0 and self.on_quiet is not None:
-            self.on_quiet()
+        if announce and self.busy == 0 and self.on_quiescent is not None:
+            self.on_quiescent()
 
     def statistics(self) -> ActorStatistics:
         return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
@@ -267,7 +300,7 @@ class Lane:
         self.siblings = siblings
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.scope: trio.CancelScope | None = None
-        """The scope that ends when its own time is up; None without a limit. Nobody else cancels it."""
+        """The scope of its timeout; None without one. It is cancelled by its deadline only."""
         self._open = 0
         self._joining = 0
         self._children = 0
@@ -276,12 +309,12 @@ class Lane:
         self._names: tuple[str, ...] = ()
 
     def next_key(self, kind: str) -> str:
-        """A key for the next question of this lane, the same in every run of the same body."""
+        """Return a key for the next question of this lane: the same in every run of the same body."""
         self._asked += 1
         return f"{kind}{self.path}-{self._asked}"
 
     def named_key(self, name: str) -> str:
-        """The same for a question that its author named: the name alone, where no other question of the call can have it."""
+        """Return a key for a question that its author named: the name alone if no other question of the call can have it."""
         key = self.next_key(name)
         if self.path or name in self._named:
             return key
@@ -294,7 +327,7 @@ class Lane:
         return (*map(int, self.path.split("/")[1:]), self._asked)
 
     def use_name(self, name: str) -> str:
-        """The same for a step that has a name of its own.
+        """Return a key for a step with this name.
 
         Raises:
             ValueError: this lane has used the name.
@@ -305,51 +338,52 @@ class Lane:
         return f"{self.path}:{name}"
 
     def free_name(self, name: str) -> None:
-        """The step was not done: its name may be used again."""
+        """Allow a name to be used again, because its step did not finish."""
         self._names = tuple(used for used in self._names if used != name)
 
     def next_path(self) -> str:
-        """The path of this lane's next branch."""
+        """Return the path of this lane's next branch."""
         self._children += 1
         return f"{self.path}/{self._children}"
 
     @property
     def reason(self) -> CancelReason | None:
-        """Why it was cancelled; the first reason stands. None while it was not."""
+        """Why it was cancelled first; None if it was not cancelled."""
         cancelled = self.cancellation
         return None if cancelled is None else cancelled.reason
 
     @property
     def cancellation(self) -> Cancellation | None:
-        """The same with the time of it."""
+        """The first cancel that it was under, with its time, or None."""
         first = self.actor.cancellation if self.parent is None else self.parent.cancellation
-        if self.siblings is not None and self.siblings.failed_at < math.inf:  # which is noted only where it came first
+        # `failed_at` is not compared with the time of `first`: it is set only if the parent was not cancelled by then.
+        if self.siblings is not None and self.siblings.failed_at < math.inf:
             first = Cancellation(self.siblings.failed_at, CancelReason.SIBLING)
         scope = self.scope
         if scope is not None and scope.cancel_called and (first is None or scope.deadline < first.at):
             first = Cancellation(scope.deadline, CancelReason.DEADLINE)
         return first
 
-    def begin_wait(self) -> None:
-        """A question of this lane was opened."""
+    def begin_wait(self, *, announce: bool = True) -> None:
+        """Count an open question of this lane; without `announce` the caller checks itself whether the actor is quiet."""
         self._open += 1
         if self._open == 1 and not self._joining:
-            self.actor.lane_idle()
+            self.actor.lane_idle(announce=announce)
 
     def end_wait(self) -> None:
-        """One of its questions was settled or given up."""
+        """Count one open question less: it was settled or given up."""
         self._open -= 1
         if self._open == 0 and not self._joining:
             self.actor.lane_busy()
 
     def begin_join(self) -> None:
-        """The lane starts to wait for branches."""
+        """Count that the lane starts to wait for branches."""
         self._joining += 1
         if self._joining == 1 and not self._open:
             self.actor.lane_idle()
 
     def end_join(self) -> None:
-        """The branches it waited for have ended."""
+        """Count that the branches it waited for have ended."""
         self._joining -= 1
         if self._joining == 0 and not self._open:
             self.actor.lane_busy()

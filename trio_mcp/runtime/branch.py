@@ -1,14 +1,30 @@
-"""Branches: child lanes of an actor, each in a scope of its own, joined before their parent goes on.
+"""Branches: child lanes of an actor, each in its own cancel scope, joined before their parent continues.
 
     async with Branches(lane) as branches:
         first = branches.start(flights)
         second = branches.start(hotels, timeout=5)
     return first.value, second.value
 
-A branch cannot outlive the `async with` block. The first branch that fails cancels its siblings, and the errors come out as an
-exception group, as from any nursery. A branch may have a time of its own: when that is up, it is cancelled, and once it has
-unwound it fails with `BranchLimit`. Any other cancel passes through as it is.
+A branch cannot outlive the `async with` block. The first branch that fails cancels its siblings, and the errors are raised as an
+exception group, as from any nursery. A branch may have a timeout: when it expires, the branch is cancelled, and after it has
+unwound it fails with `BranchLimit`. Any other cancel passes through unchanged.
 """
+
+# Every wait of a lane for branches must be counted exactly once, and end in the step in which the last of them ends (see the
+# rules in `actor`). The ways to wait, and who counts them:
+#
+#   wait                        begin_join               end_join
+#   `await branch.result()`     Branch._join             Branch.end, or _join's `finally` if the wait is cancelled
+#   the end of the block        Branches.__aexit__       Branches._run of the last branch
+#   run_branch, race            as above                 as above; a lone branch runs in the caller's task
+#
+# Example: a body with two branches a and b, of which a fails while b waits for an answer.
+#
+#   a raises                    b's wait is cancelled, but its task has not run: for the count it still waits
+#   a's `_let_waiters_wake`     two turns of the scheduler: b withdraws its question, and is busy again
+#   a ends, b ends              now a is counted off, then b
+#
+# Without these two turns the count would be 0 after a's end, and b's question would be sent although it is being withdrawn.
 
 from __future__ import annotations
 
@@ -33,7 +49,7 @@ Work = Callable[[Lane], Awaitable[T]]
 logger = logging.getLogger("trio_mcp.call")
 
 MAX_BRANCHES = 100_000
-"""Branches of one actor that may be running at once."""
+"""Branches of one actor that may run at the same time."""
 
 MAX_DEPTH = 32
 """How deep branches may nest."""
@@ -54,11 +70,11 @@ class Branch(Generic[T]):
     async def result(self) -> T:
         """Wait for the branch to end and return its value. A cancel while waiting leaves the branch running.
 
-        Where the branch fails, whoever waits for it inside the block is cancelled, as everything else there is; what the branch
-        raised comes out of the block.
+        If the branch fails, a task that waits for it inside the block is cancelled like everything else there; the block raises
+        the error of the branch.
         """
         if self._ended:
-            await trio.lowlevel.checkpoint()  # where it has failed, the cancel arrives here
+            await trio.lowlevel.checkpoint()  # if it has failed, the cancel arrives here
         else:
             await self._join()
         return self.value
@@ -66,7 +82,8 @@ class Branch(Generic[T]):
     async def _join(self) -> None:
         joiner = self._group.lane
         joiner.begin_join()
-        if self._joiners is None:  # most branches are only joined by the end of the block
+        # Made late: most branches are only joined by the end of the block.
+        if self._joiners is None:
             self._joiners = []
         entry = (joiner, trio.Event())
         self._joiners.append(entry)
@@ -79,7 +96,7 @@ class Branch(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What the branch returned.
+        """The value that the branch returned.
 
         Raises:
             RuntimeError: it has not ended, or ended with an error.
@@ -90,7 +107,7 @@ class Branch(Generic[T]):
         return cast("T", self._outcome.value)
 
     def end(self, outcome: Outcome[T] | None) -> None:
-        """Called once when the branch is over; passes its busyness to whoever joined it alone."""
+        """Set the outcome, once; passes the busyness of the branch to the lanes that wait for its result."""
         self._ended = True
         self._outcome = outcome
         if self._joiners:
@@ -107,15 +124,15 @@ class Branch(Generic[T]):
 class Branches:
     """A group of branches of one lane; an async context manager that ends when all of them have."""
 
-    __slots__ = ("_awakened", "_nursery", "_opened", "_running", "_waiting", "cancelled", "failed_at", "lane")
+    __slots__ = ("_nursery", "_opened", "_running", "_waiters_woken", "_waiting", "cancelled", "failed_at", "lane")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.failed_at = math.inf
         """See `Siblings`."""
         self.cancelled = False
-        """It was cancelled from within: by `cancel`, or because something in it failed."""
-        self._awakened = False
+        """Whether it was cancelled from within: by `cancel`, or because something in it failed."""
+        self._waiters_woken = False
         self._opened = trio.open_nursery()
         self._nursery: trio.Nursery | None = None
         self._running = 0
@@ -131,7 +148,7 @@ class Branches:
         if error is not None and is_failure(error):
             self.cancel()
         if self.cancelled:
-            await self._awake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
+            await self._let_waiters_wake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
         if self._running:
             self._waiting = True
             self.lane.begin_join()
@@ -141,7 +158,7 @@ class Branches:
             self._nursery = None
 
     def start(self, fn: Work[T], *, timeout: float = math.inf, max_depth: int = MAX_DEPTH) -> Branch[T]:
-        """Start `fn(child_lane)` as a branch at once.
+        """Start `fn(child_lane)` as a branch.
 
         Args:
             timeout: seconds from now on.
@@ -154,18 +171,20 @@ class Branches:
         if self._nursery is None:
             raise RuntimeError("start branches inside `async with`")
         branch: Branch[T] = Branch(self, new_lane(self.lane, max_depth, self))
-        self._nursery.start_soon(self._run, branch, timed(fn, timeout))  # or not, when the block is as good as left
+        # First, because it raises if the nursery is closed: nothing must have been counted then.
+        self._nursery.start_soon(self._run, branch, with_timeout(fn, timeout))
         self._running += 1
         self.lane.actor.branches += 1
         self.lane.actor.lane_busy()  # before its task first runs
         return branch
 
     def cancel(self) -> None:
-        """Cancel every branch of the group; to each it is as if a sibling had failed."""
+        """Cancel every branch of the group, with the reason `SIBLING`."""
         if self._nursery is None or self.cancelled:
             return
         self.cancelled = True
-        if self.lane.cancellation is None:  # else that reason stands
+        # If the parent was cancelled before, its reason came first and stands.
+        if self.lane.cancellation is None:
             self.failed_at = trio.current_time()
         self._nursery.cancel_scope.cancel()
 
@@ -179,7 +198,7 @@ class Branches:
             raise
         finally:
             if self.cancelled:
-                await self._awake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
+                await self._let_waiters_wake()  # noqa: ASYNC102  shielded, and two turns of the scheduler at most
             self._running -= 1
             branch.end(outcome)
             if self._waiting and not self._running:
@@ -188,14 +207,12 @@ class Branches:
             self.lane.actor.branches -= 1
             self.lane.actor.lane_idle()
 
-    async def _awake(self) -> None:
-        """After a cancel from within, let those who waited for answers wake up before who cancelled them is counted off.
-
-        Else no lane would be busy for a moment, and a round would go out with the very questions that are being given up. The
-        cancelled ones and this task run in the next turn of the scheduler, in any order, and all of them before the one after it.
-        """
-        if not self._awakened:
-            self._awakened = True
+    async def _let_waiters_wake(self) -> None:
+        """After a cancel from within, let the cancelled lanes withdraw their questions before this one is counted off."""
+        # Trio runs the cancelled tasks and this one in the next turn of its scheduler, in any order. After the turn that follows,
+        # all of them have run.
+        if not self._waiters_woken:
+            self._waiters_woken = True
             for _ in range(2):
                 await trio.lowlevel.cancel_shielded_checkpoint()
 
@@ -204,10 +221,10 @@ class Branches:
 
 
 async def run_branch(lane: Lane, fn: Work[T], *, timeout: float = math.inf, max_depth: int = MAX_DEPTH) -> T:
-    """Run one branch and return its value; its exception comes out bare. It runs in the caller's task.
+    """Run one branch in the caller's task and return its value; its exception is not wrapped in a group.
 
     Raises:
-        BranchLimit: the actor has too many branches, or they nest too deep, and nothing was run; or `timeout` seconds were over.
+        BranchLimit: the actor has too many branches, or they nest too deep, and nothing was run; or the timeout has expired.
     """
     child = new_lane(lane, max_depth)
     actor = lane.actor
@@ -215,7 +232,7 @@ async def run_branch(lane: Lane, fn: Work[T], *, timeout: float = math.inf, max_
     actor.lane_busy()
     lane.begin_join()
     try:
-        return await timed(fn, timeout)(child)
+        return await with_timeout(fn, timeout)(child)
     finally:
         lane.end_join()
         actor.branches -= 1
@@ -223,10 +240,10 @@ async def run_branch(lane: Lane, fn: Work[T], *, timeout: float = math.inf, max_
 
 
 async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
-    """Run branches side by side until the first of them ends, and cancel the others; they have unwound when this returns.
+    """Run branches concurrently until the first of them ends, and cancel the others; they have unwound when this returns.
 
     Returns:
-        what the first one returned. If it failed, that comes out in an exception group.
+        the value of the first one. If it failed, its error is raised in an exception group.
     """
     won: list[T] = []
 
@@ -242,7 +259,8 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
                 won.append(value)
                 group.cancel()
             return  # noqa: ASYNC104
-        await trio.lowlevel.checkpoint()  # it was cancelled, whatever else came of that
+        # It failed after its cancel, and the error was logged. Whatever it raised, it must end as cancelled.
+        await trio.lowlevel.checkpoint()
 
     async with Branches(lane) as group:
         for fn in fns:
@@ -255,16 +273,17 @@ def is_failure(error: BaseException) -> bool:
     return without(error, trio.Cancelled) is not None
 
 
-def timed(fn: Work[T], timeout: float) -> Work[T]:
-    """The same within so many seconds from now on."""
-    return fn if timeout == math.inf else partial(in_time, fn, timeout, trio.current_time() + timeout)
+def with_timeout(fn: Work[T], timeout: float) -> Work[T]:
+    """Return `fn` with a limit of `timeout` seconds, which start now and not when its task first runs."""
+    return fn if timeout == math.inf else partial(run_within, fn, timeout, trio.current_time() + timeout)
 
 
-async def in_time(fn: Work[T], timeout: float, deadline: float, lane: Lane) -> T:
+async def run_within(fn: Work[T], timeout: float, deadline: float, lane: Lane) -> T:
     with trio.CancelScope(deadline=deadline) as scope:
         lane.scope = scope
         return await fn(lane)
-    # The scope has caught its own expiry. A cancel from outside that came with it is not to be taken for that: it arrives here.
+    # The scope has caught its own expiry. A cancel from outside that came at the same time arrives here, and must win: the branch
+    # did not fail then.
     await trio.lowlevel.checkpoint()
     raise BranchLimit(
         f"a branch of this call did not end within {timeout:g} seconds",
@@ -275,7 +294,7 @@ async def in_time(fn: Work[T], timeout: float, deadline: float, lane: Lane) -> T
 
 
 def new_lane(parent: Lane, max_depth: int, siblings: Branches | None = None) -> Lane:
-    """A lane for the parent's next branch, within the limits."""
+    """Return a lane for the parent's next branch, or raise `BranchLimit`."""
     if parent.actor.branches >= MAX_BRANCHES:
         raise BranchLimit(
             f"this call already runs {MAX_BRANCHES} branches, which is the limit",

@@ -1,10 +1,20 @@
-"""What one logical call has learned so far, in order.
+"""The journal of one logical call: results of steps and answers to questions, in order.
 
-The journal holds the results of steps and the answers to questions, each under the lane-qualified name it was asked by. It is
-what makes a step run once, and what a replay reads when the actor itself is gone: the body runs again, and everything the
-journal knows returns at once. A question is recorded with a digest of its text and schema; if the body asks something else
-under the same name, the runs have diverged and the old answer must not be given to the new question.
+Each entry has a name that is qualified by its lane. The journal makes a step run once, and is what a replay reads when the
+actor is gone: the body runs again, and recorded steps and questions return immediately. A question is recorded with a digest of
+its text and schema. If the body asks something else under the same name, the runs have diverged, and the old answer must not be
+given to the new question.
 """
+
+# Example: the body runs `step("price")`, asks "seat", and the process is restarted while the call is parked. The second run gets
+# the entries of the first from the request state.
+#
+#   second run                          recall finds                   replaying before it
+#   step("price")                       the result: it does not run    True
+#   ask "seat", the same text           the answer                     True
+#   ask "meal"                          nothing: it is sent            False from here on
+#
+# Had "seat" another text in the second run, because another version of the tool runs by then: Divergence.
 
 from __future__ import annotations
 
@@ -12,18 +22,18 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
-    """What an entry records."""
+class EntryKind(Enum):
+    """What a journal entry records."""
 
     STEP = "step"
     ANSWER = "answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing learned: `value` is the step's result or the answer, `digest` identifies the question (or is empty)."""
+class JournalEntry:
+    """One record: `value` is a step's result or an answer, `digest` identifies the question (empty for a step)."""
 
-    kind: Kind
+    kind: EntryKind
     name: str
     value: object
     digest: str = ""
@@ -36,23 +46,26 @@ class Divergence(Exception):
 class Journal:
     """An ordered record with look-up by kind and name; one per actor.
 
-    `entries` given at the start are what an earlier run had learned: until the first look-up that finds nothing, the body is
-    *replaying*.
+    Args:
+        entries: the records of an earlier run. The body is *replaying* until it has read all of them, or looks up a name that has
+            no entry.
     """
 
     __slots__ = ("_entries", "_unread")
 
-    def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
-        self._entries: dict[tuple[Kind, str], Entry] = {(entry.kind, entry.name): entry for entry in entries}
-        self._unread: set[tuple[Kind, str]] = set(self._entries)
+    def __init__(self, entries: tuple[JournalEntry, ...] = ()) -> None:
+        self._entries: dict[tuple[EntryKind, str], JournalEntry] = {
+            (entry.kind, entry.name): entry for entry in entries
+        }
+        self._unread: set[tuple[EntryKind, str]] = set(self._entries)
 
     @property
     def replaying(self) -> bool:
-        """The body has not come to anything new yet."""
+        """Whether the body has not come to anything new yet."""
         return bool(self._unread)
 
-    def record(self, entry: Entry) -> None:
-        """Add what was just learned.
+    def record(self, entry: JournalEntry) -> None:
+        """Add an entry.
 
         Raises:
             ValueError: the name is taken; a name identifies one step or question of a call.
@@ -62,14 +75,15 @@ class Journal:
             raise ValueError(f"the {entry.kind.value} {entry.name!r} was recorded already: use a name once per call")
         self._entries[key] = entry
 
-    def recall(self, kind: Kind, name: str, digest: str = "") -> Entry | None:
-        """What is known under this name, or None when nothing is.
+    def recall(self, kind: EntryKind, name: str, digest: str = "") -> JournalEntry | None:
+        """Return the entry with this name, or None.
 
         Raises:
-            Divergence: something is known, but it answers another question. It is forgotten.
+            Divergence: there is an entry, but it answers another question. It is removed.
         """
         key = (kind, name)
         entry = self._entries.get(key)
+        # The body has left the path of the earlier run: entries that it has not read are not a replay any more.
         if entry is None:
             self._unread.clear()
             return None
@@ -81,8 +95,8 @@ class Journal:
         return entry
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Everything recorded, oldest first."""
+    def entries(self) -> tuple[JournalEntry, ...]:
+        """All entries, oldest first."""
         return tuple(self._entries.values())
 
     def __len__(self) -> int:

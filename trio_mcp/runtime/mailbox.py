@@ -1,10 +1,21 @@
-"""Where the answers to what an actor asks arrive.
+"""Where the answers to an actor's questions arrive.
 
-An actor that asks a question opens a *slot* under the question's key and waits on it. Whoever receives the answer posts it
-under that key. A slot takes one answer and is gone once it was taken or given up, so an answer can only reach the lane that
-asked: a late, repeated or unsolicited answer finds no slot and is counted, not delivered. The mailbox knows nothing of
-wires, ids or sessions; the session decides which key a reply belongs to.
+An actor that asks a question opens a *slot* under the question's key and waits on it. The session posts the answer under that
+key. A slot takes one answer and is removed when it is settled or given up, so an answer can only reach the lane that asked. A
+late, repeated or unsolicited answer finds no slot and is counted, not delivered. The mailbox knows nothing of wires, ids or
+sessions; the session decides which key a reply belongs to.
 """
+
+# Why not one memory channel per question: a channel is four objects, and its `send` could block or fail. A slot settles in the
+# step in which the answer arrives, and runs `on_settled` in that step, so that the lane counts as busy before its task runs (see
+# the rules in `actor`).
+#
+#   slot           event                                 next      in the mailbox
+#   -              Mailbox.open                          open      yes
+#   open           post, fail, close                     settled   no       on_settled, and the task that takes is woken
+#   open           give_up, or `take` is cancelled       settled   no       with ClosedResourceError
+#   settled        take                                  taken     no
+#   settled        give_up                               settled   no       nothing: an answer that came first wins
 
 from __future__ import annotations
 
@@ -15,14 +26,14 @@ from typing import Final, Generic, TypeVar, cast
 import trio
 from outcome import Error, Outcome, Value
 
-from ..errors import LimitExceeded, anew
+from ..errors import LimitExceeded, without_traceback
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxStatistics:
-    """What a mailbox holds and has seen: open slots, answers delivered, and answers that found no slot."""
+    """Numbers of open slots, of delivered answers, and of answers that found no slot."""
 
     open: int
     delivered: int
@@ -43,16 +54,16 @@ class Mailbox:
         self._closed: Exception | None = None
 
     def open(self, key: str, answer_type: type[T], on_settled: Callable[[], None] | None = None) -> Slot[T]:
-        """Declare that an answer of `answer_type` is awaited under `key`.
+        """Open a slot for an answer of `answer_type` under `key`.
 
-        `on_settled` is called once, in the very step in which the slot is answered, failed or given up.
+        `on_settled` is called once, in the same step in which the slot is answered, failed or given up.
 
         Raises:
-            LimitExceeded: the mailbox already has as many open slots as it may.
+            LimitExceeded: the mailbox already has as many open slots as allowed.
             ValueError: the key is open already.
         """
         if self._closed is not None:
-            raise anew(self._closed)
+            raise without_traceback(self._closed)
         if key in self._slots:
             raise ValueError(f"the question {key!r} is already open")
         self.admit()
@@ -61,16 +72,16 @@ class Mailbox:
         return slot
 
     def admit(self, queued: int = 0) -> None:
-        """Refuse one more question where there are too many; `queued` are those of its owner that will only be opened later.
+        """Raise if there are too many open questions; `queued` counts those that the owner is going to open later.
 
         Raises:
-            LimitExceeded: there are as many as there may be.
+            LimitExceeded: one more would exceed the limit.
         """
         if len(self._slots) + queued >= self._limit:
             raise LimitExceeded(f"this call already has {self._limit} open questions, which is the limit")
 
     def post(self, key: str, answer: object) -> bool:
-        """Deliver an answer; False when nobody waits for it (it is counted and dropped)."""
+        """Deliver an answer. Return False if no slot waits for it: then it is counted and dropped."""
         slot = self._slots.pop(key, None)
         if slot is None:
             self._dropped += 1
@@ -80,7 +91,7 @@ class Mailbox:
         return True
 
     def fail(self, key: str, error: Exception) -> bool:
-        """Raise `error` in the lane that waits under `key`; False when nobody does."""
+        """Raise `error` in the lane that waits under `key`. Return False if none does."""
         slot = self._slots.pop(key, None)
         if slot is None:
             self._dropped += 1
@@ -89,13 +100,15 @@ class Mailbox:
         return True
 
     def close(self, error: Exception) -> None:
-        """Raise `error`, each time anew, in every waiting lane, and in every later attempt to open a slot."""
+        """Raise a copy of `error` in every waiting lane, and in every later attempt to open a slot."""
         self._closed = error
         for key in list(self._slots):
-            self.fail(key, anew(error))  # a shared one would gather the frames of all of them, and keep them
+            # Not the same object for all: an exception collects the frames of every task that raises it, and keeps them alive.
+            self.fail(key, without_traceback(error))
 
     def withdraw(self, slot: Slot[T]) -> None:
-        """Forget a slot whose lane gave up; a later answer to it is dropped."""
+        """Remove a slot whose lane no longer waits; a later answer to it is dropped."""
+        # The key may have been used again: an old slot must not remove a new one.
         if self._slots.get(slot.key) is slot:
             del self._slots[slot.key]
 
@@ -113,7 +126,7 @@ class Mailbox:
 
 
 class Slot(Generic[T]):
-    """One awaited answer. `await slot.take()` waits for it; `slot.give_up()` forgets it."""
+    """One awaited answer. `await slot.take()` waits for it; `slot.give_up()` closes a slot that will not be taken."""
 
     __slots__ = ("_mailbox", "_on_settled", "_outcome", "_task", "_type", "key")
 
@@ -126,9 +139,9 @@ class Slot(Generic[T]):
         self._task: trio.lowlevel.Task | None = None
 
     async def take(self) -> T:
-        """Wait for the answer and return it; raises what `fail` or `close` was given.
+        """Wait for the answer and return it; raise the error that `fail` or `close` was given.
 
-        A cancel leaves the slot open, so that `take` may be called again; `give_up` ends it.
+        A cancel gives the slot up: a later answer is dropped.
 
         Raises:
             trio.BusyResourceError: another task waits for this answer already.
@@ -138,34 +151,39 @@ class Slot(Generic[T]):
             raise trio.BusyResourceError(f"another task waits for the answer to {self.key!r} already")
         if self._outcome is None:
             self._task = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._abort)
+            try:
+                await trio.lowlevel.wait_task_rescheduled(self._abort)
+            finally:
+                self.give_up()
         else:
             await trio.lowlevel.checkpoint()
         return self._taken().unwrap()
 
     def _taken(self) -> Outcome[T]:
-        """The outcome, which the slot forgets: an error knows the frames that it passes, and one of them knows the slot."""
+        """Return the outcome and remove it from the slot."""
+        # An error refers to the frames that it passes, and one of them refers to the slot: keeping it would make a cycle.
         assert self._outcome is not None
-        outcome, self._outcome = self._outcome, cast("Outcome[T]", TAKEN)
+        outcome, self._outcome = self._outcome, cast("Outcome[T]", ANSWER_TAKEN)
         return outcome
 
     def give_up(self) -> None:
-        """Stop waiting for good: an answer that still comes is dropped. Harmless when the answer is there already."""
+        """Close the slot: a later answer is dropped. Does nothing if the answer is there already; idempotent."""
         self._mailbox.withdraw(self)
         if self._outcome is None:
             self.settle(Error(trio.ClosedResourceError(f"the question {self.key!r} was given up")))
 
     def checked(self, answer: object) -> Outcome[T]:
-        """The answer as an outcome; a TypeError for the waiter when it is not of the type that was asked for."""
+        """Return the answer as an outcome: a TypeError for the task that takes it if it has another type than was asked for."""
         if isinstance(answer, self._type):
             return Value(answer)
         message = f"the answer to {self.key!r} is {type(answer).__name__}, expected {self._type.__name__}"
         return Error(TypeError(message))
 
     def settle(self, outcome: Outcome[T]) -> None:
-        """The slot's end, once: the mailbox has already forgotten it."""
+        """Set the outcome, once; the mailbox has already removed the slot."""
         self._outcome = outcome
         task, self._task = self._task, None
+        # Before the task is woken: the lane must count as busy in this step.
         self._announce()
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -180,6 +198,6 @@ class Slot(Generic[T]):
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-TAKEN: Final[Outcome[None]] = Value(None)
+ANSWER_TAKEN: Final[Outcome[None]] = Value(None)
 """The outcome of a slot whose answer was taken: it raises `outcome.AlreadyUsedError`."""
-TAKEN.unwrap()
+ANSWER_TAKEN.unwrap()

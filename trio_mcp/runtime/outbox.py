@@ -1,10 +1,21 @@
-"""Where what an actor says waits until its connection can take it.
+"""The queue between the actors that send messages and the connection that writes them.
 
-One writer drains an outbox; many actors fill it. Replies must never block (the actor that ends has nobody left to wait for
-it), so `post` always succeeds; they are bounded by the number of running actors. What an actor says on the way (progress,
-logs, questions) goes through `send`, which waits while the outbox is full: a slow reader slows down the actors that talk,
-and nobody else. The writer takes everything that is ready at once, so that many messages cost one write.
+Many actors fill an outbox; one writer drains it. `post` never blocks and is for replies: an actor that ends must not wait, and
+the number of replies is limited by the number of actors. `send` is for messages on the way (progress, logs, questions) and
+waits while the outbox is full: a slow reader slows down the actors that send, and no others. The writer takes all queued items
+together, so that many messages cost one write.
 """
+
+# Not a Trio memory channel: that has no item above its limit, gives out one item per receive, and no way to see whether a reader
+# waits, which `shortcut` needs.
+#
+# `items`, `closed` and `full` are attributes, which every change keeps up to date, because each message reads them several times
+# from other files; nothing outside of this class may write them.
+#
+#   queued items           closed   full    post       send    take
+#   fewer than the limit   no       no      queues     queues  all items; waits if there are none
+#   the limit or more      no       yes     queues     waits   all items, and wakes the senders
+#   any                    yes      no      drops      drops   all items; [] if there are none, without waiting
 
 from __future__ import annotations
 
@@ -19,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OutboxStatistics:
-    """What an outbox holds, how many senders wait for room, and how many items came after it was closed."""
+    """Numbers of queued items, of senders that wait, and of items that came after the outbox was closed."""
 
     queued: int
     waiting: int
@@ -30,34 +41,39 @@ class OutboxStatistics:
 class Outbox(Generic[T]):
     """A bounded queue with one reader; items that come after `close` are dropped and counted."""
 
-    __slots__ = ("_closed", "_dropped", "_items", "_limit", "_senders", "on_ready", "shortcut")
+    __slots__ = ("_dropped", "_limit", "_senders", "closed", "full", "items", "on_ready", "shortcut")
 
     def __init__(self, limit: int = 256) -> None:
-        self._items: list[T] = []
+        self.items: list[T] = []
+        self.closed = False
+        self.full = False
+        """Whether `send` waits."""
         self._limit = limit
-        self._closed = False
         self._dropped = 0
         self._senders: trio.lowlevel.ParkingLot | None = None  # made for the first sender that has to wait
         self.on_ready: Callable[[], None] | None = None
-        """Called when there is something to take, or nothing ever will be. Cleared by the call."""
+        """Called once when there is something to take, or the outbox is closed; None afterwards."""
         self.shortcut: Callable[[T], bool] | None = None
-        """Offered an item when nothing is queued and the reader waits; True when it has dealt with it."""
+        """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
 
-    def post(self, item: T) -> None:
-        """Queue an item without waiting, above the limit too."""
-        if self._closed:
+    def post(self, item: T, *, last: bool = False) -> None:
+        """Queue an item without waiting, also above the limit; with `last`, close the outbox after it."""
+        if self.closed:
             self._dropped += 1
             return
-        if self.shortcut is not None and self.on_ready is not None and not self._items and self.shortcut(item):
-            return
-        self._items.append(item)
-        self._ready()
+        if self.shortcut is None or self.on_ready is None or self.items or not self.shortcut(item):
+            self.items.append(item)
+            self.full = len(self.items) >= self._limit
+            self._ready()
+        if last:
+            self.close()
 
     async def send(self, item: T) -> None:
-        """Queue an item, waiting while the outbox is full. A cancel leaves the item unsent."""
+        """Queue an item, waiting while the outbox is full. If it is cancelled, the item was not queued."""
         await trio.lowlevel.checkpoint_if_cancelled()
         await self.room()
         self.post(item)
+        # Shielded: a cancel that is noticed after the item was queued must not look as if it had not been.
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def room(self) -> None:
@@ -69,31 +85,28 @@ class Outbox(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """Senders that wait for room."""
+        """Number of senders that wait for room."""
         return 0 if self._senders is None else self._senders.statistics().tasks_waiting
 
     def _wake_senders(self) -> None:
         if self._senders is not None:
             self._senders.unpark_all()
 
-    @property
-    def full(self) -> bool:
-        return len(self._items) >= self._limit and not self._closed
-
     def take_nowait(self) -> list[T]:
-        """Everything that is queued, in order; empty when nothing is."""
-        items, self._items = self._items, []
+        """Return all queued items in order, without waiting."""
+        items, self.items = self.items, []
+        self.full = False
         self._wake_senders()
         return items
 
     async def take(self) -> list[T]:
-        """Wait until something is queued and take it all; an empty list once the outbox is closed and drained."""
+        """Wait until something is queued and return all of it; an empty list once the outbox is closed and drained."""
         await self.ready()
         return self.take_nowait()
 
     async def ready(self) -> None:
-        """Wait until there is something to take, or nothing ever will be."""
-        if not self._items and not self._closed:
+        """Wait until there is something to take, or the outbox is closed."""
+        if not self.items and not self.closed:
             task = trio.lowlevel.current_task()
             self.on_ready = lambda: trio.lowlevel.reschedule(task)
             await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
@@ -101,24 +114,18 @@ class Outbox(Generic[T]):
             await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """No more items: what is queued can still be taken, later ones are dropped."""
-        self._closed = True
+        """Drop all later items; those that are queued can still be taken."""
+        self.closed = True
+        self.full = False
         self._wake_senders()
         self._ready()
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def __len__(self) -> int:
-        return len(self._items)
-
     def statistics(self) -> OutboxStatistics:
-        return OutboxStatistics(len(self._items), self.waiting, self._dropped, self._closed)
+        return OutboxStatistics(len(self.items), self.waiting, self._dropped, self.closed)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "open"
-        return f"<Outbox {state} queued={len(self._items)}/{self._limit} waiting={self.waiting}>"
+        state = "closed" if self.closed else "open"
+        return f"<Outbox {state} queued={len(self.items)}/{self._limit} waiting={self.waiting}>"
 
     def _ready(self) -> None:
         callback, self.on_ready = self.on_ready, None

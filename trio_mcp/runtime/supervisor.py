@@ -1,8 +1,32 @@
 """The supervisor owns the nursery in which every actor of a server runs.
 
-It starts, parks, resumes, cancels and drains them, enforces the caps, and is the boundary that contains whatever an actor's
-body raises: one tool never ends the process. Starting is a plain call, so that a refused actor has allocated nothing.
+It starts, parks, resumes, cancels and drains them, enforces the limits, and contains every exception of an actor's body: one
+tool never ends the process. `start` is a plain function and not an async one, so that a refused actor has allocated nothing.
 """
+
+# What each event changes. `overdue_at` is the cleanup deadline of `cleanup_deadlines`; the states are those of `actor`.
+#
+#   event                state after   scope.deadline               overdue_at                 counters
+#   start                RUNNING       deadline                     deadline + grace           actors +1
+#   park                 PARKED        min(deadline, now + ttl)     scope.deadline + grace     parked +1, parked_bytes + held
+#   resume               RUNNING       deadline                     deadline + grace           parked -1, parked_bytes - held
+#   cancel               same          same                         min(same, now + grace)     -
+#   the body ends        DONE          -                            inf                        actors -1, parked -1 if it was
+#   overdue_at passes    STUCK         -                            inf                        stuck +1, parked -1 if it was
+#   a stuck body ends    DONE          -                            inf                        actors -1, stuck -1
+#
+# A stuck actor stays in `actors`: it still uses memory and perhaps a thread, so it must count against the limit. Draining does
+# not wait for it, because its caller has been answered.
+#
+# Example: a call with a deadline of 60 s, grace 5 s, `park_ttl` 600 s, that asks a question and is then cancelled.
+#
+#   t = 0    start      RUNNING   scope 60   overdue 65
+#   t = 1    park       PARKED    scope 60   overdue 65    (601 would be later than its own deadline)
+#   t = 9    resume     RUNNING   scope 60   overdue 65
+#   t = 10   cancel     RUNNING   scope 60   overdue 15    the body gets `trio.Cancelled`, and unwinds
+#   t = 11   body ends  DONE                               on_done(Cancelled(CLIENT))
+#
+# Had its `finally` blocks run for longer, it would be STUCK at t = 15, and `on_done` would be called then.
 
 from __future__ import annotations
 
@@ -13,60 +37,25 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import trio
 
-from ..checks import check_int, check_seconds
 from ..errors import LimitExceeded
+from ..groups import split_group
 from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
-from .boundary import Body, contained
+from .boundary import cancel_leftover_nurseries
+from .cleanup_deadlines import CleanupDeadlines, stacks
 from .journal import Journal
-from .overdue import Overdue, stacks
+from .limits import Limits, SupervisorStatistics
 from .watchdog import Watchdog
 
 logger = logging.getLogger("trio_mcp.call")
 
-GRACE = 5.0
-"""Seconds that an actor may take to end when it was cancelled or its time is up."""
+CANCEL_GRACE = 5.0
+"""Seconds that an actor may take to end after it was cancelled or its deadline has passed."""
 
+Body = Callable[[Actor], Awaitable[object]]
 OnDone = Callable[[Actor, Outcome], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Caps on actors. Parked ones count in both `actors` and `parked`. The newest is refused, never an older one evicted."""
-
-    actors: int = 20_000
-    actors_per_principal: int = 20_000
-    parked: int = 10_000
-    parked_per_principal: int = 10_000
-    parked_bytes: int = 256 * 1024 * 1024
-    """Bytes of the requests that parked actors hold on to (`Actor.held`); what Python makes of them is several times that."""
-    park_ttl: float = 600.0
-    """Seconds a parked actor waits for the next request of its caller."""
-
-    def __post_init__(self) -> None:
-        for name in ("actors", "actors_per_principal", "parked", "parked_per_principal", "parked_bytes"):
-            check_int(name, getattr(self, name))
-        check_seconds("park_ttl", self.park_ttl)
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisorStatistics:
-    """Actors by state now, and how actors ended since the supervisor was opened."""
-
-    running: int
-    parked: int
-    parked_bytes: int
-    started: int
-    returned: int
-    raised: int
-    cancelled: dict[CancelReason, int]
-    refused: int
-    stuck: int = 0
-    """Those that were cancelled, did not end in their time, and still run."""
-    ever_stuck: int = 0
 
 
 class Supervisor:
@@ -74,7 +63,6 @@ class Supervisor:
 
     def __init__(self, nursery: trio.Nursery, limits: Limits, grace: float, watchdog: float) -> None:
         self.limits = limits
-        self.grace = grace
         self._nursery = nursery
         self._pid = os.getpid()
         self._actors: dict[str, Actor] = {}
@@ -86,8 +74,7 @@ class Supervisor:
         self._started = self._returned = self._raised = self._refused = 0
         self._cancelled: Counter[CancelReason] = Counter()
         self._stuck = self._ever_stuck = 0
-        self._overdue = Overdue(self._actors, self._give_up)
-        self._timing = False
+        self._deadlines = CleanupDeadlines(nursery, grace, self._actors, self._mark_stuck)
         self._watchdog = Watchdog(watchdog, self._is_busy, self._owner)
         self._draining = self._closing = False
         self._idle: trio.Event | None = None
@@ -102,23 +89,23 @@ class Supervisor:
         label: str = "actor",
         journal: Journal | None = None,
     ) -> Actor:
-        """Start an actor: `body(actor)` runs in the supervisor's nursery, `on_done(actor, outcome)` is called once after it.
+        """Run `body(actor)` in the supervisor's nursery; `on_done(actor, outcome)` is called once, after it.
 
-        A body that has not ended `grace` seconds after its cancel or its deadline is stuck: `on_done` is called then.
+        If the body has not ended `grace` seconds after its cancel or its deadline, the actor is stuck: `on_done` is called then.
 
         Args:
-            principal: whose actor it is, for the caps.
+            principal: the owner of the actor, for the limits per principal.
             deadline: on Trio's clock, seconds.
             label: the first part of its name.
-            journal: what an earlier run of the same call had learned.
+            journal: what an earlier run of the same call recorded.
 
         Raises:
-            LimitExceeded: a cap is reached, or the supervisor is draining. Nothing was started.
+            LimitExceeded: a limit is reached, or the supervisor is draining. Nothing was started.
         """
         self._admit(principal)
         actor = Actor(f"{label}-{next(self._serial)}", principal, deadline, journal)
         actor.on_done = on_done
-        actor.on_cancel = self._was_cancelled
+        actor.on_cancel = self._deadlines.cancelled
         self._actors[actor.name] = actor
         self._per_principal[principal] += 1
         self._started += 1
@@ -126,17 +113,15 @@ class Supervisor:
         if self._watchdog.asleep:
             self._watchdog.wake()
         if deadline != math.inf:
-            self._expect_end(actor, deadline)
+            self._deadlines.expect_end(actor, deadline)
         return actor
 
     def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Do something small for an actor beside it, such as keeping its journal; it must contain its own errors."""
+        """Run something small for an actor, such as storing its journal, in a task of the nursery; it must not raise."""
         self._nursery.start_soon(work, *args)
 
     def park(self, actor: Actor) -> None:
-        """Let a running actor wait, with all it holds, for its caller's next request; it is cancelled after `park_ttl` seconds.
-
-        While the supervisor drains it is cancelled at once: the next request would be refused.
+        """Let a running actor wait for its caller's next request; it is cancelled after `park_ttl` seconds.
 
         Raises:
             LimitExceeded: too many are parked already. The actor still runs; cancel it.
@@ -148,26 +133,27 @@ class Supervisor:
             raise LimitExceeded(
                 f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit"
             )
-        if self._parked_bytes + actor.held > limits.parked_bytes:
+        if self._parked_bytes + actor.held_bytes > limits.parked_bytes:
             raise LimitExceeded(
                 f"the calls that wait for an answer may hold {limits.parked_bytes} bytes of requests on this server, "
-                f"and with this one of {actor.held} bytes it would be more"
+                f"and with this one of {actor.held_bytes} bytes it would be more"
             )
         self._parked[principal] += 1
         self._parked_total += 1
-        self._parked_bytes += actor.held
+        self._parked_bytes += actor.held_bytes
         actor.state = ActorState.PARKED
         actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
-        self._expect_end(actor, actor.scope.deadline)
+        self._deadlines.expect_end(actor, actor.scope.deadline)
+        # While draining, the next request of its caller would be refused, so it cannot go on.
         if self._draining:
             actor.cancel(CancelReason.SHUTDOWN)
 
     def resume(self, actor: Actor) -> None:
-        """The next request of a parked actor has come."""
+        """Let a parked actor run again: the next request of its caller has arrived."""
         self._unpark(actor)
         actor.state = ActorState.RUNNING
         actor.scope.deadline = actor.deadline
-        self._expect_end(actor, actor.deadline)
+        self._deadlines.expect_end(actor, actor.deadline)
         if self._watchdog.asleep:
             self._watchdog.wake()
 
@@ -177,14 +163,14 @@ class Supervisor:
             actor.cancel(reason)
 
     def refuse_new(self) -> None:
-        """From now on `start` refuses: the server is shutting down."""
+        """Make `start` raise from now on, because the server is shutting down."""
         self._draining = True
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Refuse new actors, give the running ones `seconds` to end, then cancel all and wait `clean_up` seconds for them.
 
-        Parked actors cannot end by themselves and are cancelled at once. What is left in the end is stuck: it is answered for
-        and runs on. A cancel cuts the waiting short.
+        Parked actors cannot end without a request and are cancelled immediately. Actors that are left in the end are stuck. A
+        cancel ends the wait early.
         """
         self.refuse_new()
         for actor in list(self._actors.values()):
@@ -197,10 +183,10 @@ class Supervisor:
             await self._all_gone()
         for actor in self.actors:
             if actor.state is not ActorState.STUCK:
-                self._give_up(actor)
+                self._mark_stuck(actor)
 
     def close(self) -> None:
-        """Cancel what is left; nothing is started any more."""
+        """Refuse new actors, and cancel those that are left."""
         self.refuse_new()
         self.cancel_all(CancelReason.SHUTDOWN)
         self._closing = True
@@ -209,7 +195,7 @@ class Supervisor:
 
     @property
     def blocked(self) -> int:
-        """How often an actor was seen to keep the event loop from turning."""
+        """How often the watchdog saw an actor block the event loop."""
         return self._watchdog.incidents
 
     @property
@@ -256,26 +242,28 @@ class Supervisor:
 
     @trio.lowlevel.enable_ki_protection  # a real Ctrl-C belongs to the main task, not to the tool it happens to hit
     async def _run(self, actor: Actor, body: Body) -> None:
-        outcome: Outcome = CUT_OFF
+        outcome: Outcome = SHUTDOWN_OUTCOME
         actor.task = trio.lowlevel.current_task()
         try:
-            outcome = await contained(actor, body)
+            outcome = await run_contained(actor, body)
         finally:
-            if os.getpid() != self._pid:  # a tool forked and came back: this copy of the process serves nobody
+            # A tool has forked, and the child returned from it. The child has a copy of all connections and must not use them.
+            if os.getpid() != self._pid:
                 os._exit(1)
             self._forget(actor)
-            self._tell(actor, outcome)
+            self._report_outcome(actor, outcome)
 
     def _forget(self, actor: Actor) -> None:
-        """An actor has ended."""
+        """Remove an actor that has ended from all tables."""
         self._unpark(actor)
         if actor.overdue_at != math.inf:
-            self._overdue.expect(actor, math.inf)
+            self._deadlines.drop(actor)
         if actor.state is ActorState.STUCK:
             self._stuck -= 1
             logger.warning("%s, which was stuck, has ended", actor.name)
-        actor.leave(ActorState.DONE)
-        actor.on_cancel = actor.on_quiet = actor.task = None  # no reference back to whoever owns it
+        actor.retire(ActorState.DONE)
+        # No reference back to the call that owns it, which would be a cycle.
+        actor.on_cancel = actor.on_quiescent = actor.task = None
         del self._actors[actor.name]
         self._per_principal[actor.principal] -= 1
         if not self._per_principal[actor.principal]:
@@ -283,8 +271,8 @@ class Supervisor:
         if self._closing and not self._actors:
             self._end_timing()
 
-    def _tell(self, actor: Actor, outcome: Outcome) -> None:
-        """Tell what became of an actor to whoever wants to know, unless that was done when it got stuck."""
+    def _report_outcome(self, actor: Actor, outcome: Outcome) -> None:
+        """Count the outcome of an actor and report it to its owner, unless that was done when it got stuck."""
         on_done, actor.on_done = actor.on_done, None
         if on_done is None:
             return
@@ -302,14 +290,14 @@ class Supervisor:
         except BaseException:  # noqa: ASYNC103
             logger.exception("the end of %s failed", actor.name)
 
-    # what the watchdog's thread asks
+    # called in the watchdog's thread: they only read, and a dict of the loop may change under them at any time
 
     def _is_busy(self) -> bool:
-        """Some actor may do something."""
+        """Return whether some actor is not parked."""
         return len(self._actors) > self._parked_total
 
     def _owner(self, task: trio.lowlevel.Task) -> str | None:
-        """The actor in whose task, or below it, a task runs."""
+        """Return the name of the actor that a task belongs to: its own task, or one below it."""
         above: trio.lowlevel.Task | None = task
         while above is not None:
             actor = self._actors.get(above.name)
@@ -318,46 +306,36 @@ class Supervisor:
             above = None if above.parent_nursery is None else above.parent_nursery.parent_task
         return None
 
-    # those that do not end
+    # actors that do not end
 
     def _end_timing(self) -> None:
-        self._overdue.stop()
+        self._deadlines.stop()
         self._watchdog.close()
 
-    def _was_cancelled(self, actor: Actor) -> None:
-        self._expect_end(actor, min(trio.current_time(), actor.overdue_at - self.grace))
-
-    def _expect_end(self, actor: Actor, cancelled: float) -> None:
-        """Give the actor its grace from that time on."""
-        self._overdue.expect(actor, cancelled + self.grace)
-        if not self._timing and actor.overdue_at != math.inf:
-            self._timing = True
-            self._nursery.start_soon(self._overdue.run)
-
-    def _give_up(self, actor: Actor) -> None:
-        """An actor had its time to end: what is told of it is that it was cancelled, and nobody waits for it any longer."""
+    def _mark_stuck(self, actor: Actor) -> None:
+        """Report an actor as cancelled although it has not ended: its grace period is over."""
         reason = actor.reason
         assert reason is not None, "only a cancelled actor has to end"
         where = "" if actor.task is None else stacks(actor.task)
         logger.error(
-            "%s is stuck: it was cancelled (%s) and has not ended; nobody waits for it any longer\n%s",
+            "%s is stuck: it was cancelled (%s) and has not ended within its grace period; its caller got an error\n%s",
             actor.name,
             reason.value,
             where,
         )
         self._unpark(actor)
         actor.cancel_reason = reason
-        actor.leave(ActorState.STUCK)
+        actor.retire(ActorState.STUCK)
         actor.on_cancel = None
-        self._overdue.expect(actor, math.inf)
+        self._deadlines.drop(actor)
         self._stuck += 1
         self._ever_stuck += 1
-        self._tell(actor, Cancelled(reason))
+        self._report_outcome(actor, Cancelled(reason))
 
     def _unpark(self, actor: Actor) -> None:
         if actor.state is ActorState.PARKED:
             self._parked_total -= 1
-            self._parked_bytes -= actor.held
+            self._parked_bytes -= actor.held_bytes
             self._parked[actor.principal] -= 1
             if not self._parked[actor.principal]:
                 del self._parked[actor.principal]
@@ -369,19 +347,45 @@ class Supervisor:
             await self._idle.wait()
 
 
-CUT_OFF = Cancelled(CancelReason.SHUTDOWN)
+async def run_contained(actor: Actor, body: Body) -> Outcome:
+    """Run a body inside its actor's scope and return its outcome, whatever it raises.
+
+    Only a cancel from outside the actor passes through. `SystemExit`, `KeyboardInterrupt` and `GeneratorExit` that a body
+    raises are failures of this call alone (reliability, finding 3).
+    """
+    try:
+        with actor.scope:
+            try:
+                return Returned(await body(actor))
+            finally:
+                if trio.lowlevel.current_task().child_nurseries:
+                    cancel_leftover_nurseries(actor)
+    except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
+        if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
+            # No name for the rest: it would keep the error, and with it this frame.
+            cancelled = split_group(error, trio.Cancelled)[0]
+            if cancelled is not None:
+                raise cancelled from None  # noqa: ASYNC104
+        # Also a `Cancelled` that the body caught in another scope and raises here, where it belongs to no scope.
+        return Raised(error)  # noqa: ASYNC104
+    reason = actor.reason
+    assert reason is not None, "the scope of an actor is left early by a cancel only"
+    return Cancelled(reason)
+
+
+SHUTDOWN_OUTCOME = Cancelled(CancelReason.SHUTDOWN)
 """The outcome of an actor that is cancelled from outside, with its supervisor."""
 
 
 @asynccontextmanager
 async def open_supervisor(
-    limits: Limits | None = None, grace: float = GRACE, watchdog: float = math.inf
+    limits: Limits | None = None, grace: float = CANCEL_GRACE, watchdog: float = math.inf
 ) -> AsyncIterator[Supervisor]:
-    """A supervisor for the length of the block; leaving it cancels the actors that are left, and waits for them all.
+    """Open a supervisor; leaving the block cancels the actors that are left, and waits for them all.
 
     Args:
-        grace: seconds that an actor may take to end when it was cancelled or its time is up.
-        watchdog: seconds for which an actor may keep the event loop from turning before it is logged; `inf` for not looking.
+        grace: seconds that an actor may take to end after it was cancelled or its deadline has passed.
+        watchdog: seconds for which an actor may block the event loop before that is logged; `inf` disables the watchdog.
     """
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, limits or Limits(), grace, watchdog)

@@ -1,9 +1,17 @@
-"""Threads for plain functions. A cancel frees whoever waits for one; the thread itself cannot be stopped, so it is abandoned.
+"""A limited number of threads for plain functions.
 
-An abandoned thread keeps its place until its function returns, since it still costs what it cost. When all places are held by
-abandoned threads nothing says that one will ever be free again: then whoever wants a thread is refused, and so are those who
-wait for one.
+A cancel ends the wait for a thread, but the thread itself cannot be stopped: it is *abandoned*. It counts against the limit until
+its function returns, since it still costs the same. If abandoned threads hold the whole limit, perhaps none of them will ever
+return. Then new calls are refused, and so are those that wait for a thread.
 """
+
+# A job ends on two sides that do not know of each other: the task may be cancelled in the same moment in which the function
+# returns. `Job._lock` decides which came first, so that each abandoned thread is counted up once and down once:
+#
+#   first                second               counted as abandoned
+#   function returns     task leaves          never
+#   task leaves          function returns     from the first to the second
+#   task leaves          thread would start   never: the function is not called
 
 from __future__ import annotations
 
@@ -22,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ThreadStatistics:
-    """Threads that run a function now, those among them that were abandoned, and calls that wait for a thread."""
+    """Numbers of threads that run a function, of those among them that were abandoned, and of calls that wait for a thread."""
 
     running: int
     abandoned: int
@@ -30,67 +38,69 @@ class ThreadStatistics:
     limit: int
 
 
-class Threads:
-    """A number of places in which plain functions run. It may be made before Trio runs, and is used from one loop at a time."""
+class ThreadLimiter:
+    """Runs plain functions in a limited number of threads. May be made before Trio runs; must be used from one loop at a time."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._places = trio.CapacityLimiter(limit)
+        self._limiter = trio.CapacityLimiter(limit)
         self._loop: trio.lowlevel.TrioToken | None = None
         self._jobs: set[Job] = set()
-        """Those that somebody waits for."""
+        """Those that a task waits for."""
         self._abandoned = 0
         self._lock = threading.Lock()
 
     def admit(self) -> None:
-        """Raise `LimitExceeded` when every place is held by an abandoned thread."""
+        """Raise `LimitExceeded` if abandoned threads hold the whole limit."""
         if self._abandoned >= self._limit:
             raise self._refusal()
 
     async def run(self, fn: Callable[[], T]) -> T:
         """Call `fn()` in a thread, in which `trio.from_thread` works, and return its value.
 
-        A cancel abandons the thread: it goes on, and what comes of it is dropped. A function that waited for its thread is not
-        called at all.
+        A cancel abandons the thread: it continues, and its result is dropped. If it has not started yet, `fn` is never called.
 
         Raises:
-            LimitExceeded: every place is held by an abandoned thread.
+            LimitExceeded: abandoned threads hold the whole limit.
         """
         self.admit()
-        places = self._places_here()
-        job = Job(fn, self._returned)
+        limiter = self._limiter_here()
+        job = Job(fn, self._on_thread_returned)
         self._jobs.add(job)
         with job.scope:
             try:
-                return cast("T", await trio.to_thread.run_sync(job, abandon_on_cancel=True, limiter=places))
+                return cast("T", await trio.to_thread.run_sync(job, abandon_on_cancel=True, limiter=limiter))
             finally:
                 self._jobs.discard(job)
-                if job.leave():
-                    self._abandon()
+                if job.abandon():
+                    self._count_abandoned()
+        # Only `_count_abandoned` cancels the scope of a job.
         raise self._refusal()
 
     def statistics(self) -> ThreadStatistics:
-        places, abandoned = self._places_here().statistics(), self._abandoned
-        return ThreadStatistics(max(places.borrowed_tokens, abandoned), abandoned, places.tasks_waiting, self._limit)
+        limiter, abandoned = self._limiter_here().statistics(), self._abandoned
+        # A thread that outlives its loop is in `abandoned` but not in the limiter of the new loop.
+        return ThreadStatistics(max(limiter.borrowed_tokens, abandoned), abandoned, limiter.tasks_waiting, self._limit)
 
-    def _places_here(self) -> trio.CapacityLimiter:
-        """The places of the loop that runs now. A thread that outlives its loop can give its place back to nobody there."""
+    def _limiter_here(self) -> trio.CapacityLimiter:
+        """Return the limiter of the loop that runs now."""
+        # A thread that outlives its loop cannot return its token, so the next loop needs a new limiter.
         if trio.lowlevel.in_trio_run():
             loop = trio.lowlevel.current_trio_token()
             if self._loop is not loop:
-                self._loop, self._places = loop, trio.CapacityLimiter(self._limit)
-        return self._places
+                self._loop, self._limiter = loop, trio.CapacityLimiter(self._limit)
+        return self._limiter
 
-    def _abandon(self) -> None:
-        """One more thread runs for nobody. If it has the last place, those who wait for one are refused."""
+    def _count_abandoned(self) -> None:
+        """Count one more abandoned thread. If they now hold the whole limit, refuse the jobs that wait."""
         with self._lock:
             self._abandoned += 1
         if self._abandoned >= self._limit:
             for waiting in self._jobs:
                 waiting.scope.cancel()
 
-    def _returned(self) -> None:
-        """An abandoned thread has ended; called in it."""
+    def _on_thread_returned(self) -> None:
+        """Count one abandoned thread less; called in that thread."""
         with self._lock:
             self._abandoned -= 1
 
@@ -100,17 +110,17 @@ class Threads:
         )
 
     def __repr__(self) -> str:
-        return f"<Threads {self.statistics()}>"
+        return f"<ThreadLimiter {self.statistics()}>"
 
 
 class Job:
-    """One call of a function in a thread, and whether anybody still waits for it. Both sides of it may end at the same moment."""
+    """One call of a function in a thread, and whether a task still waits for it."""
 
     __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_wanted", "scope")
 
     def __init__(self, fn: Callable[[], object], on_return: Callable[[], None]) -> None:
         self.scope = trio.CancelScope()
-        """Cancelled when no thread is to be had."""
+        """Cancelled if no thread will become free."""
         self._fn = fn
         self._on_return = on_return
         self._lock = threading.Lock()
@@ -119,7 +129,7 @@ class Job:
         self._wanted = True
 
     def __call__(self) -> object:
-        """The thread's side."""
+        """Call the function; called in the thread."""
         with self._lock:
             if not self._wanted:
                 return None
@@ -127,7 +137,8 @@ class Job:
         try:
             return self._fn()
         finally:
-            if os.getpid() != self._pid:  # it forked and came back: this copy of the process has no loop to return to
+            # The function has forked, and the child returned from it: a copy of the process that has no loop to return to.
+            if os.getpid() != self._pid:
                 os._exit(1)
             with self._lock:
                 self._running = False
@@ -135,8 +146,8 @@ class Job:
             if abandoned:
                 self._on_return()
 
-    def leave(self) -> bool:
-        """Whoever waited goes on, with the value or without; True when the function still runs."""
+    def abandon(self) -> bool:
+        """Note that the task no longer waits, with a value or without; return whether the function still runs."""
         with self._lock:
             self._wanted = False
             return self._running

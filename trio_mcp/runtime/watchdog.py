@@ -1,13 +1,27 @@
-"""A thread that sees when the event loop does not turn, and says who holds it up.
+"""A thread that notices when the event loop is blocked, and logs which actor blocks it.
 
-A body that computes, or calls something that blocks, stops every other call in the process, and nothing in the loop can tell:
-the loop is what stands still. So a thread asks the loop for a sign of life now and then, and when none comes in time, it logs
-what the loop's thread is doing, once for each time that it stands still. It only looks while there is something to run; after a
-while without it sleeps, and costs nothing, until it is woken.
+A body that computes, or calls something that blocks, stops every other call in the process, and no code in the loop can notice.
+So a thread sends a ping to the loop now and then. If the loop does not answer in time, the thread logs what the loop's thread is
+doing, once per stall. It pings only while some actor is not parked. After a while without one it sleeps until it is woken, and
+costs nothing.
 
-Under virtual time (`trio.testing.MockClock`) there is no watchdog: its questions would come at times that no clock of the test
-knows.
+Under virtual time (`trio.testing.MockClock`) there is no watchdog: it measures real time, in which a test's clock does not run.
 """
+
+# States of the thread. `asleep` is read in the loop at each start of an actor, without a lock, so the order of the steps counts:
+#
+#   state      event                             next       asleep
+#   no thread  wake (the first actor)            probing    False
+#   probing    IDLE_PROBES looks, all idle       asleep     True, and then one more look: see `_sleep`
+#   asleep     wake                              probing    False
+#   any        close                             ended      False
+#
+# Example: the loop is blocked for 5 s with a limit of 1 s, so there is a ping every 0.25 s.
+#
+#   0.00   ping, answered at once
+#   0.25   ping; the loop has blocked at 0.1
+#   1.25   no answer for 1 s: one log line with the stack of the loop's thread, and then a wait without a limit
+#   5.10   the loop answers; pings go on
 
 from __future__ import annotations
 
@@ -23,32 +37,32 @@ import trio
 
 logger = logging.getLogger("trio_mcp.watchdog")
 
-PROBES = 4
-"""Signs of life that are asked for in the time that the loop may stand still."""
+PROBES_PER_TIMEOUT = 4
+"""Pings in the time for which the loop may be blocked."""
 
-QUIET_PROBES = 40
+IDLE_PROBES_BEFORE_SLEEP = 40
 """Looks at a supervisor that runs nothing, after which the watchdog sleeps."""
 
-FAREWELL = 1.0
-"""Seconds that the end of the thread is waited for; it may be writing a log line that nobody reads."""
+JOIN_TIMEOUT = 1.0
+"""Seconds that `close` waits for the thread, which may be blocked by the log handler."""
 
 
 class Watchdog:
     """Watches the loop that it is made in.
 
     Args:
-        seconds: how long the loop may stand still; `inf` for any time.
-        busy: whether anything runs that could hold the loop up; called in the watchdog's thread.
-        owner: whose task that is, for the log, or None; called in the watchdog's thread.
+        seconds: how long the loop may be blocked; `inf` disables the watchdog.
+        busy: returns whether anything runs that could block the loop; called in the watchdog's thread.
+        owner: returns the name of the actor of a task, for the log, or None; called in the watchdog's thread.
     """
 
     def __init__(
         self, seconds: float, busy: Callable[[], bool], owner: Callable[[trio.lowlevel.Task], str | None]
     ) -> None:
         self.asleep = seconds < math.inf and not time_is_virtual()
-        """It looks at nothing until `wake`. False while it looks, and where there is no watchdog."""
+        """Whether it needs `wake`. False while it pings, and if it is disabled."""
         self.incidents = 0
-        """How often a task with an owner was seen to hold the loop up."""
+        """How often an actor was seen to block the loop."""
         self._seconds = seconds
         self._busy = busy
         self._owner = owner
@@ -60,7 +74,7 @@ class Watchdog:
         self._alive = threading.Event()
 
     def wake(self) -> None:
-        """Something runs again. Called when it is asleep, in the loop's thread."""
+        """Start to ping again; must be called when it is asleep, in the loop's thread."""
         self.asleep = False
         self._woken.set()
         if self._thread is None:
@@ -68,40 +82,42 @@ class Watchdog:
             self._thread.start()
 
     def close(self) -> None:
-        """End the thread; it is gone when this returns, unless the log holds it up."""
+        """End the thread, and wait for its end for `JOIN_TIMEOUT` seconds."""
         self.asleep = False
         self._over.set()
         self._woken.set()
         self._alive.set()
         if self._thread is not None:
-            self._thread.join(FAREWELL)
+            self._thread.join(JOIN_TIMEOUT)
 
     # in the thread
 
     def _watch(self) -> None:
         quiet = 0
-        while not self._over.wait(self._seconds / PROBES):
+        while not self._over.wait(self._seconds / PROBES_PER_TIMEOUT):
             if self._busy():
                 quiet = 0
                 self._probe()
             else:
                 quiet += 1
-            if quiet == QUIET_PROBES:
+            if quiet == IDLE_PROBES_BEFORE_SLEEP:
                 quiet = 0
                 self._sleep()
 
     def _sleep(self) -> None:
         self._woken.clear()
-        if self._over.is_set():  # and said so before that
+        # `close` sets `_over` before `_woken`, so a close that came before the `clear` is noticed here.
+        if self._over.is_set():
             return
         self.asleep = True
-        if self._busy():  # since then; whoever started it has seen a watchdog that was awake
+        # An actor may have started before `asleep` was set: its start saw a watchdog that was awake, and did not wake it.
+        if self._busy():
             self.asleep = False
             return
         self._woken.wait()
 
     def _probe(self) -> None:
-        """Ask for a sign of life, and wait for it: in the time allowed, or after it was said that it takes longer."""
+        """Ping the loop and wait for its answer; report if it takes longer than allowed."""
         self._alive.clear()
         if self._over.is_set():
             return
@@ -111,13 +127,15 @@ class Watchdog:
             return
         if not self._alive.wait(self._seconds):
             self._report()
+            # Without a limit: one report for each stall. `close` sets this event too.
             self._alive.wait()
 
     def _report(self) -> None:
         frames, task = step_of(sys._current_frames().get(self._loop))  # noqa: SLF001  documented, and the only way
         owner = None if task is None else self._owner(task)
-        if owner is None:  # the machine is slow, or something else in the process holds the loop up
-            logger.debug("the event loop has not turned for %g seconds", self._seconds)
+        # Not an actor: the machine is slow, or something else in the process blocks the loop. Ours to know, not to blame.
+        if owner is None:
+            logger.debug("the event loop has been blocked for %g seconds", self._seconds)
             return
         self.incidents += 1
         logger.warning(
@@ -130,13 +148,13 @@ class Watchdog:
 
 
 def step_of(innermost: FrameType | None) -> tuple[list[FrameType], trio.lowlevel.Task | None]:
-    """The frames of the step that a loop's thread is in, outermost first, and its task.
+    """Return the frames of the step that the loop's thread executes, outermost first, and its task, or None.
 
-    Trio tells another thread nothing of its tasks, so the task is found as a local variable of the function that runs them. Where
-    it is not found, there is no step, or Trio has changed.
+    None means that the loop is between two steps, or that Trio's internals have changed.
     """
+    # Trio has no way to ask for the running task from another thread, so it is read from a local variable of Trio's own loop.
     frames: list[FrameType] = []
-    for frame in outwards(innermost):
+    for frame in outer_frames(innermost):
         if frame.f_code.co_name == "unrolled_run":
             task = frame.f_locals.get("task")
             return frames[::-1], task if isinstance(task, trio.lowlevel.Task) else None
@@ -144,7 +162,7 @@ def step_of(innermost: FrameType | None) -> tuple[list[FrameType], trio.lowlevel
     return frames[::-1], None
 
 
-def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def outer_frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ..errors import CapabilityError, LimitExceeded
-from ..runtime import Budget
+from ..runtime import TokenBudget
 from ..session import Question, TokenEstimate, used_tokens
 from ..types import CreateMessageRequestParams, CreateMessageResult, SamplingMessage, TextContent
 
@@ -74,7 +74,7 @@ def sampling_question(params: CreateMessageRequestParams) -> Question[CreateMess
 async def charge(
     ask: Callable[[], Awaitable[CreateMessageResult]],
     params: CreateMessageRequestParams,
-    budget: Budget,
+    budget: TokenBudget,
     estimate: TokenEstimate,
 ) -> CreateMessageResult:
     """Ask the client's model and charge the tokens to a budget.

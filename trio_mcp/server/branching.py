@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from ..checks import check_sequence
-from ..runtime import Budget
+from ..runtime import TokenBudget
 from ..types import SamplingMessage, TextContent
 from .options import check_count, check_names, check_timeout
 
@@ -76,7 +76,7 @@ class BranchTerms:
 
     keys: frozenset[str] = frozenset()
     max_depth: int = sys.maxsize
-    budget: Budget | None = None
+    budget: TokenBudget | None = None
     allow_elicit: bool = True
     system_prompt: str | None = None
     parent_messages: Messages = ()
@@ -90,7 +90,7 @@ class BranchTerms:
         return replace(
             self,
             max_depth=self.max_depth if max_depth is None else max_depth,
-            budget=self.budget if tokens is None else Budget(tokens, self.budget, "a branch of this call"),
+            budget=self.budget if tokens is None else TokenBudget(tokens, self.budget, "a branch of this call"),
             allow_elicit=self.allow_elicit and options.get("allow_elicit", True),
             system_prompt=prompt,
             parent_messages=messages,

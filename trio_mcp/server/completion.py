@@ -8,7 +8,7 @@ from functools import partial
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session import Plan, RequestFacts
 from ..types import CompleteRequestParams, CompleteResult, Completion, Model, PromptReference, ResourceTemplateReference
 from .catalog import Catalog
@@ -125,7 +125,7 @@ class Completions:
         raise RemoteProtocolError(f"Unknown resource template: {reference.uri[:128]}", code=INVALID_PARAMS)
 
 
-def make_completer(function: Function, threads: Threads) -> Completer:
+def make_completer(function: Function, threads: ThreadLimiter) -> Completer:
     """Return a completer that runs a function.
 
     Raises:

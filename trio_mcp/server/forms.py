@@ -20,6 +20,7 @@ from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, TypeAda
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, to_json
 
+from ..protocol.schema.references import dereference
 from ..session import Question
 from ..types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue, RequestedSchema
 
@@ -198,24 +199,22 @@ def error_path(steps: tuple[int | str, ...]) -> str:
 
 def flatten_schema(schema: JsonObject, name: str) -> JsonObject:
     """Return the schema that pydantic generates for a model, reduced to the keywords of a form."""
-    definitions = schema.get("$defs")
-    known = definitions if isinstance(definitions, dict) else {}
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         raise FormError(f"{name}: a form needs at least one field")
-    fields = {member: form_field(f"{name}.{member}", value, known) for member, value in properties.items()}
+    fields = {member: form_field(f"{name}.{member}", value, schema) for member, value in properties.items()}
     required = schema.get("required")
     return {"type": "object", "properties": cast("JsonValue", fields), **({"required": required} if required else {})}
 
 
-def form_field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def form_field(path: str, schema: JsonValue, root: JsonObject) -> JsonObject:
     """Return the schema of one member of a form."""
-    merged = resolve_ref(path, schema, known)
+    merged = resolve_field(path, schema, root)
     kind = merged.get("type")
     if not isinstance(kind, str) or kind not in KEYWORDS:
         raise FormError(f"{path}: a form field is a string, number, boolean or choice, not {kind or 'a union'}")
     if kind == "array":
-        merged["items"] = choice_schema(path, merged.get("items"), known)
+        merged["items"] = choice_schema(path, merged.get("items"), root)
     kept = {key: value for key, value in merged.items() if key in COMMON or key in KEYWORDS[kind]}
     # Other formats are pydantic's, such as "password": the specification allows four, and a client may reject the rest.
     if kept.get("format") not in FORMATS:
@@ -226,20 +225,17 @@ def form_field(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     return kept
 
 
-def resolve_ref(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def resolve_field(path: str, schema: JsonValue, root: JsonObject) -> JsonObject:
     """Follow `$ref`, take the one real type of an optional, and write a constant as a choice of one."""
-    if not isinstance(schema, dict):
+    merged = dereference(schema, root) if isinstance(schema, dict) else None
+    if merged is None:
         raise FormError(f"{path}: not a schema")
-    merged = dict(schema)
     options = merged.pop("anyOf", None)
     if isinstance(options, list):
         real = [option for option in options if not (isinstance(option, dict) and option.get("type") == "null")]
         if len(real) != 1:
             raise FormError(f"{path}: a form field has one type, not a union of {len(real)}")
-        merged = {**resolve_ref(path, real[0], known), **merged}
-    reference = merged.pop("$ref", None)
-    if isinstance(reference, str):
-        merged = {**resolve_ref(path, known.get(reference.rpartition("/")[2]), known), **merged}
+        merged = {**resolve_field(path, real[0], root), **merged}
     if "const" in merged:
         merged["enum"] = [merged.pop("const")]
     choices = merged.get("enum")
@@ -248,9 +244,9 @@ def resolve_ref(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
     return merged
 
 
-def choice_schema(path: str, schema: JsonValue, known: JsonObject) -> JsonObject:
+def choice_schema(path: str, schema: JsonValue, root: JsonObject) -> JsonObject:
     """Return the schema of the items of a multiple choice."""
-    chosen = resolve_ref(f"{path}[]", schema, known)
+    chosen = resolve_field(f"{path}[]", schema, root)
     if chosen.get("type") == "string" and "oneOf" in chosen:
         return {"anyOf": chosen["oneOf"]}
     if chosen.get("type") != "string" or "enum" not in chosen:

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from ..errors import McpError
 from ..groups import leaf_exceptions
-from ..runtime import Budget, Lane, Threads
+from ..runtime import Lane, ThreadLimiter, TokenBudget
 from ..session import CallPort
 from ..types import Model
 from .branching import BODY, BranchTerms
@@ -32,7 +32,7 @@ class Handler:
 
     function: Function
     context: str | None
-    threads: Threads
+    threads: ThreadLimiter
     in_thread: bool
     terms: BranchTerms
     token_budget: int | None
@@ -45,7 +45,7 @@ class Handler:
         if self.context is not None:
             terms = self.terms
             if self.token_budget is not None:
-                terms = replace(terms, budget=Budget(self.token_budget))
+                terms = replace(terms, budget=TokenBudget(self.token_budget))
             values = {**values, self.context: Context(call, lane, terms)}
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
@@ -71,7 +71,7 @@ class Handler:
 def make_handler(
     function: Function,
     context: str | None,
-    threads: Threads,
+    threads: ThreadLimiter,
     terms: BranchTerms = BODY,
     token_budget: int | None = None,
 ) -> Handler:

@@ -10,7 +10,7 @@ from typing import cast, get_origin
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
     GetPromptRequestParams,
@@ -96,7 +96,7 @@ def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
     return prompt
 
 
-def make_prompt(function: Function, options: OfferOptions, threads: Threads) -> Prompt:
+def make_prompt(function: Function, options: OfferOptions, threads: ThreadLimiter) -> Prompt:
     """Return a prompt that runs a function.
 
     Raises:

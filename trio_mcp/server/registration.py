@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar, Unpack, overload
 
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session.subscriptions import Change
 from .completion import make_completer
 from .handler import Function
@@ -30,7 +30,7 @@ class Registration:
 
     def __init__(self) -> None:
         self._registry = Registry(self._announce)
-        self._threads = Threads(MAX_THREADS)
+        self._threads = ThreadLimiter(MAX_THREADS)
 
     def _announce(self, change: Change) -> None:
         """Notify the clients of a change, if this is served; `Server` overrides it."""

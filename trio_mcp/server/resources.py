@@ -11,7 +11,7 @@ from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.template import UriTemplate
 from ..protocol.uri.uris import check_uri, is_uri
-from ..runtime import Threads
+from ..runtime import ThreadLimiter
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
     Annotations,
@@ -158,7 +158,7 @@ def read_resource(
     raise ResourceNotFound(params.uri)
 
 
-def make_resource(uri: str, function: Function, options: ResourceOptions, threads: Threads) -> Resource:
+def make_resource(uri: str, function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Resource:
     """Return a resource that a function without arguments reads.
 
     Raises:
@@ -181,7 +181,7 @@ def make_resource(uri: str, function: Function, options: ResourceOptions, thread
     return Resource(model, reader)
 
 
-def make_template(text: str, function: Function, options: ResourceOptions, threads: Threads) -> Template:
+def make_template(text: str, function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Template:
     """Return a resource template that a function with its variables as parameters reads.
 
     Raises:
@@ -212,7 +212,7 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
     return Template(model, pattern, reader)
 
 
-def make_reader(function: Function, options: ResourceOptions, threads: Threads) -> ResourceReader:
+def make_reader(function: Function, options: ResourceOptions, threads: ThreadLimiter) -> ResourceReader:
     arguments = signature_arguments(function)
     handler = make_handler(function, arguments.context, threads, BranchTerms(keys=options.question_keys))
     # Reading changes nothing, so that running the function twice is harmless.

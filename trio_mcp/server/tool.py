@@ -23,7 +23,7 @@ from ..errors import (
 from ..protocol.capabilities import lacks
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..runtime import CancelReason, Threads
+from ..runtime import CancelReason, ThreadLimiter
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -174,7 +174,7 @@ def check_tool_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model)
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 
-def make_tool(function: Function, options: ToolOptions, threads: Threads) -> Tool:
+def make_tool(function: Function, options: ToolOptions, threads: ThreadLimiter) -> Tool:
     """Return a tool that runs a function.
 
     Raises:

@@ -6,12 +6,10 @@ for any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..protocol.jsonrpc import Answers, Encoded, ErrorResponse, RequestId, Response
 from ..runtime import Outbox
 from .envelope import Envelope
-from .replies import LegOutcome, ReplyTarget
+from .replies import LegOutcome, OpenRequests, ReplyTarget
 
 
 class OpenBatch:
@@ -37,9 +35,9 @@ class OpenBatch:
         """It has had its answers, or will get none."""
         return not self._open
 
-    def reply_target(self, request_id: RequestId, on_finished: Callable[[ReplyTarget], None]) -> BatchReplyTarget:
+    def reply_target(self, request_id: RequestId, open_requests: OpenRequests) -> BatchReplyTarget:
         """Expect an answer to this request of the batch."""
-        target = BatchReplyTarget(request_id, self, on_finished)
+        target = BatchReplyTarget(request_id, self, open_requests)
         self.reply_targets.append(target)
         self.expect()
         return target
@@ -82,8 +80,8 @@ class BatchReplyTarget(ReplyTarget):
 
     __slots__ = ("_batch",)
 
-    def __init__(self, request_id: RequestId, batch: OpenBatch, on_finished: Callable[[ReplyTarget], None]) -> None:
-        super().__init__(request_id, batch.outbox, on_finished=on_finished)
+    def __init__(self, request_id: RequestId, batch: OpenBatch, open_requests: OpenRequests) -> None:
+        super().__init__(request_id, batch.outbox, open_requests=open_requests)
         self._batch: OpenBatch | None = batch
 
     def finish(self, outcome: LegOutcome) -> None:

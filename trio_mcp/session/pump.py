@@ -27,9 +27,9 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
     channel = as_message_channel(channel)
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
     session = ServerSession(service)
-    now = channel.send_nowait
+    now, requests = channel.send_nowait, session.requests
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
-    outbox.shortcut = lambda envelope: not session.busy and now(envelope)
+    outbox.shortcut = lambda envelope: not requests.count and now(envelope)
     channel.deliver_to(partial(_take, session, outbox))
     session.attach(outbox)
     reading = trio.CancelScope()

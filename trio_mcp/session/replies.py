@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+import trio
+
 from ..protocol.jsonrpc import Encoded, ErrorDetail, ErrorResponse, RequestId, Response
 from ..runtime import CancelReason, Outbox
 from .envelope import Envelope
@@ -38,7 +40,8 @@ class ReplyTarget:
     request_id: RequestId
     outbox: Outbox[Envelope]
     owns_outbox: bool = False
-    on_finished: Callable[[ReplyTarget], None] | None = None
+    open_requests: OpenRequests | None = None
+    """The table that the request is removed from at its end."""
     work: Answering | None = field(default=None, init=False)
     """What will answer the request; None before it has started, and after the end."""
     finished: bool = field(default=False, init=False)
@@ -51,10 +54,12 @@ class ReplyTarget:
         """Send the outcome."""
         self.close()
         if isinstance(outcome, Encoded):
-            self.outbox.post(Envelope(Response(self.request_id, outcome), about=self.request_id))
+            response = Envelope(Response(self.request_id, outcome), about=self.request_id)
+            self.outbox.post(response, last=self.owns_outbox)
         elif outcome is not None:
-            self.outbox.post(Envelope(ErrorResponse(self.request_id, outcome), about=self.request_id))
-        if self.owns_outbox:
+            error = Envelope(ErrorResponse(self.request_id, outcome), about=self.request_id)
+            self.outbox.post(error, last=self.owns_outbox)
+        elif self.owns_outbox:
             self.outbox.close()
 
     def close(self) -> None:
@@ -62,25 +67,33 @@ class ReplyTarget:
         self.finished = True
         # Both know this target: without a reference back, nothing is left to the garbage collector.
         self.work = self.end_response = None
-        if self.on_finished is not None:
-            self.on_finished(self)
+        if self.open_requests is not None:
+            self.open_requests.discard(self)
 
 
 class OpenRequests:
     """The requests of one connection that wait for a reply; every step takes constant time, however many there are.
 
+    Args:
+        ids_in_use: the ids that the connection accepts for no other request; an id is removed when its request is over.
+
     Usually an id is open once. Over HTTP a legacy client may use one id for several requests at a time, and an id whose
     request was cancelled may be used again while the cancelled call cleans up.
     """
 
-    __slots__ = ("_cancelled", "_first", "_further")
+    __slots__ = ("_cancelled", "_first", "_further", "_ids_in_use", "_none_left", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, ids_in_use: set[RequestId]) -> None:
+        self._ids_in_use = ids_in_use
+        self._none_left: trio.Event | None = None
+        self.count = 0
+        """How many are open."""
         self._first: dict[RequestId, ReplyTarget] = {}
         self._further: dict[RequestId, dict[ReplyTarget, None]] = {}
         self._cancelled: dict[ReplyTarget, None] = {}
 
     def add(self, target: ReplyTarget) -> None:
+        self.count += 1
         if target.request_id in self._first:
             self._further.setdefault(target.request_id, {})[target] = None
         else:
@@ -91,28 +104,38 @@ class OpenRequests:
         target = self._first.pop(request_id, None)
         if target is not None:
             self._cancelled[target] = None
-            self._promote(request_id)
+            self._release(request_id)
         return target
 
-    def discard(self, target: ReplyTarget) -> bool:
-        """Remove a request; returns whether its id was still in use by it."""
+    def discard(self, target: ReplyTarget) -> None:
+        """Remove a request that is over. Its id may be used again, unless a cancel made it free before."""
         request_id = target.request_id
         if self._first.get(request_id) is target:
             del self._first[request_id]
-            self._promote(request_id)
-            return True
-        if target in self._cancelled:
+            self._release(request_id)
+        elif target in self._cancelled:
             del self._cancelled[target]
-            return False
-        further = self._further.get(request_id)
-        if further is None or target not in further:
-            return False
-        del further[target]
-        if not further:
-            del self._further[request_id]
-        return True
+        elif target in self._further.get(request_id, ()):
+            further = self._further[request_id]
+            del further[target]
+            if not further:
+                del self._further[request_id]
+        else:
+            return
+        self.count -= 1
+        if not self.count and self._none_left is not None:
+            self._none_left.set()
 
-    def _promote(self, request_id: RequestId) -> None:
+    async def wait_none_left(self) -> None:
+        """Wait until every request has been answered or given up."""
+        if self.count:
+            if self._none_left is None or self._none_left.is_set():
+                self._none_left = trio.Event()
+            await self._none_left.wait()
+
+    def _release(self, request_id: RequestId) -> None:
+        """The oldest request under this id no longer uses it; the next one, if there is one, is the oldest now."""
+        self._ids_in_use.discard(request_id)
         further = self._further.get(request_id)
         if further is None:
             return
@@ -128,8 +151,5 @@ class OpenRequests:
         for further in self._further.values():
             yield from further
 
-    def __bool__(self) -> bool:
-        return bool(self._first or self._cancelled)
-
     def __len__(self) -> int:
-        return len(self._first) + len(self._cancelled) + sum(map(len, self._further.values()))
+        return self.count

@@ -10,7 +10,7 @@ cancellation overtakes all work.
 #     connection     ids and revisions (`protocol.connection`)     every message
 #     _state         subscriptions of a legacy session             its own methods (SESSION_METHODS)
 #     _asks          requests that our calls have sent             CallByRequests, and the replies to them
-#     _requests      the client's requests without a reply         added here; removed by `ReplyTarget.close`
+#     requests       the client's requests without a reply         added here; removed by `ReplyTarget.close`
 #
 # A request is added before it is served, and served at once: when `receive` returns it has been answered, or its target has
 # `work`, the call that will answer it. Between the two is only a retry whose journal is still in the store: a target without
@@ -19,8 +19,6 @@ cancellation overtakes all work.
 from __future__ import annotations
 
 import logging
-
-import trio
 
 from ..errors import RemoteProtocolError
 from ..protocol.codec.reading import Inbound, Phase
@@ -58,8 +56,8 @@ logger = logging.getLogger("trio_mcp.session")
 class ServerSession:
     """The server's end of one connection.
 
-    On a pipe it lives as long as the connection; over HTTP a legacy session lives across requests, and a modern request has a
-    session of its own.
+    On a pipe it lives as long as the connection. Over HTTP each legacy session has one, and all modern requests share one, since
+    nothing of a modern request outlives it.
 
     Args:
         shared: see `Connection`.
@@ -69,9 +67,9 @@ class ServerSession:
         self.service = service
         self.connection = Connection(Side.CLIENT, shared=shared)
         self._asks = PendingAsks(self.connection)
-        self._requests = OpenRequests()
+        self.requests = OpenRequests(self.connection.open_ids)
+        """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection)
-        self._idle: trio.Event | None = None
 
     def receive(
         self,
@@ -94,7 +92,7 @@ class ServerSession:
         event = self.connection.receive(envelope.message, inbound)
         match event:
             case RequestIn():
-                target = ReplyTarget(event.id, outbox, owns_outbox, self._on_finished)
+                target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
                 self._serve(event, target, envelope.peer, envelope.size)
                 return target
             case Refused(error, answer=True):
@@ -109,7 +107,7 @@ class ServerSession:
         for message in event.messages:
             match self.connection.receive(message):
                 case RequestIn() as request:
-                    target = batch.reply_target(request.id, self._on_finished)
+                    target = batch.reply_target(request.id, self.requests)
                     self._serve(request, target, envelope.peer, envelope.size)
                 case Refused(error, answer=True):
                     batch.answer(error_response(error))
@@ -136,24 +134,24 @@ class ServerSession:
                 logger.debug("a message was ignored: %s", why)
         return None
 
-    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, reply_target: ReplyTarget | OpenBatch) -> None:
         """The reply cannot be delivered any more: cancel the call, unless another request waits for it too."""
-        if isinstance(target, OpenBatch):
-            for each in target.reply_targets:
+        if isinstance(reply_target, OpenBatch):
+            for each in reply_target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
             return
-        work = target.work
-        target.close()
+        work = reply_target.work
+        reply_target.close()
         if work is not None:
-            work.disconnect(target)
+            work.disconnect(reply_target)
 
     def close(self, reason: CancelReason) -> None:
         """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self._state.close()
         self._asks.close()
-        for target in list(self._requests):
+        for target in list(self.requests):
             withdraw(target, reason)
 
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
@@ -172,30 +170,27 @@ class ServerSession:
     @property
     def busy(self) -> bool:
         """Some request of the client has no answer yet."""
-        return bool(self._requests)
+        return self.requests.count > 0
 
     @property
     def working(self) -> bool:
         """Some request of the client that is more than listening has no answer yet."""
-        return any(target.work is None or target.work.method != LISTEN_METHOD for target in self._requests)
+        return any(target.work is None or target.work.method != LISTEN_METHOD for target in self.requests)
 
     async def idle(self) -> None:
         """Wait until every request of the client has been answered or given up."""
-        if self.busy:
-            if self._idle is None or self._idle.is_set():
-                self._idle = trio.Event()
-            await self._idle.wait()
+        await self.requests.wait_none_left()
 
     def __repr__(self) -> str:
         client = self.connection.session.client_info
         name = client.name if client else "?"
-        return f"<ServerSession with {name} calls={len(self._requests)} {self.connection!r}>"
+        return f"<ServerSession with {name} calls={len(self.requests)} {self.connection!r}>"
 
     # one step each
 
     def _serve(self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int) -> None:
         facts = RequestFacts(request.id, request.method, request.terms, peer.principal, peer.headers, size)
-        self._requests.add(target)
+        self.requests.add(target)
         try:
             self._check(facts, request.params)
             answer = self._answer(facts, request.params, target)
@@ -209,7 +204,7 @@ class ServerSession:
         gate = facts.terms.codec.revision.requests[facts.method].gate
         if gate is not None and not declares(self.service.capabilities, gate):
             raise RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
-        check = self.service.request_checks.get(facts.method)
+        check = self.service.request_checks.get(facts.method) if facts.headers else None
         if check is not None:
             check(facts, params)
 
@@ -240,18 +235,11 @@ class ServerSession:
         return CallByRequests(self.service.calls, plan, facts, target, self._asks)
 
     def _cancel(self, request_id: RequestId) -> None:
-        target = self._requests.take(request_id)
+        target = self.requests.take(request_id)
         if target is None:
             logger.debug("a cancellation of %r, which is not running", request_id)
             return
-        self.connection.answered(request_id)
         withdraw(target, CancelReason.CLIENT)
-
-    def _on_finished(self, target: ReplyTarget) -> None:
-        if self._requests.discard(target):
-            self.connection.answered(target.request_id)
-        if self._idle is not None and not self.busy:
-            self._idle.set()
 
 
 def withdraw(target: ReplyTarget, reason: CancelReason) -> None:

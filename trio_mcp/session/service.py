@@ -19,7 +19,7 @@ import trio
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.sealing.request_state import KeyRing, Sealer
-from ..runtime import Supervisor, Threads, open_supervisor
+from ..runtime import Supervisor, ThreadLimiter, open_supervisor
 from ..types import Implementation, ServerCapabilities
 from .calls.asks_rounds import CallInRounds, RoundServices
 from .calls.directory import CallDirectory
@@ -44,7 +44,7 @@ class Service:
         options: ServiceOptions,
         request_checks: Mapping[str, RequestCheck],
         keys: KeyRing | None,
-        threads: Threads | None,
+        threads: ThreadLimiter | None,
     ) -> None:
         self.supervisor = supervisor
         self.routes = routes
@@ -131,7 +131,7 @@ async def open_service(
     instructions: str | None = None,
     options: ServiceOptions | None = None,
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
-    threads: Threads | None = None,
+    threads: ThreadLimiter | None = None,
 ) -> AsyncIterator[Service]:
     """A service for the length of the block; leaving it cancels what still runs, and waits for it all.
 

@@ -11,13 +11,14 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import trio
 
 from ..errors import LimitExceeded
+from ..protocol.uri.parts import ancestor_uris
 from ..protocol.uri.uris import check_uri
 from ..types import JsonObject, NotificationParams, ResourceUpdatedNotificationParams
 
@@ -54,9 +55,6 @@ MAX_IN_ALL = 100_000
 
 MAX_CHARACTERS_IN_ALL = 64 * 1024 * 1024
 """Characters of the URIs of them."""
-
-MAX_LEVELS = 256
-"""Slashes of an updated URI that are looked at for what it is a part of."""
 
 
 class Subscriber:
@@ -108,7 +106,7 @@ class Subscriber:
         """Whether the change is one to be told of: an update also counts for what it is a part of (L-RES-1s)."""
         if change.uri is None:
             return change in self.lists
-        return any(whole in self.uris for whole in wholes(change.uri))
+        return any(whole in self.uris for whole in ancestor_uris(change.uri))
 
     def tell(self, change: Change) -> None:
         """Keep it until it is taken. Where there are too many parts to keep, what they are parts of is kept instead."""
@@ -122,24 +120,12 @@ class Subscriber:
         """The change, as changes of nothing but what is watched."""
         if change.uri is None:
             return [change]
-        return [updated(uri) for uri in wholes(change.uri) if uri in self.uris]
+        return [updated(uri) for uri in ancestor_uris(change.uri) if uri in self.uris]
 
     def take(self) -> list[Change]:
         """What there is to tell, in order."""
         pending, self._pending = self._pending, {}
         return list(pending)
-
-
-def wholes(uri: str) -> Iterator[str]:
-    """The URI, and those it is a part of: `file:///a/b` is a part of `file:///a/` and of `file:///a`."""
-    yield uri
-    end = -1
-    for _ in range(MAX_LEVELS):
-        end = uri.find("/", end + 1)
-        if end < 0:
-            return
-        yield uri[:end]
-        yield uri[: end + 1]
 
 
 class Subscriptions:
@@ -263,6 +249,6 @@ class Subscriptions:
         if change.uri is None:
             return [subscriber for subscriber in self._subscribers if change in subscriber.lists]
         found: dict[Subscriber, None] = {}
-        for whole in wholes(change.uri):
+        for whole in ancestor_uris(change.uri):
             found |= self._watchers.get(whole, {})
         return list(found)

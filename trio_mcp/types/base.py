@@ -14,10 +14,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue as JsonValue  # noqa: PLC0414  re-exported
+    from ..json_value import JsonValue as JsonValue  # noqa: PLC0414  re-exported
 else:
-    # JSON comes out of the parser, or is found out when it is written; pydantic's own check of it is a Python call for
-    # each value. So at run time it is taken as it is.
+    # pydantic must not validate JSON again: the parser has checked what was received, and the encoder checks what is sent.
+    # Validating a recursive type costs a Python call for each value.
     JsonValue = Any
 
 JsonObject: TypeAlias = dict[str, JsonValue]

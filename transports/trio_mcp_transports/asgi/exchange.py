@@ -93,7 +93,7 @@ class Exchange:
         """Send what comes into the outbox until it is closed or `end_response` is called; False if the client left first."""
         try:
             while not (self.outbox.closed or self.is_ending):  # each turn sends, or waits
-                if len(self.outbox):
+                if self.outbox.items:
                     await self._send_events()
                 elif not await self._wait():
                     return False
@@ -127,7 +127,7 @@ class Exchange:
 
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
-        if not (self._opened or self.is_ending) and len(self.outbox) < 2:
+        if not (self._opened or self.is_ending) and len(self.outbox.items) < 2:
             await self._answer(self.outbox.take_nowait())
             return
         await self._send_events()
@@ -145,7 +145,7 @@ class Exchange:
                 self._wake = None
                 if self.outbox.on_ready is wake:  # else somebody else waits for it by now
                     self.outbox.on_ready = None
-        if not (len(self.outbox) or self.outbox.closed or self.is_ending):
+        if not (self.outbox.items or self.outbox.closed or self.is_ending):
             await self._keep_alive()
         return True
 

@@ -323,22 +323,22 @@ def read_request(
 
 
 def validated(model: type[M], value: JsonValue, path: str) -> M:
-    """`value` as a `model`; `path` is what the error calls it, for example "params".
+    """Return `value` as a `model`; `path` is its name in errors, for example "params".
 
     Raises:
-        RemoteProtocolError: -32602, it does not fit; the message names the first member that does not, the way the peer
-            wrote it, and says why.
+        RemoteProtocolError: -32602; the message names the first wrong member, as the peer wrote it, and the reason.
     """
     try:
         return model.model_validate(value, by_alias=True, by_name=False)
     except ValidationError as error:
+        # Only the first: the further branches of a union fail too, and would bury it.
         first = error.errors(include_url=False, include_context=False)[0]
         where = path + _located(first["loc"], value)
         raise RemoteProtocolError(f"{where}: {first['msg'][:200]}{_instead(first)}", code=INVALID_PARAMS) from None
 
 
 def _instead(problem: ErrorDetails) -> str:
-    """The value at fault, where it is short enough to be shown and not just missing."""
+    """Return the wrong value for the message, if there is one and it is short."""
     given = problem["input"]
     if problem["type"] == "missing" or not isinstance(given, str | int | float | None):
         return ""
@@ -346,7 +346,9 @@ def _instead(problem: ErrorDetails) -> str:
 
 
 def _located(steps: Sequence[str | int], value: JsonValue) -> str:
-    """The steps that name members of `value`: pydantic also counts the branches of unions as steps."""
+    """Return the path of a member, like `.rows[3].price`."""
+    # pydantic's location also has steps for branches of unions and for validators, which the peer has never seen: only those
+    # that lead to a member of the value count.
     located = ""
     for position, step in enumerate(steps):
         if isinstance(value, dict) and isinstance(step, str) and step in value:

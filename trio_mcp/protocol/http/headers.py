@@ -60,7 +60,8 @@ def expected(version: JsonValue, request: Request) -> list[tuple[str, str]]:
     if isinstance(version, str):
         pairs.append((VERSION_HEADER, version))
     member = NAMED_BY.get(request.method)
-    name = None if member is None else decoded(request.params).get(member)
+    params = request.params if isinstance(request.params, dict) else decoded(request.params)
+    name = None if member is None else params.get(member)
     if isinstance(name, str):
         pairs.append((NAME_HEADER, name))
     return pairs

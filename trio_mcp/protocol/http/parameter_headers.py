@@ -1,9 +1,16 @@
 """The `Mcp-Param-*` headers, which repeat arguments of a tool call for intermediaries (2026-07-28: M-HTTP-5b, M-HTTP-6).
 
-A property of an input schema names its header with `x-mcp-header`. Both sides read the schema alike: the client sends
-the headers, the server compares them with the arguments. One illegal annotation makes the whole tool unusable, because
+A property of an input schema names its header with `x-mcp-header`. Both sides read the schema in the same way: the client sends
+the headers, the server compares them with the arguments. One invalid annotation makes the whole tool unusable, because
 the two sides might then disagree about what intermediaries see (S-57).
 """
+
+# Example: {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+#
+#   arguments               header sent                      the server rejects the call if the header is
+#   {"region": "eu"}        mcp-param-region: eu             missing, or anything but eu
+#   {"region": "é"}         mcp-param-region: =?base64?w6k=?=  missing, or another text once decoded
+#   {"region": null}, {}    none                             there
 
 from __future__ import annotations
 
@@ -19,7 +26,7 @@ from .headers import decode_value, encode_value, mismatch
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "mcp-param-"
 MAX_MIRRORED: Final = 64
-"""The most properties of one tool that may be mirrored."""
+"""Properties of one tool that headers may repeat."""
 
 _MAX_NAME: Final = 128  # characters
 _MAX_SAFE_INTEGER: Final = 2**53 - 1  # RFC 8259, section 6: beyond it, readers disagree about integers
@@ -37,29 +44,28 @@ _SEVERAL: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 _NAMED: Final = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"})
 
 
-class _Place(NamedTuple):
-    """A schema and where it is: below `parent` under a keyword, and a name or position if there may be several.
+class _SchemaLocation(NamedTuple):
+    """A schema and its location: below `parent` under a keyword, with a name or position if there may be several."""
 
-    It is put into words only where it is annotated: in a schema that is deep and wide the words are many times its size.
-    """
+    # A chain of parents and not a path for each schema: in a deep and wide schema, the paths would be many times its size.
 
-    parent: _Place | None
+    parent: _SchemaLocation | None
     keyword: str
     name: str | int | None
     schema: JsonValue
 
     @property
     def shown(self) -> str:
-        """How an error calls the place."""
-        return ".".join(reversed([place.step() for place in self._upwards()]))
+        """The location as error messages name it."""
+        return ".".join(reversed([location.step() for location in self._upwards()]))
 
     @property
     def path(self) -> tuple[str, ...] | None:
-        """The property that it is of; None when `properties` alone do not lead there."""
+        """The names of the properties that lead there; None if another keyword does."""
         below = [*self._upwards()][:-1]
-        if any(place.keyword != "properties" for place in below):
+        if any(location.keyword != "properties" for location in below):
             return None
-        return tuple([str(place.name) for place in reversed(below)])
+        return tuple([str(location.name) for location in reversed(below)])
 
     def step(self) -> str:
         match self.name:
@@ -70,16 +76,16 @@ class _Place(NamedTuple):
             case name:
                 return f"{self.keyword}.{name[:64]}"
 
-    def _upwards(self) -> Iterator[_Place]:
-        place: _Place | None = self
-        while place is not None:
-            yield place
-            place = place.parent
+    def _upwards(self) -> Iterator[_SchemaLocation]:
+        location: _SchemaLocation | None = self
+        while location is not None:
+            yield location
+            location = location.parent
 
 
 @dataclass(frozen=True, slots=True)
 class MirroredParameter:
-    """An argument that a header repeats.
+    """A mirrored parameter: an argument that a header repeats.
 
     Attributes:
         path: the names of the properties that lead to it.
@@ -90,7 +96,7 @@ class MirroredParameter:
     header: str
 
     def value_in(self, arguments: JsonObject) -> JsonValue:
-        """The argument, or None when it is absent or null."""
+        """Return the argument, or None if it is absent or null."""
         value: JsonValue = arguments
         for name in self.path:
             if not isinstance(value, dict):
@@ -101,7 +107,7 @@ class MirroredParameter:
 
 @dataclass(frozen=True, slots=True)
 class ParameterHeaders:
-    """The mirrored parameters of one tool; falsy when there are none."""
+    """The mirrored parameters of one tool; falsy if there are none."""
 
     parameters: tuple[MirroredParameter, ...] = ()
 
@@ -110,28 +116,30 @@ class ParameterHeaders:
 
     @classmethod
     def of(cls, schema: JsonObject) -> ParameterHeaders:
-        """Those that an input schema annotates.
+        """Return the mirrored parameters that an input schema annotates.
 
         Raises:
-            ValueError: an annotation is illegal, or there are more than `MAX_MIRRORED`; the text names the property.
+            ValueError: an annotation is invalid, or there are more than `MAX_MIRRORED`; the message names the property.
         """
         found: dict[str, MirroredParameter] = {}
-        for place, path, annotated in _annotated(schema):
-            parameter = _parameter(place, path, annotated)
+        for location, path, annotated in _annotated(schema):
+            parameter = _parameter(location, path, annotated)
             if parameter.header in found:
-                raise _illegal(place, f"names the header {annotated[ANNOTATION]!r} a second time (case does not count)")
+                raise _illegal(
+                    location, f"names the header {annotated[ANNOTATION]!r} a second time (case does not count)"
+                )
             found[parameter.header] = parameter
             if len(found) > MAX_MIRRORED:
-                raise _illegal(place, f"is one more than {MAX_MIRRORED} mirrored parameters (MAX_MIRRORED)")
+                raise _illegal(location, f"is one more than {MAX_MIRRORED} mirrored parameters (MAX_MIRRORED)")
         return cls(tuple(found.values()))
 
     def headers(self, arguments: JsonObject) -> dict[str, str]:
-        """The headers to send with these arguments, by lower-case name. Null and absent arguments have none.
+        """Return the headers to send with these arguments, by lower-case name. Null and absent arguments have none.
 
-        An argument that no header can hold (a fraction, an array, an object) has none either: the tool refuses it.
+        An argument that no header can hold (a fraction, an array, an object) has none either: the tool rejects it.
 
         Raises:
-            ValueError: an integer is not within ±(2**53 - 1), or a string holds half a surrogate pair.
+            ValueError: an integer is not within ±(2**53 - 1), or a string holds a lone surrogate.
         """
         texts = ((parameter.header, _text(parameter, arguments)) for parameter in self.parameters)
         return {header: encode_value(text) for header, text in texts if text is not None}
@@ -140,7 +148,7 @@ class ParameterHeaders:
         """Compare the headers of a request, by lower-case name, with its arguments (M-HTTP-4s).
 
         Raises:
-            RemoteProtocolError: -32020; a header is missing, malformed, different, or there though the argument is not.
+            RemoteProtocolError: -32020; a header is missing, malformed, different, or present without its argument.
         """
         for parameter in self.parameters:
             _check(parameter, headers.get(parameter.header), arguments)
@@ -165,6 +173,7 @@ def _check(parameter: MirroredParameter, sent: str | None, arguments: JsonObject
 def _same(sent: str, wanted: str, value: JsonValue) -> bool:
     if isinstance(value, str | bool):
         return sent == wanted
+    # Numbers are compared by value: 10, 10.0 and 1e1 are the same integer. Decimal, because a float would round.
     return _NUMBER.fullmatch(sent) is not None and Decimal(sent) == Decimal(wanted)
 
 
@@ -173,7 +182,7 @@ def _shown(text: str | None) -> str:
 
 
 def _text(parameter: MirroredParameter, arguments: JsonObject) -> str | None:
-    """What the header stands for, before it is encoded; None when it must not be there."""
+    """Return the text of the header before it is encoded, or None if there must be no header."""
     value = parameter.value_in(arguments)
     match value:
         case bool():
@@ -200,27 +209,27 @@ def _integer(parameter: MirroredParameter, value: int) -> str:
 # Reading a schema
 
 
-def _parameter(place: str, path: tuple[str, ...] | None, schema: JsonObject) -> MirroredParameter:
+def _parameter(location: str, path: tuple[str, ...] | None, schema: JsonObject) -> MirroredParameter:
     name = schema[ANNOTATION]
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise _illegal(place, f"is {name!r:.80}, which is no name of a header (an RFC 9110 token)")
+        raise _illegal(location, f"is {name!r:.80}, which is no name of a header (an RFC 9110 token)")
     if len(name) > _MAX_NAME:
-        raise _illegal(place, f"has {len(name)} characters; the limit is {_MAX_NAME}")
+        raise _illegal(location, f"has {len(name)} characters; the limit is {_MAX_NAME}")
     if not path:
-        raise _illegal(place, "is at a place that `properties` alone do not lead to")
+        raise _illegal(location, "is at a place that `properties` alone do not lead to")
     if not _is_primitive(schema.get("type")):
         raise _illegal(
-            place, f"is on the type {schema.get('type')!r:.80}; only string, integer and boolean have headers"
+            location, f"is on the type {schema.get('type')!r:.80}; only string, integer and boolean have headers"
         )
     return MirroredParameter(path, PREFIX + name.lower())
 
 
-def _illegal(place: str, reason: str) -> ValueError:
-    return ValueError(f"{place}.{ANNOTATION} {reason}")
+def _illegal(location: str, reason: str) -> ValueError:
+    return ValueError(f"{location}.{ANNOTATION} {reason}")
 
 
 def _is_primitive(kind: JsonValue) -> bool:
-    """One of the three types, which may be nullable: a null argument has no header."""
+    """Return whether a type is one of the three, or one of them and null: a null argument has no header."""
     if isinstance(kind, list):
         others = [name for name in kind if name != "null"]
         kind = others[0] if len(others) == 1 else None
@@ -228,25 +237,26 @@ def _is_primitive(kind: JsonValue) -> bool:
 
 
 def _annotated(schema: JsonObject) -> Iterator[tuple[str, tuple[str, ...] | None, JsonObject]]:
-    """Every annotated schema within `schema`, in its order. Without recursion: the schema may come from a peer."""
-    waiting = [_Place(None, "inputSchema", None, schema)]
+    """Yield every annotated schema within `schema`, in its order, with its location and path."""
+    # Without recursion: the schema may come from a peer.
+    waiting = [_SchemaLocation(None, "inputSchema", None, schema)]
     while waiting:
-        place = waiting.pop()
-        inner = place.schema
+        location = waiting.pop()
+        inner = location.schema
         if not isinstance(inner, dict):
             continue
         if ANNOTATION in inner:
-            yield place.shown, place.path, inner
-        waiting += reversed([*_within(place, inner)])
+            yield location.shown, location.path, inner
+        waiting += reversed([*_within(location, inner)])
 
 
-def _within(place: _Place, schema: JsonObject) -> Iterator[_Place]:
+def _within(location: _SchemaLocation, schema: JsonObject) -> Iterator[_SchemaLocation]:
     for keyword, value in schema.items():
         if (keyword == "properties" and isinstance(value, dict)) or (keyword in _NAMED and isinstance(value, dict)):
             for name, inner in value.items():
-                yield _Place(place, keyword, name, inner)
+                yield _SchemaLocation(location, keyword, name, inner)
         elif keyword in _SEVERAL and isinstance(value, list):
             for position, inner in enumerate(value):
-                yield _Place(place, keyword, position, inner)
+                yield _SchemaLocation(location, keyword, position, inner)
         elif keyword in _ONE:
-            yield _Place(place, keyword, None, value)
+            yield _SchemaLocation(location, keyword, None, value)

@@ -1,8 +1,7 @@
 """The regular expressions of JSON Schema, without backtracking: a pattern and a text may both come from an attacker.
 
-They are matched by the regex engine of pydantic_core, which takes time linear in the text. It knows no look-around and no
-back-references, so a pattern with these is refused and not half obeyed. What ECMA-262 means by an escape is what counts:
-`\\d` and `\\w` are ASCII.
+They are matched by the regex engine of pydantic_core, in time linear in the text. The engine has no look-around and no
+back-references, so a pattern with these is rejected. Escapes have the meaning of ECMA-262: `\\d` and `\\w` are ASCII.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ _LIGHT: Final = 4
 _BOUND: Final = re.compile(r"(\))?\{([0-9]{1,6})(?:,([0-9]{0,6}))?\}")
 _PIECE: Final = re.compile(r"\\.|.", re.DOTALL)
 _ESCAPES: Final = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
-_PLAIN_IN_CLASS: Final = frozenset("[&~")  # they mean something there in the engine, and nothing in ECMA-262
+# In a character class the engine has operators (`[a&&b]`, `[a~~b]`, nested classes) that are plain characters in ECMA-262.
+_PLAIN_IN_CLASS: Final = frozenset("[&~")
 
 
 class Pattern:
-    """A compiled pattern; it is searched for, and matches anywhere unless it says otherwise.
+    """A compiled pattern, which matches anywhere in a text unless it is anchored.
 
     Raises:
-        ValueError: it is no regular expression, or needs backtracking, or is too large.
+        ValueError: it is not a regular expression, needs backtracking, or is too large.
 
     Attributes:
         weight: about how many states its automaton has.
@@ -40,17 +40,19 @@ class Pattern:
         if self.weight > MAX_PATTERN_WEIGHT:
             raise ValueError(f"the pattern {text!r:.80} is too large")
         schema = core_schema.str_schema(pattern=_translated(text), regex_engine="rust-regex")
+        # A string validator is the only door to the engine: pydantic_core does not export it.
         try:
             self._validator = SchemaValidator(schema)
         except (SchemaError, ValueError) as error:
             reason = str(error).splitlines()[-1].strip().removeprefix("error: ")
             raise ValueError(f"the pattern {text!r:.80} is refused: {reason[:160]}") from None
 
-    def found_in(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         return self._validator.isinstance_python(text)
 
 
 def _weight(text: str) -> int:
+    # Estimated from the text: the engine would find out too, but only after 10 MiB and a quarter of a second for each pattern.
     classes = text.count(r"\p") + text.count(r"\P")
     unit = _HEAVY if classes else _LIGHT
     weight, groups = len(text) + unit * classes, 1

@@ -75,7 +75,7 @@ _VARIABLE: Final = re.compile(rf"({_NAME})(?::([1-9][0-9]{{0,3}})|(\*))?", re.AS
 _NO_LITERAL: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f-\x9f]|%(?![0-9A-Fa-f]{2})")
 
 
-def parsed(text: str) -> tuple[Part, ...]:
+def parse_template(text: str) -> tuple[Part, ...]:
     """The parts of a template.
 
     Raises:

@@ -1,9 +1,22 @@
-"""The way back: which values would a template need to expand to this URI? In time linear in the URI, and safe in paths.
+"""Matching, the inverse of expansion: find the values with which a template expands to a URI.
 
-A URI comes from a peer. So there is no backtracking: one pass from the right finds for every position how far each part
-may reach so that the rest still fits, one pass from the left takes the longest. And what a handler may use as a path
-must not lead out of its directory, so values that would are no match at all.
+A URI comes from a peer, so matching takes time linear in the URI. A handler may use a value as a path, so a value that would lead
+out of its directory is not a match.
 """
+
+# There is no backtracking. A template is a sequence of segments. One pass from the right finds, for every segment and position,
+# how far the segment may reach from there so that the rest still fits. One pass from the left then takes the furthest ends.
+#
+# Example: `/{a}.{b}` and the URI `/x.y.z`; each row says where the segment ends if it begins at that position (- if it cannot).
+#
+#   position   0  1  2  3  4  5  6
+#   URI        /  x  .  y  .  z
+#   {b}        -  6  6  6  6  6  -     any text, to the end
+#   .          -  -  3  -  5  -  -     only where {b} can follow
+#   {a}        -  4  4  4  -  -  -     to the last dot after which the rest fits
+#   /          1  -  -  -  -  -  -
+#
+# From the left: `/` ends at 1, {a} at 4 (`x.y`), the dot at 5, {b} at 6 (`z`).
 
 from __future__ import annotations
 
@@ -19,17 +32,17 @@ from .uris import MAX_URI
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A stretch of the URI that one variable stands for, or all variables of an expression that writes their names.
+class VariableSegment:
+    """A segment that holds the value of one variable, or of all variables of an expression that writes their names.
 
     Attributes:
-        operator: of the expression.
-        variables: one, or more where names are written.
-        lead: the character it begins with; empty when it begins with its value.
+        operator: the operator of the expression.
+        variables: one, or several if names are written.
+        lead: the character it begins with; empty if it begins with its value.
         excluded: characters that its text cannot hold.
         optional: whether it may be absent, because the variable may have been undefined.
-        follows: whether an earlier field of the same expression must be there too.
-        rooted: whether a path ends right before it, so that its value cannot be an absolute one.
+        follows: whether an earlier segment of the same expression must be present too.
+        rooted: whether a path ends right before it, so that its value cannot be an absolute path.
     """
 
     operator: Operator
@@ -41,7 +54,7 @@ class Field:
     rooted: bool = False
 
     def ends(self, uri: str, fits: Sequence[bool]) -> list[int]:
-        """For each position where its text might begin: the furthest end after which the rest fits, or -1."""
+        """Return, for each position where the segment might begin, its furthest end after which the rest fits, or -1."""
         found = [-1] * (len(uri) + 1)
         reach = after = -1  # the furthest end for a value from here, and from the next character
         for at in range(len(uri), -1, -1):
@@ -61,7 +74,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class _Literal:
+class _LiteralSegment:
     text: str
 
     def ends(self, uri: str, fits: Sequence[bool]) -> list[int]:
@@ -75,42 +88,42 @@ class _Literal:
         return found
 
 
-Stretch: TypeAlias = Field | _Literal
+Segment: TypeAlias = VariableSegment | _LiteralSegment
 
 
-# From parts to fields
+# From parts to segments
 
 _PATH: Final = frozenset("/?#")
 
 
-def fields(parts: Sequence[Part]) -> tuple[Stretch, ...]:
-    """What `match` needs to know of a template.
+def to_segments(parts: Sequence[Part]) -> tuple[Segment, ...]:
+    """Return the segments of a template, for `match`.
 
     Raises:
-        ValueError: two variables follow each other and nothing tells where one ends and the other begins.
+        ValueError: two variables follow each other, and nothing separates them.
     """
-    stretches: list[Stretch] = []
+    segments: list[Segment] = []
     for position, part in enumerate(parts):
         if isinstance(part, str):
-            stretches.append(_Literal(part))
+            segments.append(_LiteralSegment(part))
         else:
-            stretches += _fields_of(part, rooted=position > 0 and _ends_a_path(parts[position - 1]))
-    return tuple(_told_apart(stretches, at) for at in range(len(stretches)))
+            segments += _segments_of(part, rooted=position > 0 and _ends_a_path(parts[position - 1]))
+    return tuple(_disambiguate(segments, at) for at in range(len(segments)))
 
 
 def _ends_a_path(part: Part) -> bool:
-    """A slash that an absolute path must not follow; after `file://` one may."""
+    """Return whether a part ends with a slash that an absolute path must not follow; after `file://` one may."""
     return isinstance(part, str) and part.endswith("/") and not part.endswith("://")
 
 
-def _fields_of(expression: Expression, rooted: bool) -> Iterator[Field]:
+def _segments_of(expression: Expression, rooted: bool) -> Iterator[VariableSegment]:
     operator, variables = expression.operator, expression.variables
     if operator.named:
         excluded = _PATH if operator.symbol == ";" else frozenset("#")
-        yield Field(operator, variables, operator.first, excluded, optional=True)
+        yield VariableSegment(operator, variables, operator.first, excluded, optional=True)
         return
     for position, variable in enumerate(variables):
-        yield Field(
+        yield VariableSegment(
             operator,
             (variable,),
             operator.separator if position else operator.first,
@@ -128,57 +141,57 @@ def _excluded(operator: Operator, variable: Variable, alone: bool) -> frozenset[
     return excluded if alone else excluded | {operator.separator}
 
 
-def _told_apart(stretches: Sequence[Stretch], at: int) -> Stretch:
-    """The stretch, without the characters that begin what may follow it directly."""
-    field = stretches[at]
-    if not isinstance(field, Field):
-        return field
-    for other in stretches[at + 1 :]:
-        if not isinstance(other, Field):
+def _disambiguate(segments: Sequence[Segment], at: int) -> Segment:
+    """Return the segment with those characters excluded that begin a segment which may follow it directly."""
+    segment = segments[at]
+    if not isinstance(segment, VariableSegment):
+        return segment
+    for other in segments[at + 1 :]:
+        if not isinstance(other, VariableSegment):
             break
         if other.follows:
             continue
-        if not field.operator.named and other.lead and other.lead in "?#;&":
-            field = replace(field, excluded=field.excluded | {other.lead})
-        if not other.lead or other.lead not in field.excluded:
-            names = f"{field.variables[-1].name!r} and {other.variables[0].name!r}"
+        if not segment.operator.named and other.lead and other.lead in "?#;&":
+            segment = replace(segment, excluded=segment.excluded | {other.lead})
+        if not other.lead or other.lead not in segment.excluded:
+            names = f"{segment.variables[-1].name!r} and {other.variables[0].name!r}"
             raise ValueError(f"The variables {names} of a URI template cannot be told apart: put text between them.")
-    return field
+    return segment
 
 
 # Matching
 
 
-def match(stretches: Sequence[Stretch], uri: str) -> dict[str, str] | None:
-    """The values by name, or None. A variable that was undefined is left out."""
+def match(segments: Sequence[Segment], uri: str) -> dict[str, str] | None:
+    """Return the values by name, without those that were undefined, or None if the URI does not match."""
     if len(uri) > MAX_URI:
         return None
     ascii_uri = _ascii(uri)
-    texts = None if ascii_uri is None else _texts(stretches, ascii_uri)
-    return None if texts is None else _values(stretches, texts)
+    texts = None if ascii_uri is None else _texts(segments, ascii_uri)
+    return None if texts is None else _values(segments, texts)
 
 
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
 
 def _ascii(uri: str) -> str | None:
-    """With characters beyond ASCII encoded, as an expansion would have it; None when it is too long then."""
+    """Return the URI with characters beyond ASCII encoded, as an expansion has them; None if it is too long then."""
     if uri.isascii():
         return uri
     try:
         ascii_bytes, all_bytes = len(uri.encode("ascii", "ignore")), len(uri.encode())
-    except UnicodeEncodeError:  # half a surrogate pair
+    except UnicodeEncodeError:  # a lone surrogate
         return None
     if ascii_bytes + 3 * (all_bytes - ascii_bytes) > MAX_URI:
         return None
     return _BEYOND_ASCII.sub(lambda found: quote(found[0]), uri)
 
 
-def _texts(stretches: Sequence[Stretch], uri: str) -> list[str] | None:
+def _texts(segments: Sequence[Segment], uri: str) -> list[str] | None:
     fits: Sequence[bool] = [False] * len(uri) + [True]
     reaches: list[list[int]] = []
-    for stretch in reversed(stretches):
-        reaches.append(stretch.ends(uri, fits))
+    for segment in reversed(segments):
+        reaches.append(segment.ends(uri, fits))
         fits = [end >= 0 for end in reaches[-1]]
     if not fits[0]:
         return None
@@ -188,52 +201,52 @@ def _texts(stretches: Sequence[Stretch], uri: str) -> list[str] | None:
     return [uri[start:end] for start, end in pairwise(bounds)]
 
 
-def _values(stretches: Sequence[Stretch], texts: Sequence[str]) -> dict[str, str] | None:
+def _values(segments: Sequence[Segment], texts: Sequence[str]) -> dict[str, str] | None:
     values: dict[str, str] = {}
     before = ""
-    for stretch, text in zip(stretches, texts, strict=True):
-        if isinstance(stretch, Field):
-            if text and stretch.follows and not before:
+    for segment, text in zip(segments, texts, strict=True):
+        if isinstance(segment, VariableSegment):
+            if text and segment.follows and not before:
                 return None
-            if text and not _read(stretch, text.removeprefix(stretch.lead), values):
+            if text and not _read(segment, text.removeprefix(segment.lead), values):
                 return None
         before = text
     return values
 
 
-def _read(field: Field, text: str, values: dict[str, str]) -> bool:
-    """Put what a text says into `values`; False when it says nothing that an expansion could have written."""
-    if not field.operator.named:
-        return _take(field, field.variables[0], text, values)
-    known = {variable.name: variable for variable in field.variables}
+def _read(segment: VariableSegment, text: str, values: dict[str, str]) -> bool:
+    """Add the values of a segment to `values`; return False if no expansion could have written this text."""
+    if not segment.operator.named:
+        return _take(segment, segment.variables[0], text, values)
+    known = {variable.name: variable for variable in segment.variables}
     pairs: dict[str, list[str]] = {}
-    for pair in text.split(field.operator.separator):
+    for pair in text.split(segment.operator.separator):
         name, equals, value = pair.partition("=")
-        if name not in known or not (equals or not field.operator.if_empty):
+        if name not in known or not (equals or not segment.operator.if_empty):
             return False
         pairs.setdefault(name, []).append(value)
     return all(
-        (len(items) == 1 or known[name].explode) and _take(field, known[name], ",".join(items), values)
+        (len(items) == 1 or known[name].explode) and _take(segment, known[name], ",".join(items), values)
         for name, items in pairs.items()
     )
 
 
-def _take(field: Field, variable: Variable, text: str, values: dict[str, str]) -> bool:
-    exploded_path = field.operator.symbol == "/" and variable.explode
+def _take(segment: VariableSegment, variable: Variable, text: str, values: dict[str, str]) -> bool:
+    exploded_path = segment.operator.symbol == "/" and variable.explode
     if exploded_path and "%2F" in text.upper():
         return False  # it would look like a separator once it is decoded
     value = _decoded(text)
-    if value is None or not _is_safe(value, _may_hold_paths(field.operator) or exploded_path):
+    if value is None or not _is_safe(value, _may_hold_paths(segment.operator) or exploded_path):
         return False
-    if field.rooted and value.startswith("/"):
+    if segment.rooted and value.startswith("/"):
         return False
     if variable.prefix is not None and len(value) > variable.prefix:
         return False
-    return _agrees(variable, value, values)
+    return _bind(variable, value, values)
 
 
-def _agrees(variable: Variable, value: str, values: dict[str, str]) -> bool:
-    """A variable that occurs twice has one value; of a prefix and the whole, the whole counts."""
+def _bind(variable: Variable, value: str, values: dict[str, str]) -> bool:
+    """Add one value; return False if the variable has another already. Of a prefix and the whole value, the whole counts."""
     known = values.setdefault(variable.name, value)
     if len(value) > len(known):
         values[variable.name] = value
@@ -253,7 +266,7 @@ def _may_hold_paths(operator: Operator) -> bool:
 
 
 def _decoded(text: str) -> str | None:
-    """Decoded once; None for a broken triplet, and for what is not UTF-8."""
+    """Return the text decoded once, or None if it has a broken triplet or is not UTF-8."""
     if _BROKEN.search(text):
         return None
     try:

@@ -1,17 +1,17 @@
-"""URI templates (RFC 6570): what a resource template is called by, and which of its URIs a client asks for (L-RES-2s)."""
+"""URI templates (RFC 6570): which values a client asks for with a URI of a resource template (L-RES-2s)."""
 
 from __future__ import annotations
 
-from .expressions import Expression, parsed
-from .matching import Field, fields, match
+from .expressions import Expression, parse_template
+from .matching import VariableSegment, match, to_segments
 
 
 class UriTemplate:
-    """A template that finds in a URI the values that it was expanded with.
+    """A template that finds the values in a URI that it was expanded with.
 
     Raises:
-        ValueError: the text is no template of RFC 6570, is longer than `MAX_TEMPLATE`, has more than `MAX_VARIABLES`, or
-            has two variables that cannot be told apart in a URI, as in `{a}{b}`; the text says what and where.
+        ValueError: the text is not a template of RFC 6570, is longer than `MAX_TEMPLATE`, has more than `MAX_VARIABLES`, or
+            has two variables that cannot be separated in a URI, as in `{a}{b}`; the message says what and where.
 
     Attributes:
         text: the template as it was written.
@@ -19,12 +19,12 @@ class UriTemplate:
         optional: those that a match may leave out, like those of `{?q}` and `{/path}`.
     """
 
-    __slots__ = ("_parts", "_stretches", "optional", "text", "variables")
+    __slots__ = ("_parts", "_segments", "optional", "text", "variables")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._parts = parsed(text)
-        self._stretches = fields(self._parts)
+        self._parts = parse_template(text)
+        self._segments = to_segments(self._parts)
         expressions = [part for part in self._parts if isinstance(part, Expression)]
         names = [variable.name for expression in expressions for variable in expression.variables]
         self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
@@ -43,22 +43,22 @@ class UriTemplate:
         return hash(self.text)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The strings that expand to this URI, or None when none do. Takes time linear in the URI.
+        """Return the values that expand to this URI, or None if there are none. Takes time linear in the URI.
 
-        Where more than one answer fits, an earlier variable takes as much as it can: `{name}.{type}` finds `a.b` and `c`
-        in `a.b.c`. A variable that left nothing behind is left out. The values of a list are one string, with the
-        separator between them.
+        If several results are possible, an earlier variable takes as much as it can: `{name}.{type}` finds `a.b` and `c`
+        in `a.b.c`. An undefined variable is left out. The values of a list are one string, with the separator between them.
 
-        A value is decoded once. One that could lead astray is no match: it never holds `\\` or a control character,
+        A value is decoded once. A value that is unsafe as a path is not a match: it never holds `\\` or a control character,
         none of its segments is `.` or `..`, however often encoded, and `/` only in `{+var}`, `{#var}`, `{/var*}`,
         `{?var}` and `{&var}`. `{+var}` after the `/` of a path and `{/var*}` are never absolute. A URI longer than `MAX_URI`,
         with what is not ASCII encoded, matches nothing.
         """
+        # A cheap test first: a server tries a URI on all of its templates, and most differ in their first literal.
         first, *_ = self._parts or ("",)
         if isinstance(first, str) and (uri.isascii() or "%" not in first) and not uri.startswith(first):
             return None
-        return match(self._stretches, uri)
+        return match(self._segments, uri)
 
     def _required(self) -> set[str]:
-        found = [field for field in self._stretches if isinstance(field, Field) and not field.optional]
-        return {variable.name for field in found for variable in field.variables}
+        found = [segment for segment in self._segments if isinstance(segment, VariableSegment) and not segment.optional]
+        return {variable.name for segment in found for variable in segment.variables}

@@ -1,4 +1,4 @@
-"""What may be the URI of a resource (RFC 3986, as far as a server has to know before it looks for one)."""
+"""The syntax of a resource's URI (RFC 3986, as far as a server checks it before it looks for the resource)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ SCHEME = frozenset(string.ascii_letters + string.digits + "+-.")
 
 
 def is_uri(text: str) -> bool:
-    """Whether the text begins with a scheme and holds neither blanks nor control characters."""
+    """Return whether the text begins with a scheme and holds no spaces or control characters."""
+    # Not a full parser of RFC 3986: many clients do not encode characters beyond ASCII, and the handler decides what exists.
     scheme, colon, rest = text.partition(":")
     return (
         len(text) <= MAX_URI
@@ -29,7 +30,7 @@ def is_uri(text: str) -> bool:
 
 
 def check_uri(uri: str) -> None:
-    """Refuse what is no URI.
+    """Raise unless `uri` is a URI.
 
     Raises:
         RemoteProtocolError: -32602; the message names it.

@@ -94,10 +94,7 @@ class CallByRequests(Call):
                 slot.give_up()
                 raise
             del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
-            try:
-                return await slot.take()
-            finally:
-                slot.give_up()
+            return await slot.take()
         finally:
             if in_turn:
                 self._pass_turn()

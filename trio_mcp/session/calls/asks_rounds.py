@@ -21,9 +21,9 @@ from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, Encoded, ErrorDetail
 from ...protocol.sealing.request_state import KeyRing, Sealer, request_digest
-from ...runtime import Actor, Cancelled, CancelReason, Journal, Lane, Outcome
+from ...runtime import Cancelled, CancelReason, Lane, Outcome
 from ...types import JsonValue, Model
-from ..replies import LegOutcome, ReplyTarget
+from ..replies import ReplyTarget
 from .call import Call, CallServices, require_capability
 from .directory import CallDirectory
 from .failures import SENDER_DISCONNECTED
@@ -72,10 +72,10 @@ class CallInRounds(Call):
     Args:
         request: the params that name what is called, or their digest.
         name: the name of a call that goes on here after its actor is gone.
-        number: the leg that it is on.
+        legs: the book of a call that goes on here.
     """
 
-    __slots__ = ("_asking", "_delayed_leg", "_name", "_request", "_rounds", "_storing", "legs")
+    __slots__ = ("_asking", "_delayed_leg", "_name", "_request", "_rounds", "_storing")
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class CallInRounds(Call):
         target: ReplyTarget,
         request: Model | str,
         name: str | None = None,
-        number: int = 1,
+        legs: LegBook | None = None,
     ) -> None:
         super().__init__(services, plan, facts, target)
         self._rounds = services
@@ -94,11 +94,7 @@ class CallInRounds(Call):
         self._asking = 0
         self._delayed_leg = 0
         self._storing = False
-        self.legs = LegBook(number)
-
-    def start(self, journal: Journal | None = None) -> None:
-        super().start(journal)
-        self.actor.on_quiet = self.on_quiescent
+        self.legs = legs
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -114,18 +110,23 @@ class CallInRounds(Call):
                 await trio.lowlevel.checkpoint()
                 return known
         slot = self.actor.mailbox.open(key, question.answer_type, lane.end_wait)
-        self.legs.questions[key] = OpenQuestion(cast("Question[Model]", question), fingerprint, lane.order)
+        if self.legs is None:
+            self.legs = LegBook()
+        questions = self.legs.questions
+        questions[key] = OpenQuestion(cast("Question[Model]", question), fingerprint, lane.order)
         try:
             await self._join_round(lane)
             return await slot.take()
-        finally:
-            self.legs.questions.pop(key, None)
+        except BaseException:
             slot.give_up()
+            raise
+        finally:
+            questions.pop(key, None)
 
     async def _join_round(self, lane: Lane) -> None:
         """Count the lane as waiting, and give siblings that are about to ask one turn of the scheduler to do so."""
         self._asking += 1
-        lane.begin_wait()
+        lane.begin_wait(announce=False)
         try:
             await trio.lowlevel.checkpoint()
         finally:
@@ -134,39 +135,40 @@ class CallInRounds(Call):
 
     # the end of a leg
 
-    def on_quiescent(self) -> None:
+    def on_quiescent(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  set here, absent there
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
-        if self._asking:
+        legs = self.legs
+        if self._asking or legs is None or not legs.questions or not self.is_answering:
             return
-        if self.actor.quiet:
-            self._end_round()
-        elif self.is_answering and self.legs.questions and self._delayed_leg != self.legs.number:
-            self._delayed_leg = self.legs.number
-            self._rounds.supervisor.spawn(self._end_round_after_delay, self.legs.number)
+        if not self.actor.busy:
+            self._end_round(legs)
+        elif self._delayed_leg != legs.number:
+            self._delayed_leg = legs.number
+            self._rounds.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
 
-    async def _end_round_after_delay(self, number: int) -> None:
-        await trio.sleep(self.options.settle)
-        if self.is_answering and self.legs.number == number:
+    async def _end_round_after_delay(self, legs: LegBook, number: int) -> None:
+        await trio.sleep(self._rounds.options.settle)
+        if self.is_answering and legs.number == number:
             self._delayed_leg = 0
-            self._end_round()
+            self._end_round(legs)
 
-    def _end_round(self) -> None:
-        if not self.is_answering or not self.legs.questions or self.actor.reason is not None or self._storing:
+    def _end_round(self, legs: LegBook) -> None:
+        if not legs.questions or self.actor.reason is not None or self._storing:
             return
-        payload = self._payload()
+        payload = self._payload(legs)
         if payload.journal_key is None:
-            self._send_round(payload)
+            self._send_round(legs, payload)
         else:
             self._storing = True
-            self._rounds.supervisor.spawn(self._store_then_send, self.legs.number, payload)
+            self._rounds.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
 
-    def _payload(self) -> StatePayload:
-        node, options = self._rounds.node, self.options
+    def _payload(self, legs: LegBook) -> StatePayload:
+        node, options = self._rounds.node, self._rounds.options
         if self.memory is None:
             return StatePayload(node)
-        return self.memory.payload(node, self.legs.records(), options.max_state, options.store)
+        return self.memory.payload(node, legs.records(), options.max_state, options.store)
 
-    async def _store_then_send(self, number: int, payload: StatePayload) -> None:
+    async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""
         store = self.options.store
         assert store is not None
@@ -174,16 +176,16 @@ class CallInRounds(Call):
             stored = await payload.stored(store, self.options.actors.park_ttl)
         finally:
             self._storing = False
-        if not self.is_answering or self.legs.number != number or self.actor.reason is not None:
+        if not self.is_answering or legs.number != number or self.actor.reason is not None:
             return
-        if payload.asked == self.legs.records():
-            self._send_round(stored)
+        if payload.asked == legs.records():
+            self._send_round(legs, stored)
         else:
             self.on_quiescent()  # a question has come or was given up meanwhile: what was stored is out of date
 
-    def _send_round(self, payload: StatePayload) -> None:
+    def _send_round(self, legs: LegBook, payload: StatePayload) -> None:
         try:
-            result = self._encode_round(payload)
+            result = self._encode_round(legs, payload)
             self._rounds.supervisor.park(self.actor)
         except (LimitExceeded, LocalProtocolError) as error:
             code = SERVER_BUSY if isinstance(error, LimitExceeded) else INTERNAL_ERROR
@@ -191,10 +193,10 @@ class CallInRounds(Call):
             self.actor.cancel(CancelReason.EXPIRED)
             return
         self.end_leg(result)
-        if self.options.always_replay:
+        if self._rounds.options.always_replay:
             self.forget()
 
-    def _encode_round(self, payload: StatePayload) -> Encoded:
+    def _encode_round(self, legs: LegBook, payload: StatePayload) -> Encoded:
         """Return the interim result: every open question, and the sealed state that leads back to this call."""
         services, facts = self._rounds, self.facts
         if self._name is None:
@@ -202,23 +204,19 @@ class CallInRounds(Call):
         if not isinstance(self._request, str):
             self._request = request_digest(self._request)
         state = services.sealer.seal(
-            facts.principal, facts.method, self._request, self._name, self.legs.number, payload.wire()
+            facts.principal, facts.method, self._request, self._name, legs.number, payload.wire()
         )
-        return facts.terms.codec.encode_round(facts.method, self.legs.in_order(), state, services.server_info_json)
+        return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
 
-    def end_leg(self, outcome: LegOutcome) -> None:
-        self.legs.end(outcome)
-        super().end_leg(outcome)
-
-    def _on_actor_done(self, _actor: Actor, outcome: Outcome) -> None:
+    def _keep_outcomes(self, legs: LegBook, outcome: Outcome) -> None:
         """End the open leg, and keep what the next leg gets: how the call ended, unless it was cancelled while it waited."""
         ended = not isinstance(outcome, Cancelled) or outcome.reason is CancelReason.DEADLINE
         answer = self.leg_outcome(outcome) if ended or self.is_answering else None
         if self.is_answering:
             self.end_leg(answer)
-        self.legs.finish(answer if ended else None)
+        legs.finish(answer if ended else None)
         if self._name is not None:
-            self._rounds.directory.finish(self._name, self.legs.kept_bytes())
+            self._rounds.directory.finish(self._name, legs.kept_bytes())
 
     def forget(self) -> None:
         """Give the parked call up, outcomes and all: its next leg is a replay."""
@@ -231,7 +229,13 @@ class CallInRounds(Call):
 
     def is_superseded(self, ended: int, payload: StatePayload) -> bool:
         """Return whether the call went on in another process, to the end of leg `ended`: what is parked here is out of date."""
-        return self.legs.is_superseded(ended, payload.asked, self.actor.reason)
+        return self._book.is_superseded(ended, payload.asked, self.actor.reason)
+
+    @property
+    def _book(self) -> LegBook:
+        """The book of a call that a client may carry forward: it has asked, so it has one."""
+        assert self.legs is not None
+        return self.legs
 
     def carry_on(self, ended: int, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]) -> None:
         """Carry the call forward from the end of leg number `ended`, or repeat what came of it.
@@ -242,18 +246,19 @@ class CallInRounds(Call):
             InvalidRequestState: that leg is too long ago, or the call has waited too long.
             LimitExceeded: the server is shutting down.
         """
-        match self.legs.decide(ended, self.actor.reason):
+        legs = self._book
+        match legs.decide(ended, self.actor.reason):
             case Decision.BEGIN:
-                self._begin(facts, target, self._decoded(facts, answers))
+                self._begin(legs, facts, target, self._decoded(legs, facts, answers))
             case Decision.WAIT:
-                self._open_leg(facts, target)
+                self._open_leg(legs, facts, target)
             case Decision.FINISH:
-                self._open_leg(facts, target)
-                self.end_leg(self.legs.final)
+                self._open_leg(legs, facts, target)
+                self.end_leg(legs.final)
             case Decision.JOIN:
                 self.join(target)
             case Decision.REPEAT:
-                target.finish(self.legs.outcome(ended + 1) or SENDER_DISCONNECTED)
+                target.finish(legs.outcome(ended + 1) or SENDER_DISCONNECTED)
             case Decision.GONE:
                 target.finish(SENDER_DISCONNECTED)
             case Decision.BUSY:
@@ -261,32 +266,32 @@ class CallInRounds(Call):
             case Decision.EXPIRED:
                 raise InvalidRequestState("the call has waited too long")
             case Decision.REFUSE:
-                raise InvalidRequestState(f"leg {ended + 1} of a call that is at leg {self.legs.number}")
+                raise InvalidRequestState(f"leg {ended + 1} of a call that is at leg {legs.number}")
 
-    def _decoded(self, facts: RequestFacts, answers: Mapping[str, JsonValue]) -> dict[str, Model]:
+    def _decoded(self, legs: LegBook, facts: RequestFacts, answers: Mapping[str, JsonValue]) -> dict[str, Model]:
         """Return the answers to open questions; others were never asked, or are answered, and are ignored (M-MRTR-7s)."""
-        questions = self.legs.questions
+        questions = legs.questions
         decoded: dict[str, Model] = {}
         for key, asked in questions.items():
             answer = answers.get(key)
             if answer is not None:
-                decoded[key] = decoded_answer(facts.codec, key, asked.question.method, answer)
+                decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
         self._rounds.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
             require_capability(facts, questions[key].question)
         return decoded
 
-    def _begin(self, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
+    def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
         self._rounds.supervisor.resume(self.actor)
-        self.actor.held += facts.size
-        self._open_leg(facts, target)
+        self.actor.held_bytes += facts.size
+        self._open_leg(legs, facts, target)
         for key, answer in answers.items():
-            asked = self.legs.questions.pop(key)
+            asked = legs.questions.pop(key)
             if self.memory is not None:
                 self.memory.record_answer(key, answer, asked.fingerprint)
             self.actor.mailbox.post(key, answer)
         self.on_quiescent()
 
-    def _open_leg(self, facts: RequestFacts, target: ReplyTarget) -> None:
-        self.legs.begin()
+    def _open_leg(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget) -> None:
+        legs.begin()
         self.answer(facts, target)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -42,8 +42,8 @@ from ...runtime import (
     ActorState,
     Cancelled,
     CancelReason,
-    Entry,
     Journal,
+    JournalEntry,
     Lane,
     Outcome,
     Raised,
@@ -61,6 +61,7 @@ from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
 from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
+from .legs import LegBook
 from .memory import CallMemory
 from .plan import Plan, Question, RequestFacts, ResumeMode
 
@@ -106,6 +107,7 @@ class Call(ABC):
         "cancelled_by_client",
         "facts",
         "is_answering",
+        "legs",
         "memory",
         "target",
     )
@@ -123,6 +125,8 @@ class Call(ABC):
         self._last_progress = -math.inf
         self.cancelled_by_client = False
         """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
+        self.legs: LegBook | None = None
+        """The book of its legs; None until the call asks in a round."""
         self.memory: CallMemory | None = None
         """None for a call that is never replayed."""
         self.actor: Actor
@@ -145,11 +149,15 @@ class Call(ABC):
             label=plan.target,
             journal=journal,
         )
-        self.actor.held = facts.size
+        self.actor.held_bytes = facts.size
+        self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
         assert self.target is not None
         self.target.work = self
+
+    on_quiescent: Callable[[], None] | None = None
+    """Called whenever no lane can do anything more on its own."""
 
     @abstractmethod
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
@@ -269,6 +277,8 @@ class Call(ABC):
         target, copies = self.target, self._copies
         self.target = self._copies = None
         self.is_answering = False
+        if self.legs is not None:
+            self.legs.end(outcome)
         if target is not None:
             target.finish(outcome)
         for copy in copies or ():
@@ -285,7 +295,7 @@ class Call(ABC):
         """The body runs again and has not come to anything new: what it reports now was reported before."""
         return self.memory is not None and self.memory.replaying
 
-    def recall_step(self, name: str) -> Entry | None:
+    def recall_step(self, name: str) -> JournalEntry | None:
         return None if self.memory is None else self.memory.recall_step(name)
 
     def record_step(self, name: str, result: JsonValue) -> None:
@@ -310,8 +320,14 @@ class Call(ABC):
         return self._plan.run(self, Lane(actor))
 
     def _on_actor_done(self, _actor: Actor, outcome: Outcome) -> None:
-        if self.is_answering:
+        if self.legs is not None:
+            self._keep_outcomes(self.legs, outcome)
+        elif self.is_answering:
             self.end_leg(self.leg_outcome(outcome))
+
+    def _keep_outcomes(self, legs: LegBook, outcome: Outcome) -> None:
+        """End the call like `_on_actor_done`, and keep its outcomes for a repeated request."""
+        raise NotImplementedError
 
     def leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what the caller is told of the end; nothing if the call was cancelled for a client that wants no reply."""

@@ -22,7 +22,7 @@ from ...protocol.codec import Codec
 from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
-from ...runtime import Divergence, Entry, Journal, Kind
+from ...runtime import Divergence, EntryKind, Journal, JournalEntry
 from ...storage import JournalStore
 from ...types import JsonObject, JsonValue, Model
 from .legs import OpenQuestionRecord
@@ -61,20 +61,20 @@ class CallMemory:
 
     def recall_answer(self, key: str, question: Question[T], fingerprint: str) -> T | None:
         """Return the answer that an earlier run got to this very question."""
-        known = self._recall(Kind.ANSWER, key, fingerprint)
+        known = self._recall(EntryKind.ANSWER, key, fingerprint)
         return None if known is None else question.answer_type.model_validate(known.value)
 
     def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
-        self.journal.record(Entry(Kind.ANSWER, key, answer.wire(), fingerprint))
+        self.journal.record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
 
-    def recall_step(self, name: str) -> Entry | None:
+    def recall_step(self, name: str) -> JournalEntry | None:
         """Return the result that an earlier run had from this step, as JSON."""
-        return self._recall(Kind.STEP, name, "")
+        return self._recall(EntryKind.STEP, name, "")
 
     def record_step(self, name: str, result: JsonValue) -> None:
-        self.journal.record(Entry(Kind.STEP, name, result))
+        self.journal.record(JournalEntry(EntryKind.STEP, name, result))
 
-    def _recall(self, kind: Kind, name: str, fingerprint: str) -> Entry | None:
+    def _recall(self, kind: EntryKind, name: str, fingerprint: str) -> JournalEntry | None:
         try:
             return self.journal.recall(kind, name, fingerprint)
         except Divergence as divergence:
@@ -109,7 +109,7 @@ class StatePayload:
 
     node: str
     asked: Mapping[str, OpenQuestionRecord] = field(default_factory=dict[str, OpenQuestionRecord])
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[JournalEntry, ...] = ()
     journal_key: str | None = None
     dropped_bytes: int = 0
 
@@ -173,7 +173,9 @@ class StatePayload:
             RemoteProtocolError: an answer is malformed.
         """
         new = [
-            Entry(Kind.ANSWER, key, decoded_answer(codec, key, asked.method, given[key]).wire(), asked.fingerprint)
+            JournalEntry(
+                EntryKind.ANSWER, key, decoded_answer(codec, key, asked.method, given[key]).wire(), asked.fingerprint
+            )
             for key, asked in self.asked.items()
             if key in given
         ]
@@ -208,11 +210,11 @@ def decoded_answer(codec: Codec, key: str, method: str, answer: JsonValue) -> Mo
         raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None
 
 
-def entries_to_json(entries: tuple[Entry, ...]) -> JsonValue:
+def entries_to_json(entries: tuple[JournalEntry, ...]) -> JsonValue:
     return [[entry.kind.value, entry.name, entry.digest, cast("JsonValue", entry.value)] for entry in entries]
 
 
-def entries_from_json(data: JsonValue) -> tuple[Entry, ...]:
+def entries_from_json(data: JsonValue) -> tuple[JournalEntry, ...]:
     """Read what `entries_to_json` wrote. Raises `TypeError` or `ValueError` for anything else."""
     listed = cast("list[tuple[str, str, str, JsonValue]]", data)
-    return tuple(Entry(Kind(kind), name, value, mark) for kind, name, mark, value in listed)
+    return tuple(JournalEntry(EntryKind(kind), name, value, mark) for kind, name, mark, value in listed)

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from ...protocol.codec import Codec
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import Encoded, RequestId
-from ...runtime import CancelReason, Entry, Lane
+from ...runtime import CancelReason, JournalEntry, Lane
 from ...types import ClientCapabilities, Implementation, JsonObject, JsonValue, LoggingLevel, Model
 from ..options import ServiceOptions
 
@@ -134,7 +134,7 @@ class CallPort(Protocol):
         """End the response stream of the current request, where its client can come back for the rest."""
         ...
 
-    def recall_step(self, name: str) -> Entry | None:
+    def recall_step(self, name: str) -> JournalEntry | None:
         """Return the result that an earlier run had from this step."""
         ...
 
@@ -170,4 +170,4 @@ Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
 """Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to reject."""
 
 RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
-"""Checks every request of a method, also those that carry a call forward. Raises `ProtocolError` to reject."""
+"""Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""

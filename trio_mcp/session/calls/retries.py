@@ -13,6 +13,7 @@ from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
 from .asks_rounds import CallInRounds, RoundServices
 from .failures import error_detail
+from .legs import LegBook
 from .memory import StatePayload
 from .plan import Body, CallPort, Plan, RequestFacts, ResumeMode
 
@@ -56,11 +57,12 @@ class Retry:
             LimitExceeded: the server runs too many calls.
         """
         services, claims, payload = self.services, self.claims, self.payload
-        journal = payload.journal(self.facts.codec, self.params.input_responses or {})
+        journal = payload.journal(self.facts.terms.codec, self.params.input_responses or {})
         lost = payload.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
         if lost is not None:
             plan = plan._replace(run=failing_body(lost))
-        call = CallInRounds(services, plan, self.facts, self.target, claims.digest, claims.call_id, claims.leg + 1)
+        legs = LegBook(claims.leg + 1)
+        call = CallInRounds(services, plan, self.facts, self.target, claims.digest, claims.call_id, legs)
         call.start(journal)
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg)
 

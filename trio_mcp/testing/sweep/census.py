@@ -32,9 +32,9 @@ HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     OpenRequests: ("_first", "_further", "_cancelled"),
     PendingAsks: ("mailboxes",),
     ClientSession: ("_progress", "_streams", "_serving"),
-    Connection: ("_open", "_asked"),
+    Connection: ("open_ids", "_asked"),
     Mailbox: ("_slots",),
-    Outbox: ("_items",),
+    Outbox: ("items",),
 }
 """What is empty in each of them when nothing runs."""
 

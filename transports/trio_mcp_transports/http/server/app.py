@@ -30,9 +30,9 @@ from trio_mcp.protocol.jsonrpc import (
 )
 from trio_mcp.protocol.revisions import Era
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, Service
+from trio_mcp.session import Envelope, Peer, RequestSession, Service, open_request_session
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -58,6 +58,7 @@ class AppState:
     """What exists between the application's startup and its shutdown."""
 
     service: Service
+    modern: RequestSession
     legacy: LegacyEndpoint
     websockets: WebSockets
     sse: SseEndpoint
@@ -209,7 +210,7 @@ class McpApp:
             quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
             websockets = WebSockets(service, self._limits.body, quota)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
-            self._running = AppState(service, legacy, websockets, sse)
+            self._running = AppState(service, open_request_session(service), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
@@ -263,7 +264,8 @@ class McpApp:
         try:
             inbound = classify(message)
             if era_of(inbound, headers) is Era.MODERN:
-                await serve_modern(running.service, inbound, envelope, receive, send)
+                outbox: Outbox[Envelope] = Outbox(running.service.options.outbox)
+                await serve_modern(running.modern, inbound, envelope, outbox, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
         except HttpRejection as rejection:

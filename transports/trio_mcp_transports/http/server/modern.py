@@ -1,5 +1,4 @@
-"""Streamable HTTP of the modern era: each request is a conversation of its own, and the end of its connection its cancellation
-(M-HTTP-10s)."""
+"""Streamable HTTP of the modern era: a request carries all its context, and the end of its connection cancels it (M-HTTP-10s)."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, Notification, Request, err
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Received, ReplyTarget, Service, open_request_session
+from trio_mcp.session import Envelope, Received, ReplyTarget, RequestSession
 
 from ...asgi.access import HttpRejection
 from ...asgi.exchange import MODERN_STATUS, Exchange, send_rejection
@@ -20,12 +19,22 @@ from ...asgi.messages import Receive, Send
 
 
 async def serve_modern(
-    service: Service, inbound: Inbound, envelope: Envelope[Received], receive: Receive, send: Send
+    session: RequestSession,
+    inbound: Inbound,
+    envelope: Envelope[Received],
+    outbox: Outbox[Envelope],
+    receive: Receive,
+    send: Send,
 ) -> None:
-    """Serve one message of a modern client."""
+    """Serve one message of a modern client.
+
+    Args:
+        session: serves every modern request: they carry their context with them, and share nothing in it.
+        outbox: for the messages about this one.
+    """
     message = inbound.message
     headers = envelope.peer.headers
-    exchange = Exchange(receive, send, MODERN_STATUS, Outbox(service.options.outbox))
+    exchange = Exchange(receive, send, MODERN_STATUS, outbox)
     if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
         await exchange.send_accepted()
         return
@@ -38,7 +47,6 @@ async def serve_modern(
         error.request_id = message.id
         await exchange.refuse(400, error_response(error))
         return
-    session = open_request_session(service)
     listener = session.receive(envelope, exchange.outbox, owns_outbox=True, inbound=inbound)
     if not isinstance(listener, ReplyTarget):
         await send_rejection(exchange, MODERN_STATUS)

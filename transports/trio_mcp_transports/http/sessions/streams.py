@@ -134,7 +134,7 @@ class SessionStream:
     @property
     def done(self) -> bool:
         """Whether the outbox is closed and everything in it was sent or logged."""
-        return self.outbox.closed and not len(self.outbox) and not self._unlogged
+        return self.outbox.closed and not self.outbox.items and not self._unlogged
 
     def serve_request(self, listener: ReplyTarget | OpenBatch, *, may_pause: bool) -> None:
         """Make it the stream of this request, or of a batch of them."""

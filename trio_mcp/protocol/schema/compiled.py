@@ -1,0 +1,211 @@
+"""Schemas compiled with `jsonschema`: the part of `json_schema` that is loaded only when a schema is compiled.
+
+The library calls a keyword with the validator, two values and the schema, and has no argument for a caller's own data. So the
+budget of a check is in a context variable (`CHECK_BUDGET`), and what was found out about a subschema is kept by the `id()` of
+its value. That is sound because the schema is a private copy that lives as long as its validator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final, cast
+
+from jsonschema import ValidationError
+from jsonschema.protocols import Validator
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+from referencing import Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import specification_with
+
+from ...types.base import JsonObject, JsonValue
+from ..strict_json import JsonLimits, json_path, loads
+from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, SubschemaRole, abbreviated
+from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS
+from .patterns import MAX_PATTERN_WEIGHT, Pattern
+
+_PROBLEMS: Final = 5
+_CHARACTERS: Final = 200  # of each problem
+_DEFAULT_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_LIMITS: Final = JsonLimits(max_bytes=2 * MAX_BYTES, max_depth=255, max_number_chars=640)
+
+
+class CompiledSchema:
+    """A valid schema. Several threads may use it at the same time."""
+
+    __slots__ = ("_patterns", "_roles", "_validator", "_weights")
+
+    def __init__(self, encoded: bytes) -> None:
+        # A private copy, so that a caller who changes the schema later does not change the checks.
+        schema = cast("JsonObject | bool", loads(encoded, _LIMITS))
+        self._patterns: dict[str, Pattern] = {}
+        self._weights: dict[int, int] = {}
+        self._roles: dict[int, SubschemaRole] = {}
+        kind = _kind_of(schema)
+        check = partial(self._must_be_schema, kind)
+        check(schema)
+        self._validator = kind(schema)
+        for inner, role in _subschemas(self._validator, schema, check):
+            self._index_subschema(inner, role)
+
+    def check(self, value: JsonValue, root: str) -> str | None:
+        """See `Schema.check`."""
+        return self._first_problems(self._validator, value, root, _PROBLEMS)
+
+    def _must_be_schema(self, kind: type[Validator], schema: JsonValue) -> None:
+        problem = self._first_problems(kind(kind.META_SCHEMA), schema, "schema", 1)
+        if problem is not None:
+            raise ValueError(problem)
+
+    def _first_problems(self, validator: Validator, value: JsonValue, root: str, count: int) -> str | None:
+        token = CHECK_BUDGET.set(CheckBudget(MAX_STEPS, self._patterns, self._weights, self._roles))
+        try:
+            errors = islice(validator.iter_errors(abbreviated(value)), count)
+            return "; ".join(_problem_text(error, root) for error in errors) or None
+        except BudgetExceeded:
+            return f"{root or 'the value'} costs more to check than {MAX_STEPS} steps"
+        except RecursionError:
+            return f"{root or 'the value'} cannot be checked: the schema refers to itself without an end"
+        except ArithmeticError:
+            return f"{root or 'the value'} holds a number that is too large to be checked"
+        finally:
+            CHECK_BUDGET.reset(token)
+
+    def _index_subschema(self, schema: JsonObject, role: SubschemaRole) -> None:
+        for keyword in ("const", "enum"):
+            if keyword in schema:
+                self._weights[id(schema[keyword])] = _size(schema[keyword])
+        self._roles[id(schema)] = role
+        for pattern in _patterns_in(schema):
+            if pattern not in self._patterns:
+                self._patterns[pattern] = Pattern(pattern)
+        if sum(pattern.weight for pattern in self._patterns.values()) > MAX_PATTERN_WEIGHT:
+            raise ValueError("its patterns together are too large (MAX_PATTERN_WEIGHT)")
+
+
+def _problem_text(error: ValidationError, root: str) -> str:
+    return f"{json_path(root, [*error.absolute_path])}: {error.message[:_CHARACTERS]}"
+
+
+def _kind_of(schema: JsonObject | bool) -> type[Validator]:
+    if (depth := _depth(schema)) > MAX_DEPTH:
+        raise ValueError(f"it is nested {depth} levels deep; the limit is {MAX_DEPTH}")
+    dialect = _dialect(_of_root(schema))
+    if dialect not in DIALECTS:
+        raise ValueError(f"the dialect {dialect!r:.128} is not known; these are: {', '.join(DIALECTS)}")
+    return DIALECTS[dialect]
+
+
+def _dialect(name: JsonValue) -> str:
+    return name.removesuffix("#") if isinstance(name, str) else repr(name)
+
+
+def _subschemas(
+    validator: Validator, schema: JsonValue, check: Callable[[JsonValue], None]
+) -> Iterator[tuple[JsonObject, SubschemaRole]]:
+    """Yield every subschema with its role, the schema itself first.
+
+    `check` is called with values that are a schema only because a reference leads to them: the meta-schema has not seen them.
+    """
+    specification = specification_with(str(type(validator).META_SCHEMA["$schema"]))
+    root = specification.create_resource(schema)
+    _one_dialect(root, schema)
+    resolver = REGISTRY.with_resource(root.id() or "", root).crawl().resolver_with_root(root)
+    ours = _nested_ids(schema)
+    # First everything that the dialect's keywords make a schema, then what only references lead to: a target is checked against
+    # the meta-schema only if it was not reached before.
+    seen: set[int] = set()
+    waiting: list[Any] = [(root, resolver)]
+    referred: list[Any] = []
+    count = 0
+    while waiting:
+        resource, resolver = waiting.pop()
+        count += 1
+        if count > MAX_SUBSCHEMAS:
+            raise ValueError(f"it has more than {MAX_SUBSCHEMAS} schemas within it")
+        if isinstance(resource.contents, dict) and id(resource.contents) not in seen:
+            seen.add(id(resource.contents))
+            targets = _targets(resource.contents, resolver)
+            yield resource.contents, SubschemaRole(resolver, [target.contents for target in targets])
+            referred += targets
+            waiting += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
+        while not waiting and referred:
+            target = referred.pop()
+            if id(target.contents) in seen:
+                continue
+            check(target.contents)
+            # The official meta-schemas can be targets too; their own subschemas are not indexed.
+            if id(target.contents) in ours:
+                inner = specification.create_resource(target.contents)
+                _one_dialect(inner, schema)
+                waiting.append((inner, target.resolver))
+
+
+def _nested_ids(schema: JsonValue) -> set[int]:
+    """Return the ids of all values in a schema."""
+    waiting, ids = [schema], set[int]()
+    while waiting:
+        value = waiting.pop()
+        ids.add(id(value))
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+    return ids
+
+
+def _one_dialect(resource: Resource[Any], schema: JsonValue) -> None:
+    """Raise if a subschema has another dialect than the whole, before anything reads it by that dialect's rules."""
+    waiting = [resource]
+    while waiting:
+        resource = waiting.pop()
+        if isinstance(resource.contents, dict):
+            _same_dialect(resource.contents, schema)
+        waiting += resource.subresources()
+
+
+def _same_dialect(inner: Mapping[str, JsonValue], schema: JsonValue) -> None:
+    name = inner.get("$schema")
+    if name is not None and inner is not schema and _dialect(name) != _dialect(_of_root(schema)):
+        raise ValueError(f"a schema within it is of another dialect, {name!r:.128}")
+
+
+def _of_root(schema: JsonValue) -> JsonValue:
+    return schema.get("$schema", _DEFAULT_DIALECT) if isinstance(schema, dict) else _DEFAULT_DIALECT
+
+
+def _targets(schema: JsonObject, resolver: Any) -> list[Any]:
+    """Return the targets of a schema's references, each with a resolver for the references in it."""
+    found: list[Any] = []
+    for keyword in ("$ref", "$dynamicRef"):
+        reference = schema.get(keyword)
+        if not isinstance(reference, str):
+            continue
+        try:
+            found.append(resolver.lookup(reference))
+        except (Unresolvable, ValueError):
+            raise ValueError(
+                f"its {keyword} {reference!r:.128} leads to nothing within it; nothing is fetched"
+            ) from None
+    return found
+
+
+def _patterns_in(schema: JsonObject) -> Iterator[str]:
+    pattern, by_name = schema.get("pattern"), schema.get("patternProperties")
+    if isinstance(pattern, str):
+        yield pattern
+    if isinstance(by_name, dict):
+        yield from by_name
+
+
+def _depth(value: JsonValue) -> int:
+    if isinstance(value, dict | list):
+        members = value.values() if isinstance(value, dict) else value
+        return 1 + max(map(_depth, members), default=0)
+    return 0
+
+
+def _size(value: JsonValue) -> int:
+    if isinstance(value, dict | list):
+        members = value.values() if isinstance(value, dict) else value
+        return 1 + sum(map(_size, members))
+    return 1

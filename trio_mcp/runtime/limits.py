@@ -1,0 +1,45 @@
+"""The limits of a supervisor, and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..checks import check_int, check_seconds
+from .actor import CancelReason
+
+
+# Data only: quotas and parking have no files of their own, because every start, park, resume and end of a call would visit them.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many actors may exist. Parked ones count in both `actors` and `parked`. The newest is refused, no older one evicted."""
+
+    actors: int = 20_000
+    actors_per_principal: int = 20_000
+    parked: int = 10_000
+    parked_per_principal: int = 10_000
+    parked_bytes: int = 256 * 1024 * 1024
+    """Bytes of the requests that parked actors hold (`Actor.held_bytes`); the parsed values in Python take several times that."""
+    park_ttl: float = 600.0
+    """Seconds a parked actor waits for the next request of its caller."""
+
+    def __post_init__(self) -> None:
+        for name in ("actors", "actors_per_principal", "parked", "parked_per_principal", "parked_bytes"):
+            check_int(name, getattr(self, name))
+        check_seconds("park_ttl", self.park_ttl)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorStatistics:
+    """Actors by state now, and how actors ended since the supervisor was opened."""
+
+    running: int
+    parked: int
+    parked_bytes: int
+    started: int
+    returned: int
+    raised: int
+    cancelled: dict[CancelReason, int]
+    refused: int
+    stuck: int = 0
+    """Actors that were cancelled, did not end within their grace period, and still run."""
+    ever_stuck: int = 0
