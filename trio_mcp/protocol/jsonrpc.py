@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
+from pydantic_core import to_json
+
 from ..errors import ProtocolError, RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 from .strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
@@ -169,19 +171,16 @@ def dump(message: Message | Answers) -> bytes:
     """
     match message:
         case Request(id, method, params):
-            return b'{"jsonrpc":"2.0","id":%b,"method":%b%b}' % (
-                dumps(id, "id"),
-                dumps(method, "method"),
-                _dump_params(params),
-            )
+            head = b'"id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
+            return b'{"jsonrpc":"2.0",%b%b}' % (head, _dump_params(params))
         case Notification(method, params):
-            return b'{"jsonrpc":"2.0","method":%b%b}' % (dumps(method, "method"), _dump_params(params))
+            return b'{"jsonrpc":"2.0","method":%b%b}' % (_dump_name(method, "method"), _dump_params(params))
         case Response(id, result):
-            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (dumps(id, "id"), _dump_object(result, "result"))
+            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_dump_name(id, "id"), _dump_object(result, "result"))
         case ErrorResponse(id, error):
-            if id is None:  # the MCP schemas know an absent id, not a null one (JSONRPCErrorResponse)
-                return b'{"jsonrpc":"2.0","error":%b}' % _dump_error(error)
-            return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (dumps(id, "id"), _dump_error(error))
+            # The MCP schemas know an absent id, not a null one (JSONRPCErrorResponse).
+            head = b"" if id is None else b'"id":%b,' % _dump_name(id, "id")
+            return b'{"jsonrpc":"2.0",%b"error":%b}' % (head, _dump_error(error))
         case Answers(answers):
             return b"[%b]" % b",".join([dump(answer) for answer in answers])
     assert_never(message)
@@ -310,6 +309,14 @@ def _parse_id(id: JsonValue) -> RequestId:
 
 
 # Writing
+
+
+def _dump_name(name: RequestId, root: str) -> bytes:
+    # Neither a string nor an integer can be NaN or nested, which is all that `dumps` looks for besides.
+    try:
+        return to_json(name)
+    except ValueError:
+        return dumps(name, root)  # raises too, and names the member
 
 
 def _dump_params(params: JsonObject | Encoded) -> bytes:
