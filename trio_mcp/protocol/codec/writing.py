@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic_core import to_json
 
-from ...errors import LocalProtocolError, ProtocolError
+from ...errors import LocalProtocolError
 from ...types import (
     CacheableResult,
     CallToolResult,
@@ -30,6 +30,9 @@ from .downlevel import Shape, narrowed, shape
 
 LATE_FIELDS: Final = frozenset({"result_type", "ttl_ms", "cache_scope", "input_responses", "request_state"})
 """Fields of every result or request that only the modern era has."""
+
+ASKS_NOTHING: Final = "result: an input_required result needs inputRequests or requestState"
+"""The error of an interim result that is empty (M-MRTR-2s)."""
 
 _PLAIN_TEXT: Final = frozenset({"type", "text"})
 
@@ -70,8 +73,10 @@ class Writer:
         """
         known = self._request(method)
         if self._modern and method in self._rounds and isinstance(result, InputRequiredResult):
-            return self._signed(asking(result, LocalProtocolError), InputRequiredResult, identity)
-        kind = _kind(result, result_type(known))
+            if not result.input_requests and result.request_state is None:
+                raise LocalProtocolError(ASKS_NOTHING)
+            return self._signed(result, InputRequiredResult, identity)
+        kind = _kind(result, _result_type(known))
         return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
 
     def encode_round(
@@ -110,7 +115,7 @@ class Writer:
 
     def encode_input_response(self, method: str, result: Model) -> JsonObject:
         """The answer to a question of an interim result, as one value of `input_responses`."""
-        return narrowed(self.revision.name, result, _kind(result, result_type(self._input(method))))
+        return narrowed(self.revision.name, result, _kind(result, _result_type(self._input(method))))
 
     def declared(self, capabilities: ClientCapabilities) -> JsonObject:
         """A client's capabilities as this revision writes them (M-META-1s: every modern request carries them)."""
@@ -122,9 +127,12 @@ class Writer:
         Most messages are the same in every revision: pydantic's bytes then go out as they are.
         """
         form = shape(self.revision.name, kind.__name__)
-        if (form is None or _plain(model, form)) and (self._modern or not _has_late_members(model)):
-            with suppress(ValueError):  # raised again below, where the error says which member JSON cannot carry
-                return Encoded(model.encode())
+        if _is_plain(model, form) and (self._modern or not _has_late_members(model)):
+            with suppress(ValueError):  # raised again below, with the member at fault
+                raw = to_json(model, by_alias=True, exclude_none=True)
+                # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
+                if b"NaN" not in raw and b"Infinity" not in raw:
+                    return Encoded(raw)
         try:
             return Encoded(dumps(narrowed(self.revision.name, model, kind), root))
         except ValueError as error:
@@ -139,27 +147,23 @@ class Writer:
     def _input(self, method: str) -> Method:
         known = self.revision.inputs.get(method)
         if known is None:
-            raise LocalProtocolError(f"{self.revision.name} has no input request {method}", code=METHOD_NOT_FOUND)
+            raise self._lacks_input(method)
         return known
 
     def _lacks(self, method: str) -> LocalProtocolError:
         return LocalProtocolError(f"{self.revision.name} has no {method}", code=METHOD_NOT_FOUND)
 
+    def _lacks_input(self, method: str) -> LocalProtocolError:
+        return self._lacks(f"input request {method}")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.revision.name}>"
 
 
-def result_type(method: Method) -> type[Model]:
+def _result_type(method: Method) -> type[Model]:
     """The type of a request's result."""
     assert method.result is not None, f"{method.name} is a notification"
     return method.result
-
-
-def asking(result: InputRequiredResult, error: type[ProtocolError]) -> InputRequiredResult:
-    """M-MRTR-2s: at least one of the two, and an empty round asks nothing."""
-    if not result.input_requests and result.request_state is None:
-        raise error("result: an input_required result needs inputRequests or requestState")
-    return result
 
 
 def _params_kind(params: Model, method: Method) -> type[Model]:
@@ -181,13 +185,17 @@ def _has_late_members(model: Model) -> bool:
     return isinstance(model, MetaModel) and bool(model.meta) and not RESERVED.isdisjoint(model.meta or ())
 
 
-def _plain(model: Model, form: Shape) -> bool:
-    """Whether a model of a kind that may have to be rewritten needs no rewriting. Only the two common kinds are looked at."""
+def _is_plain(model: Model, form: Shape | None) -> bool:
+    """Whether pydantic's bytes of a model are those of the revision. Where it may differ, two kinds are looked at."""
+    structured = "structured_content" in model.model_fields_set
     match model:
-        case CallToolResult(content=content, structured_content=structured):
+        case CallToolResult(structured_content=None) if structured:
+            return False  # a null, which pydantic leaves out
+        case _ if form is None:
+            return True
+        case CallToolResult(content=content):
             # Bare text, and perhaps an object, is the same in every revision that has the member.
-            known = "structuredContent" not in form.lacks and isinstance(structured, dict)
-            if "structured_content" in model.model_fields_set and not known:
+            if structured and ("structuredContent" in form.lacks or not isinstance(model.structured_content, dict)):
                 return False
             return all(type(block) is TextContent and block.model_fields_set <= _PLAIN_TEXT for block in content)
         case ListToolsResult(tools=tools):

@@ -20,13 +20,14 @@ import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded, RemoteProtocolError
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded
 from ...types import CallToolRequestParams, GetPromptRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
-from ..strict_json import JsonLimits, dumps, loads
+from ..strict_json import dumps
 
 KEY_BYTES = 32
 MAX_STATE = 64 * 1024
@@ -37,12 +38,10 @@ _KEY_ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D, 5.2.1.1; random, so one key serves 2**32 states (8.3)
 _TAG_BYTES: Final = 16
 _HEADER_BYTES: Final = len(_VERSION) + _KEY_ID_BYTES
-_LIMITS: Final = JsonLimits(max_depth=255, max_number_chars=640)
 _MAX_SKEW: Final = 60.0  # seconds between the clocks of servers that share a key
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(BaseModel):
     """What a sealed state says.
 
     Attributes:
@@ -57,6 +56,8 @@ class Claims:
         journal: what the server itself wants to know again.
     """
 
+    model_config = ConfigDict(strict=True, frozen=True, defer_build=True)
+
     principal: str | None
     method: str
     digest: str
@@ -65,7 +66,7 @@ class Claims:
     leg: int
     issued_at: float
     expires_at: float
-    journal: JsonValue = field(default=None, repr=False)
+    journal: JsonValue = Field(repr=False)
 
 
 def digest(name_or_uri: str, arguments: JsonObject) -> str:
@@ -235,18 +236,22 @@ class Sealer:
             ValueError: the journal is not JSON; the text holds the path, see `strict_json.dumps`.
         """
         now = self._clock()
-        claims: JsonObject = {
-            "principal": principal,
-            "method": method,
-            "digest": request if isinstance(request, str) else request_digest(request),
-            "audience": self._audience,
-            "call_id": call_id,
-            "leg": leg,
-            "issued_at": now,
-            "expires_at": now + self._ttl,
-            "journal": journal,
-        }
-        state = self._encrypt(dumps(claims))
+        digest = request if isinstance(request, str) else request_digest(request)
+        state = self._encrypt(
+            dumps(
+                {
+                    "principal": principal,
+                    "method": method,
+                    "digest": digest,
+                    "audience": self._audience,
+                    "call_id": call_id,
+                    "leg": leg,
+                    "issued_at": now,
+                    "expires_at": now + self._ttl,
+                    "journal": journal,
+                }
+            )
+        )
         if len(state) > self._max_state:
             raise LimitExceeded(
                 f"The requestState would have {len(state)} characters; the limit is {self._max_state} (max_state)."
@@ -263,7 +268,11 @@ class Sealer:
             InvalidRequestState: for every other state, always with the same text.
         """
         digest = request if isinstance(request, str) else request_digest(request)
-        claims = _read_claims(self._decrypt(state))
+        try:
+            # The plain decoder will do: only a server with one of these keys can have written what is inside.
+            claims = Claims.model_validate(json.loads(self._decrypt(state)))
+        except (ValueError, RecursionError):
+            raise InvalidRequestState("no claims inside") from None
         now = self._clock()
         # All are evaluated, so that time does not tell which one failed.
         checks = (
@@ -306,25 +315,3 @@ class Sealer:
             return key.decrypt(nonce, sealed[_HEADER_BYTES + _NONCE_BYTES :], header)
         except InvalidTag:
             raise InvalidRequestState("the tag does not fit") from None
-
-
-def _read_claims(plain: bytes) -> Claims:
-    try:
-        members = loads(plain, _LIMITS)
-    except RemoteProtocolError:
-        raise InvalidRequestState("no JSON inside") from None
-    match members:
-        case {
-            "principal": None | str() as principal,
-            "method": str() as method,
-            "digest": str() as digest,
-            "audience": str() as audience,
-            "call_id": str() as call_id,
-            "leg": int() as leg,
-            "issued_at": int() | float() as issued_at,
-            "expires_at": int() | float() as expires_at,
-            "journal": journal,
-        }:
-            return Claims(principal, method, digest, audience, call_id, leg, issued_at, expires_at, journal)
-        case _:
-            raise InvalidRequestState("no claims inside")
