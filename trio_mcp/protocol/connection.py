@@ -40,7 +40,7 @@ from .jsonrpc import (
     Response,
     Unanswered,
 )
-from .revisions import Side
+from .revisions import Era, Side
 
 
 class RequestIn(NamedTuple):
@@ -319,21 +319,15 @@ class Connection:
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:
-    """The message, unless it is a request that no batch can hold."""
+    """The message, unless it is a request that no batch can hold. An id may stand in it once, for its answers have no order."""
     if not isinstance(message, Request):
         return message
-    problem = _misplaced(message, ids)
-    if problem is None:
+    if ids[message.id] > 1:
+        problem = f"the request id {message.id!r} stands more than once in this batch"
+    elif message.method == "initialize":
+        problem = "initialize cannot be part of a batch"
+    elif classify(message).era is Era.MODERN:
+        problem = "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
+    else:
         return message
     return Malformed(RemoteProtocolError(problem, code=INVALID_REQUEST, request_id=message.id))
-
-
-def _misplaced(request: Request, ids: Mapping[RequestId, int]) -> str | None:
-    """Why a request cannot be part of this batch, where each id stands `ids` times. The answers carry ids and no order."""
-    if ids[request.id] > 1:
-        return f"the request id {request.id!r} stands more than once in this batch"
-    if request.method == "initialize":
-        return "initialize cannot be part of a batch"
-    if classify(request).meta is not None:
-        return "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
-    return None

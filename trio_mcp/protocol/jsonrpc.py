@@ -154,13 +154,7 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malform
         value = loads(data, limits)
     except RemoteProtocolError as error:
         return _malformed(error)
-    match value:
-        case dict():
-            return _parse_object(value)
-        case list():
-            return Batch(RemoteProtocolError(NO_BATCHES), items=value)
-        case _:
-            return Malformed(RemoteProtocolError(NO_OBJECT))
+    return Batch(RemoteProtocolError(NO_BATCHES), items=value) if isinstance(value, list) else _parse_member(value)
 
 
 def dump(message: Message | Answers) -> bytes:
@@ -193,16 +187,10 @@ def error_response(error: ProtocolError) -> ErrorResponse:
 
 def is_request_id(value: object) -> TypeGuard[RequestId]:
     """Whether the value may be the id of a request: a string of at most 256 bytes, or an integer a double can hold."""
-    match value:
-        case bool():
-            return False
-        case int():
-            return -MAX_INTEGER <= value <= MAX_INTEGER
-        case str():
-            # A string in memory may hold half a surrogate pair; `surrogatepass` counts it instead of raising.
-            return len(value) <= MAX_ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
-        case _:
-            return False
+    if isinstance(value, str):
+        # A string in memory may hold half a surrogate pair; `surrogatepass` counts it instead of raising.
+        return len(value) <= MAX_ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
+    return isinstance(value, int) and not isinstance(value, bool) and -MAX_INTEGER <= value <= MAX_INTEGER
 
 
 def decoded(members: JsonObject | Encoded) -> JsonObject:
@@ -228,13 +216,10 @@ NO_OBJECT = "A message must be a JSON object."
 
 
 def _parse_member(item: JsonValue) -> Message | Malformed:
-    match item:
-        case dict():
-            return _parse_object(item)
-        case list():
-            return Malformed(RemoteProtocolError("A batch must not hold another batch."))
-        case _:
-            return Malformed(RemoteProtocolError(NO_OBJECT))
+    if isinstance(item, dict):
+        return _parse_object(item)
+    nested = isinstance(item, list)
+    return Malformed(RemoteProtocolError("A batch must not hold another batch." if nested else NO_OBJECT))
 
 
 def _parse_object(members: JsonObject) -> Message | Malformed:
@@ -334,7 +319,5 @@ def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:
 
 
 def _dump_error(error: ErrorDetail) -> bytes:
-    members: JsonObject = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        members["data"] = error.data
-    return dumps(members, "error")
+    data: JsonObject = {} if error.data is None else {"data": error.data}
+    return dumps({"code": error.code, "message": error.message, **data}, "error")
