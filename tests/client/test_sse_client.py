@@ -405,23 +405,13 @@ async def test_other_refusals_are_final(autojump_clock: MockClock) -> None:
 class Stage:
     def __init__(self) -> None:
         self.server = Server("stage", version="1")
-        self.began = trio.Event()
-        self.ended = trio.Event()
-        for tool in (self.ask, self.wait, self.large):
+        for tool in (self.ask, self.large):
             self.server.tool(tool)
 
     async def ask(self, ctx: Context) -> str:
         await ctx.progress(1)
         answer = await ctx.elicit("How many?", int)
         return f"{ctx.request.protocol_version} {answer.content if answer.action == 'accept' else answer.action}"
-
-    async def wait(self) -> str:
-        self.began.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.ended.set()
-        return "never"
 
     async def large(self, size: int) -> str:
         return "x" * size
