@@ -10,9 +10,9 @@ import trio
 
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.runtime import Lane, Outbox
+from trio_mcp.runtime import Actor, Lane, Outbox
 from trio_mcp.session import (
-    CallPort,
+    Call,
     Envelope,
     Plan,
     Question,
@@ -39,13 +39,13 @@ SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "An ode."}, "
 META = {PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {"sampling": {}}}
 
 
-async def compose(call: CallPort, lane: Lane) -> Model:
+async def compose(call: Call, actor: Actor) -> Model:
     """A prompt that a model writes."""
     params = CreateMessageRequestParams(
         messages=[SamplingMessage(role="user", content=TextContent(text="Write an ode."))], max_tokens=10
     )
     question = Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",))
-    answer = await call.ask(lane, question)
+    answer = await call.ask(Lane(actor), question)
     assert isinstance(answer.content, TextContent)
     return GetPromptResult(messages=[PromptMessage(role="user", content=answer.content)])
 
@@ -93,14 +93,15 @@ async def test_questions_are_in_the_order_asked_whatever_their_names_hold() -> N
     """Keys hold a name or numbers, and neither says where a question stands."""
     order: list[str | None] = []
 
-    async def ask(call: CallPort, lane: Lane, name: str | None) -> None:
+    async def ask(call: Call, lane: Lane, name: str | None) -> None:
         order.append(name)
         params = CreateMessageRequestParams(messages=[], max_tokens=1)
         await call.ask(
             lane, Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",), name)
         )
 
-    async def body(call: CallPort, lane: Lane) -> Model:
+    async def body(call: Call, actor: Actor) -> Model:
+        lane = Lane(actor)
         async with trio.open_nursery() as nursery:
             for name in ("delivery-date", None, "seat/1-0", "plain"):
                 nursery.start_soon(ask, call, lane, name)

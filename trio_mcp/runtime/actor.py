@@ -57,13 +57,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from ..errors import Disconnected
 from .journal import Journal
-from .mailbox import Mailbox, MailboxStatistics
+from .mailbox import Mailbox, MailboxStatistics, Slot
+
+T = TypeVar("T")
 
 
 class CancelReason(Enum):
@@ -269,11 +271,9 @@ class Actor:
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 
-    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. An actor is made with one busy lane,
-    `Lane(actor)`, which whoever runs its body makes.
-
-    `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
-    the body and one more for each branch below it.
+    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. The body makes its own, `Lane(actor)`;
+    its actor counts it as busy from the start. `path` is empty for the body and `/1/2` for the second branch of its first
+    branch: stable from run to run. `depth` is 0 for the body and one more for each branch below it.
     """
 
     __slots__ = (
@@ -321,10 +321,16 @@ class Lane:
         self._named = (*self._named, name)
         return name
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """Where this lane's newest question stands among those of its call: by branch, then in the order asked."""
-        return (*map(int, self.path.split("/")[1:]), self._asked)
+    def next_question(self, kind: str, name: str | None) -> tuple[str, tuple[int, ...]]:
+        """Return the key of this lane's next question, and its place in the call: by branch, then in the order asked."""
+        key = self.next_key(kind) if name is None else self.named_key(name)
+        return key, (*map(int, self.path.split("/")[1:]), self._asked)
+
+    def open_question(self, key: str, answer_type: type[T]) -> Slot[T]:
+        """Open a slot like `Mailbox.open`, and count the question; the caller checks whether the actor is quiescent."""
+        slot = self.actor.mailbox.open(key, answer_type, self.end_wait)
+        self.begin_wait(announce=False)  # a sibling may be about to ask in this same step
+        return slot
 
     def use_name(self, name: str) -> str:
         """Return a key for a step with this name.

@@ -25,8 +25,8 @@ from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
 from ...storage import JournalStore
 from ...types import JsonObject, JsonValue, Model
+from .facts import Question, ResumeMode
 from .legs import OpenQuestionRecord
-from .plan import Question, ResumeMode
 
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.call")

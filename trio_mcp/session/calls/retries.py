@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...errors import CallLost, InvalidRequestState
-from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import Claims, request_digest
-from ...runtime import Lane
+from ...runtime import Actor
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
 from .asks_rounds import CallInRounds, RoundServices
+from .call import Body, Call, Plan, Route
+from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
 from .legs import LegBook
 from .memory import StatePayload
-from .plan import Body, CallPort, Plan, RequestFacts, ResumeMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,8 @@ class Retry:
         lost = payload.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
         if lost is not None:
             plan = plan._replace(run=failing_body(lost))
-        legs = LegBook(claims.leg + 1)
-        call = CallInRounds(services, plan, self.facts, self.target, claims.digest, claims.call_id, legs)
-        call.start(journal)
+        legs = LegBook(claims.leg + 1, claims.call_id)
+        call = CallInRounds(services, plan, self.facts, self.target, claims.digest, legs, journal)
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg)
 
     async def fetch_and_replay(self, plan: Plan) -> None:
@@ -84,7 +82,7 @@ def carry_on(
     facts: RequestFacts,
     params: InputResponseRequestParams,
     target: ReplyTarget,
-    route: Callable[[RequestFacts, Model], Model | Encoded | Plan],
+    route: Route,
 ) -> None:
     """Serve a request that brings a `requestState`.
 
@@ -112,7 +110,7 @@ def carry_on(
 def failing_body(why: str) -> Body:
     """Return a body that only raises `CallLost`."""
 
-    async def body(_call: CallPort, _lane: Lane) -> Model:
+    async def body(_call: Call, _actor: Actor) -> Model:
         raise CallLost(why)
 
     return body
