@@ -17,9 +17,10 @@ from typing import TypeVar, cast
 
 import trio
 
-from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError
+from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError, RemoteProtocolError
+from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
-from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, Encoded, ErrorDetail
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
 from ...protocol.sealing.request_state import KeyRing, Sealer, request_digest
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
@@ -30,7 +31,7 @@ from .directory import CallDirectory
 from .facts import Question, RequestFacts
 from .failures import SENDER_DISCONNECTED, capability_error
 from .legs import Decision, LegBook, OpenQuestion
-from .memory import StatePayload, decoded_answer
+from .memory import StatePayload
 
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.session")
@@ -130,7 +131,7 @@ class CallInRounds(Call):
             self._services.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
 
     async def _end_round_after_delay(self, legs: LegBook, number: int) -> None:
-        await trio.sleep(self.options.settle)
+        await trio.sleep(self._services.options.settle)
         if self.is_answering and legs.number == number:
             legs.delayed = 0
             self._end_round(legs)
@@ -142,7 +143,9 @@ class CallInRounds(Call):
         if self.memory is None:
             self._send_round(legs, {"node": node})
             return
-        payload = self.memory.payload(node, legs.records(), self.options.max_state, self.options.store)
+        payload = self.memory.payload(
+            node, legs.records(), self._services.options.max_state, self._services.options.store
+        )
         if payload.journal_key is None:
             self._send_round(legs, payload.wire())
         else:
@@ -151,10 +154,10 @@ class CallInRounds(Call):
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""
-        store = self.options.store
+        store = self._services.options.store
         assert store is not None
         try:
-            stored = await payload.stored(store, self.options.actors.park_ttl)
+            stored = await payload.stored(store, self._services.options.actors.park_ttl)
         finally:
             legs.is_storing = False
         if not self.is_answering or legs.number != number or self.actor.scope.cancel_called:
@@ -176,7 +179,7 @@ class CallInRounds(Call):
             self.actor.cancel(CancelReason.EXPIRED)
             return
         self.end_leg(result)
-        if self.options.always_replay:
+        if self._services.options.always_replay:
             self.forget()
 
     def _encode_round(self, legs: LegBook, payload: JsonObject) -> Encoded:
@@ -274,3 +277,17 @@ class CallInRounds(Call):
     def _open_leg(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget) -> None:
         legs.begin()
         self.answer(facts, target)
+
+
+def decoded_answer(codec: Codec, key: str, method: str, answer: JsonValue) -> Model:
+    """Decode one answer of a retry.
+
+    Raises:
+        RemoteProtocolError: -32602, it is malformed; the message names its key.
+    """
+    try:
+        if not isinstance(answer, dict):
+            raise RemoteProtocolError("expected an object", code=INVALID_PARAMS)
+        return codec.decode_input_response(method, answer)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None
