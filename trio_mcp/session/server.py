@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 
 from ..errors import RemoteProtocolError
+from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -28,13 +29,11 @@ from ..protocol.connection import (
     Event,
     Ignored,
     NotificationIn,
-    Phase,
     Refused,
     ReplyIn,
     RequestIn,
     Stray,
 )
-from ..protocol.inbound import Inbound
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
 from ..runtime import CancelReason, Outbox
@@ -135,17 +134,17 @@ class ServerSession:
                 logger.debug("a message was ignored: %s", why)
         return None
 
-    def disconnect(self, reply_target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
         """The reply cannot be delivered any more: cancel the call, unless another request waits for it too."""
-        if isinstance(reply_target, OpenBatch):
-            for each in reply_target.reply_targets:
+        if isinstance(target, OpenBatch):
+            for each in target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
             return
-        work = reply_target.work
-        reply_target.close()
+        work = target.work
+        target.close()
         if work is not None:
-            work.disconnect(reply_target)
+            work.disconnect(target)
 
     def close(self, reason: CancelReason) -> None:
         """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""

@@ -1,7 +1,5 @@
 """What a client or a server says it can do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from .base import JsonObject, Model
@@ -83,7 +81,7 @@ def declares(capabilities: ClientCapabilities | ServerCapabilities, gate: str) -
 
 
 def lacks(declared: ClientCapabilities, gates: Iterable[str]) -> JsonObject | None:
-    """Return the capabilities that are needed and were not declared, in the form of a declaration; None if none is missing."""
+    """Return the capabilities that are needed and were not declared, as they would be declared; None if nothing is missing."""
     missing: JsonObject = {}
     for gate in gates:
         if not declares(declared, gate):

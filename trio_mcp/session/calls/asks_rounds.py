@@ -21,7 +21,7 @@ from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError, Re
 from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
-from ...protocol.sealing.request_state import KeyRing, Sealer, request_digest
+from ...protocol.sealing.request_state import Claims, KeyRing, Sealer
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ...types.capabilities import lacks
@@ -187,10 +187,9 @@ class CallInRounds(Call):
         services, facts = self._services, self.facts
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
-        # The digest replaces the params: a call may be parked for an hour, and its arguments may be large.
-        if not isinstance(self._origin, str):
-            self._origin = request_digest(self._origin)
         state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
+        # A parked call does not hold its params, which may be large: the retry brings their digest.
+        self._origin = ""
         return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
@@ -218,8 +217,10 @@ class CallInRounds(Call):
         assert self.legs is not None
         return self.legs
 
-    def carry_on(self, ended: int, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]) -> None:
-        """Carry the call forward from the end of leg number `ended`, or repeat what came of it.
+    def carry_on(
+        self, claims: Claims, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]
+    ) -> None:
+        """Carry the call forward from the end of the leg that its state names, or repeat what came of it.
 
         Raises:
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
@@ -227,7 +228,7 @@ class CallInRounds(Call):
             InvalidRequestState: that leg is too long ago, or the call has waited too long.
             LimitExceeded: the server is shutting down.
         """
-        legs = self._book
+        legs, ended, self._origin = self._book, claims.leg, claims.digest
         # The cancel scope is asked first: hardly any parked call was cancelled, and the reason takes some working out.
         match legs.decide(ended, self.actor.reason if self.actor.scope.cancel_called else None):
             case Decision.BEGIN:

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from ...protocol.codec import Codec
+from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
-from ...protocol.terms import RequestTerms
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
 
 T = TypeVar("T", bound=Model)

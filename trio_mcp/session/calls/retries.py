@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import CallLost, InvalidRequestState
-from ...protocol.sealing.request_state import Claims, request_digest
+from ...protocol.sealing.request_state import Claims
 from ...runtime import Actor
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
@@ -40,7 +40,7 @@ class Retry:
         if payload is not None and call.is_superseded(claims.leg, payload):
             call.forget()
             return False
-        call.carry_on(claims.leg, self.facts, self.target, self.params.input_responses or {})
+        call.carry_on(claims, self.facts, self.target, self.params.input_responses or {})
         return True
 
     def replay(self, plan: Plan, payload: StatePayload) -> None:
@@ -101,7 +101,7 @@ def carry_on(
         InvalidRequestState: the state is not one of this server, or not for this request, or it is used up.
         McpError: what `CallInRounds.carry_on` and `Retry.replay` raise.
     """
-    claims = services.sealer.open(params.request_state, facts.principal, facts.method, request_digest(params))
+    claims = services.sealer.open(params.request_state, facts.principal, facts.method, params)
     retry = Retry(services, claims, params, facts, target)
     # Nearly every state was sealed by this process, for a call that is parked here: the rest of it is read by a replay only.
     sealed_here = isinstance(claims.journal, dict) and claims.journal.get("node") == services.node
