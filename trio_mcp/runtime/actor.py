@@ -152,7 +152,6 @@ class Actor:
     __slots__ = (
         "__weakref__",
         "_journal",
-        "_mailbox",
         "branches",
         "busy",
         "cancel_reason",
@@ -163,6 +162,7 @@ class Actor:
         "on_cancel",
         "on_done",
         "on_quiescent",
+        "opened_mailbox",
         "overdue_at",
         "principal",
         "scope",
@@ -176,7 +176,7 @@ class Actor:
         self.deadline = deadline
         """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
         self.scope = trio.CancelScope(deadline=deadline)
-        self._mailbox: Mailbox | None = None
+        self.opened_mailbox: Mailbox | None = None
         self._journal = journal
         self.cancel_reason: CancelReason | None = None
         self.cancelled_at = math.inf
@@ -200,12 +200,12 @@ class Actor:
     @property
     def mailbox(self) -> Mailbox:
         """Where answers to it arrive; made when it first asks, since most calls never do."""
-        if self._mailbox is None:
-            self._mailbox = Mailbox()
+        if self.opened_mailbox is None:
+            self.opened_mailbox = Mailbox()
             # A thread of a stuck or finished call may still ask. It must get an error, not wait for ever.
             if self.state in FINISHED_STATES:
-                self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
-        return self._mailbox
+                self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
+        return self.opened_mailbox
 
     @property
     def journal(self) -> Journal:
@@ -226,8 +226,8 @@ class Actor:
     def retire(self, state: ActorState) -> None:
         """Enter a final state, DONE or STUCK: its open questions fail, and what still runs of it (a thread, say) cannot ask."""
         self.state = state
-        if self._mailbox is not None:
-            self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
+        if self.opened_mailbox is not None:
+            self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
 
     @property
     def reason(self) -> CancelReason | None:
@@ -249,7 +249,7 @@ class Actor:
     @property
     def open_questions(self) -> int:
         """Number of questions of its lanes without an answer."""
-        return 0 if self._mailbox is None else len(self._mailbox)
+        return 0 if self.opened_mailbox is None else len(self.opened_mailbox)
 
     def lane_busy(self) -> None:
         self.busy += 1

@@ -268,11 +268,13 @@ class CallInRounds(Call):
         self._services.supervisor.resume(self.actor)
         self.actor.held_bytes += facts.size
         self._open_leg(legs, facts, target)
+        mailbox = self.actor.opened_mailbox
+        assert mailbox is not None, "a question was asked"
         for key, answer in answers.items():
             asked = legs.questions.pop(key)
             if self.memory is not None:
                 self.memory.record_answer(key, answer, asked.fingerprint)
-            self.actor.mailbox.post(key, answer)
+            mailbox.post(key, answer)
         self.on_quiescent()
 
     def _open_leg(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget) -> None:
