@@ -31,6 +31,7 @@ from ...types import (
 from ..jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MAX_INTEGER,
     METHOD_NOT_FOUND,
     Answers,
     Encoded,
@@ -246,12 +247,15 @@ class SessionTerms:
         if not isinstance(meta, dict):  # absent, or malformed: the codec rejects the params then
             meta = {}
         token = meta.get(PROGRESS_TOKEN)
+        # The rule of request ids. Nearly every token is a small integer, which needs no second look.
+        if not (type(token) is int and 0 <= token <= MAX_INTEGER) and not is_request_id(token):
+            token = None
         return RequestTerms(
             self.codec,
             self.client_capabilities,
             self.client_info,
             self.log_threshold,
-            token if is_request_id(token) else None,
+            token,
             meta,
             asks_in_rounds=False,
         )
