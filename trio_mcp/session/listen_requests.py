@@ -97,11 +97,13 @@ async def run_listen(
     with subscriptions.streaming(subscriber):
         honoured = SubscriptionsAcknowledgedNotificationParams(notifications=honoured_filter(subscriber), meta=meta)
         await call.notify("notifications/subscriptions/acknowledged", honoured)
+        # After the acknowledgement: a change that comes earlier is kept, so the client misses none (M-SUB-2s).
         while not subscriptions.closed:
             await signal.wait()
             for change in subscriber.take():
                 await call.notify(change.method, change.params(meta))
-        if not call.owns_outbox:  # other requests share the channel: name the one that ends (M-CAN-2s)
+        # Over HTTP the end of the stream says it; where requests share the channel, the one that ends is named (M-CAN-2s).
+        if not call.owns_outbox:
             ended = CancelledNotificationParams(request_id=request_id, reason="the server is shutting down", meta=meta)
             await call.notify("notifications/cancelled", ended)
     return SubscriptionsListenResult(meta=meta)

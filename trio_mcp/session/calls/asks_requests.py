@@ -89,10 +89,12 @@ class CallByRequests(Call):
             try:
                 await self._send(request)
             except BaseException:
+                # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
                 self._origin.forget(request.id)
                 slot.give_up()
                 raise
-            del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+            # A person may take an hour, and a thousand calls may wait: a kilobyte each.
+            del question, request
             return await slot.take()
         finally:
             if in_turn:

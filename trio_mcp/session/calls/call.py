@@ -215,12 +215,10 @@ class Call(ABC):
         await self.notify("notifications/message", params)
 
     async def notify(self, method: str, params: Model) -> None:
-        """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over.
-
-        Always a checkpoint, also when nothing is sent: it may be the only one that a tool has.
-        """
+        """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over."""
         target = self.target
         if target is None or self.cancelled_by_client:
+            # A checkpoint also when nothing is sent: it may be the only one that a tool has.
             await trio.lowlevel.checkpoint()
             return
         encoded = self.facts.terms.codec.encode_notification(method, params)
@@ -287,6 +285,7 @@ class Call(ABC):
     def end_leg(self, outcome: LegOutcome) -> None:
         """End the open leg: everyone who waits for it gets this outcome."""
         target, copies = self.target, self._copies
+        # Before any target is told: what a reply wakes must find the call as it is now.
         self.target = self._copies = None
         self.is_answering = False
         if self.legs is not None:

@@ -44,6 +44,7 @@ The book is pure: no Trio, no I/O, no codec. It is told of events and decides wh
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -126,38 +127,25 @@ CANCELLED_WHILE_PARKED: Mapping[CancelReason | None, Position] = {
 GONE_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LegBook:
     """The legs of one call. `number` is the leg that runs, or ran last; the first is 1."""
 
-    __slots__ = (
-        "_final",
-        "_is_over",
-        "_is_running",
-        "_outcomes",
-        "call_id",
-        "delayed",
-        "is_storing",
-        "joining",
-        "number",
-        "questions",
-    )
-
-    def __init__(self, number: int = 1, call_id: str | None = None) -> None:
-        self.number = number
-        self.call_id = call_id
-        """The name under which later requests find the call; None until the end of its first round."""
-        self.joining = 0
-        """Lanes that have just asked, and give their siblings a turn to ask too."""
-        self.delayed = 0
-        """The leg whose end waits for the round delay, or 0."""
-        self.is_storing = False
-        """The journal is being stored, before the leg ends."""
-        self.questions: dict[str, OpenQuestion] = {}
-        """The open questions by key."""
-        self._outcomes: dict[int, LegOutcome] = {}
-        self._final: LegOutcome = None
-        self._is_running = True
-        self._is_over = False
+    number: int = 1
+    call_id: str | None = None
+    """The name under which later requests find the call; None until the end of its first round."""
+    questions: dict[str, OpenQuestion] = field(default_factory=dict[str, OpenQuestion], init=False)
+    """The open questions by key."""
+    joining: int = field(default=0, init=False)
+    """Lanes that have just asked, and give their siblings a turn to ask too."""
+    delayed: int = field(default=0, init=False)
+    """The leg whose end waits for the round delay, or 0."""
+    is_storing: bool = field(default=False, init=False)
+    """The journal is being stored, before the leg ends."""
+    _outcomes: dict[int, LegOutcome] = field(default_factory=dict[int, LegOutcome], init=False)
+    _final: LegOutcome = field(default=None, init=False)
+    _is_running: bool = field(default=True, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     # events
 

@@ -84,6 +84,7 @@ class CallMemory:
     ) -> StatePayload:
         """Return what a sealed state is to remember. A payload with a `journal_key` has to be stored first; see `stored`."""
         entries = self.journal.entries
+        # Measured as JSON, which is what travels; the sealing adds a third to it.
         size = len(dumps(entries_to_json(entries)))
         if size <= limit:
             return StatePayload(node, asked, entries)
@@ -151,6 +152,7 @@ class StatePayload:
         try:
             await store.put(self.journal_key, data, ttl)
         except Exception:
+            # The call can still go on here. Only a replay is lost, which hardly any call needs.
             logger.exception("the store did not keep a journal; the call goes on without")
             return replace(self, entries=(), journal_key=None, dropped_bytes=len(data))
         return replace(self, entries=())
