@@ -9,7 +9,6 @@ from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .options import ServiceOptions
 from .pump import serve_channel
 from .replies import ReplyTarget
-from .request_session import RequestSession, open_request_session
 from .server import ServerSession
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -36,7 +35,6 @@ __all__ = [
     "RequestCheck",
     "RequestFacts",
     "RequestHandler",
-    "RequestSession",
     "ResumeMode",
     "Route",
     "Sent",
@@ -50,7 +48,6 @@ __all__ = [
     "check_options",
     "estimate_tokens",
     "find_transport",
-    "open_request_session",
     "open_service",
     "serve_channel",
     "used_tokens",

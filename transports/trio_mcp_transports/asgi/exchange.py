@@ -36,7 +36,7 @@ from trio_mcp.protocol.jsonrpc import (
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Received, ReplyTarget, RequestSession
+from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 
 from .access import RETRY_LATER, HttpRejection
 from .messages import Headers, Receive, Send, respond
@@ -117,7 +117,8 @@ class Exchange:
         """Open the stream before there is anything to send, and go on as `run` does."""
         try:
             await self._send_events()
-            await self._flush_head()
+            # An ASGI server sends a head with the first of its body, and the client of a silent stream must not wait for that.
+            await self._send_part(b"")
         except OSError:
             return False
         return await self.run()
@@ -131,10 +132,6 @@ class Exchange:
     async def refuse(self, status: int, answer: ErrorResponse | Answers) -> None:
         """Answer with an error before anything was started."""
         await respond(self._send, status, dump(answer), self._headers)
-
-    async def send_accepted(self) -> None:
-        """A notification or a response was taken."""
-        await respond(self._send, 202)
 
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
@@ -191,10 +188,6 @@ class Exchange:
             self._opened = True
             await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
 
-    async def _flush_head(self) -> None:
-        """A server sends a head with the first of its body. Who waits for a silent stream must not wait for that."""
-        await self._send_part(b"")
-
     async def _send_part(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
@@ -214,7 +207,7 @@ async def send_rejection(exchange: Exchange, statuses: Mapping[int, int]) -> Non
 
 
 async def serve_modern(
-    session: RequestSession,
+    session: ServerSession,
     inbound: Inbound,
     envelope: Envelope[Received],
     outbox: Outbox[Envelope],

@@ -48,9 +48,3 @@ class Quota:
             self._by_principal[principal] -= 1
             if not self._by_principal[principal]:
                 del self._by_principal[principal]
-
-    def __len__(self) -> int:
-        return self._taken
-
-    def __repr__(self) -> str:
-        return f"<Quota {self._what} {self._taken}/{self.limit}>"

@@ -22,7 +22,7 @@ from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Message, Request, dump, error_response, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, RequestSession, Service, open_request_session
+from trio_mcp.session import Envelope, ServerSession, Service
 
 from ..asgi.access import RETRY_LATER, HttpRejection, accepts, check_content
 from ..asgi.exchange import LEGACY_STATUS, Exchange
@@ -73,7 +73,7 @@ class SseSession:
     """One session: the stream that carries it, and whose it is."""
 
     id: str
-    session: RequestSession
+    session: ServerSession
     stream: SseStream
     principal: str | None
     ended: bool = False
@@ -151,12 +151,6 @@ class SseEndpoint:
         for entry in list(self._sessions.values()):
             self._end(entry, reason)
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __repr__(self) -> str:
-        return f"<SseEndpoint {self._quota!r}>"
-
     # one step each
 
     def _open(self, incoming: AuthorizedRequest) -> SseSession:
@@ -165,9 +159,7 @@ class SseEndpoint:
         uri = f"{quote(root)}{self._message_path}?session_id={session_id}"
         outbox: Outbox[Envelope] = Outbox(self._service.options.outbox)
         stream = SseStream(incoming.receive, incoming.send, outbox, uri)
-        entry = SseSession(
-            session_id, open_request_session(self._service, shared=True), stream, incoming.peer.principal
-        )
+        entry = SseSession(session_id, ServerSession(self._service), stream, incoming.peer.principal)
         entry.session.attach(outbox)
         self._sessions[session_id] = entry
         self._quota.acquire(entry.principal)

@@ -95,12 +95,6 @@ class WebSockets:
             self._all_closed = trio.Event()
             await self._all_closed.wait()
 
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def __repr__(self) -> str:
-        return f"<WebSockets {self._quota!r}>"
-
 
 async def _close_when_expired(channel: AsgiWebSocket, check: CredentialCheck) -> None:
     await credentials_expired(check)

@@ -33,7 +33,7 @@ from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, RequestSession, Service, open_request_session
+from trio_mcp.session import Envelope, Peer, ServerSession, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -59,7 +59,7 @@ class AppState:
     """What exists between the application's startup and its shutdown."""
 
     service: Service
-    modern: RequestSession
+    modern: ServerSession
     legacy: LegacyEndpoint
     websockets: WebSockets
     sse: SseEndpoint
@@ -133,10 +133,14 @@ class McpApp:
         self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
-            self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+            self._routes[paths.streamable] = {
+                "POST": self._post,
+                "GET": lambda running, incoming: running.legacy.get(incoming),
+                "DELETE": lambda running, incoming: running.legacy.delete(incoming),
+            }
         if paths.sse is not None:
             self._routes[paths.sse] = {"GET": self._open_stream}
-            self._routes[paths.messages] = {"POST": self._post_to_stream}
+            self._routes[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -211,7 +215,7 @@ class McpApp:
             quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
             websockets = WebSockets(service, self._limits.body, quota)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
-            self._running = AppState(service, open_request_session(service), legacy, websockets, sse)
+            self._running = AppState(service, ServerSession(service, shared=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
@@ -275,17 +279,8 @@ class McpApp:
             rejection.request_id = message.id if isinstance(message, Request) else None
             raise
 
-    async def _get(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.legacy.get(incoming.peer, incoming.receive, incoming.send)
-
-    async def _delete(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
-
     async def _open_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
         await running.sse.get(incoming, self._check_of(incoming.peer))
-
-    async def _post_to_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.sse.post(incoming)
 
     # WebSocket
 

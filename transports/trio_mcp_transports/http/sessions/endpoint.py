@@ -16,16 +16,16 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, Service, open_request_session
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, RETRY_LATER, HttpRejection, accepts
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, send_rejection
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import Receive, Send, respond
+from ...asgi.messages import AuthorizedRequest, Receive, Send, respond
 from ...asgi.quota import Quota
 from .event_log import read_event_id
-from .sessions import LegacySession, LegacySessions, TooManySessions
+from .sessions import LegacySession, LegacySessions
 from .streams import BackgroundLogger, LogReplay, SessionStream, StreamReader
 
 
@@ -66,10 +66,11 @@ class LegacyEndpoint:
         elif isinstance(message, Batch) and listener is not None:
             await send_rejection(reader, BATCH_STATUS)
         else:
-            await reader.send_accepted()
+            await respond(send, 202)
 
-    async def get(self, peer: Peer, receive: Receive, send: Send) -> None:
-        """The stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
+    async def get(self, incoming: AuthorizedRequest) -> None:
+        """Send the stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
+        _, peer, receive, send = incoming
         headers = peer.headers
         check_version(headers)
         if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
@@ -84,24 +85,24 @@ class LegacyEndpoint:
         else:
             await self._listen(entry, receive, send)
 
-    async def delete(self, peer: Peer, _receive: Receive, send: Send) -> None:
+    async def delete(self, incoming: AuthorizedRequest) -> None:
         """End a session, and everything that runs in it (L-HTTP-19c)."""
+        peer = incoming.peer
         check_version(peer.headers)
         if SESSION_HEADER not in peer.headers:
             raise HttpRejection(405, "There is no session to delete.", [ALLOW])
         self.sessions.end(self._find_session(peer), CancelReason.DISCONNECT)
-        await respond(send, 204)
+        await respond(incoming.send, 204)
 
     # sessions
 
     async def _open_session(self, request_id: RequestId, envelope: Envelope[Received], exchange: Exchange) -> None:
-        try:
-            self.sessions.make_room(envelope.peer.principal)
-        except TooManySessions as error:
+        rejection = self.sessions.make_room(envelope.peer.principal)
+        if rejection is not None:
             exchange.add_header(*RETRY_LATER)
-            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
+            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, rejection)))
             return
-        session = open_request_session(self._service)
+        session = ServerSession(self._service, shared=False)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         if session.initialized:  # a rejected one leaves nothing behind
             entry = self.sessions.add(session, envelope.peer.principal)

@@ -219,7 +219,7 @@ class StreamReader(Exchange):
         """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
         try:
             await self._open()
-            await self._flush_head()
+            await self._send_part(b"")
             await self._stream.wait_logged()
             if not await self._catch_up(after, events):
                 await self._send_last()
