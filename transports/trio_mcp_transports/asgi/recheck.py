@@ -23,6 +23,7 @@ class CredentialCheck(NamedTuple):
 async def credentials_expired(check: CredentialCheck) -> None:
     """Check again and again; return when the credentials are no longer accepted."""
     while True:
+        # After the answer and not at fixed times: a slow hook is not asked again while it still works.
         await trio.sleep(check.seconds)
         if not await check.is_authorized():
             return

@@ -196,6 +196,7 @@ class SseEndpoint:
         Raises:
             HttpRejection: 503, there was no room in time; 404, the session has ended meanwhile.
         """
+        # A cancellation is let in even then: it is what makes room.
         if isinstance(message, Request | Batch) and entry.stream.outbox.full:
             with trio.move_on_after(FULL_OUTBOX_TIMEOUT) as waiting:
                 await entry.stream.outbox.room()
@@ -212,7 +213,8 @@ def session_id_in_query(query: bytes) -> str | None:
     """The id in a query; None when there is not exactly one."""
     try:
         named: Mapping[str, list[str]] = parse_qs(query.decode("ascii"), max_num_fields=16)
-    except ValueError:  # other bytes, or too many fields
+    # Other bytes than ASCII, or more than 16 fields.
+    except ValueError:
         return None
     ids = named.get("session_id", [])
     return ids[0] if len(ids) == 1 else None

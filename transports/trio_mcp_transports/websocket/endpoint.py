@@ -70,6 +70,7 @@ class WebSockets:
             fast_path: the one that our own server offers; None under another server.
         """
         channel = AsgiWebSocket(receive, send, peer, self._limits, fast_path)
+        # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
         self._quota.acquire(peer.principal)
         try:
@@ -79,6 +80,7 @@ class WebSockets:
                 if check is not None:
                     nursery.start_soon(_close_when_expired, channel, check)
                 await serve_channel(self._service, channel)
+                # The check of the credentials would go on for ever.
                 nursery.cancel_scope.cancel()
         finally:
             del self._open[channel]
@@ -89,6 +91,7 @@ class WebSockets:
     async def close(self) -> None:
         """Close each of them with 1001 when what was said to it has been written, and wait for that."""
         self.draining = True
+        # A copy, since each removes itself when it ends.
         for channel in list(self._open):
             channel.end(CLOSE_GOING_AWAY)
         if self._open:
@@ -150,6 +153,7 @@ class AsgiWebSocket(MessageChannel):
                 message = await self._receive()
         if message is not None and message["type"] == "websocket.receive":
             return await self._read(message)
+        # After a disconnect nothing can be sent. After `end` the close frame still is, by `aclose`.
         self._closed = message is not None
         raise trio.EndOfChannel
 
@@ -202,7 +206,8 @@ class AsgiWebSocket(MessageChannel):
         """Close in order, with the reason given to `end`; bounded, also when cancelled."""
         if not self._closed:
             self._closed = True
-            code, reason = self._ending or CLOSE_GOING_AWAY  # the server is being cut, and nobody has said anything
+            # Nothing was said by `end`: the server is being cut.
+            code, reason = self._ending or CLOSE_GOING_AWAY
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
         await trio.lowlevel.checkpoint()
@@ -221,6 +226,7 @@ class AsgiWebSocket(MessageChannel):
     async def _read(self, message: Message) -> Envelope[Received]:
         text = message.get("text")
         if text is None:
+            # MCP messages are text frames; 1003 says that this kind of data is not accepted (RFC 6455, 7.4.1).
             await self.close(CLOSE_BINARY)
             raise trio.EndOfChannel
         data = text.encode()

@@ -106,7 +106,8 @@ def asgi_app(
         check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
     limits = HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
     access = Access(allowed_hosts, allowed_origins)
-    store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
+    # Compared with None: a store with a length is falsy while it is empty.
+    store = MemoryEventStore() if event_store is None else event_store
     return McpApp(server, paths, access, limits, store, authenticate)
 
 
@@ -159,6 +160,7 @@ class McpApp:
         running = self._running
         if running is None:
             return
+        # All at once and before the first await, so that no request slips in between.
         running.legacy.draining = running.websockets.draining = running.sse.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
@@ -200,6 +202,8 @@ class McpApp:
             logger.error(problem)
             await send({"type": "lifespan.startup.failed", "message": problem})
             return
+        # Under `hypercorn -k trio` nothing else installs the guard. Another ASGI server must not be made to load
+        # hypercorn.
         if "hypercorn.trio.run" in sys.modules:
             install()
         async with AsyncExitStack() as stack:
@@ -238,6 +242,7 @@ class McpApp:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             headers = read_headers(scope["headers"])
+            # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
             check_access(headers, self._access)
             peer = Peer(await self.principal_of(headers), headers)
             serve = self._route(scope["path"], scope["method"])

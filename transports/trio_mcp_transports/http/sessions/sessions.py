@@ -92,6 +92,8 @@ class LegacySessions:
     def find(self, session_id: str, principal: str | None) -> LegacySession | None:
         """The session of that id; another principal's is as unknown as one that never was."""
         entry = self._sessions.get(session_id)
+        # Compared with the owner of now and not only at the opening: an id that leaked is worth nothing without the
+        # credentials (S-42).
         if entry is None or entry.principal != principal:
             return None
         entry.seen = trio.current_time()
@@ -102,11 +104,13 @@ class LegacySessions:
         """End a session: its calls are cancelled, its streams end, what they said is forgotten, its id is unknown from now on."""
         if entry.ended:
             return
+        # Set first, so that ending it again while this goes on does nothing.
         entry.ended = True
         self._sessions.pop(entry.id, None)
         self._quota.release(entry.principal)
         entry.session.close(reason)
         entry.streams.close()
+        # A session that never opened a stream has nothing in the store, and most of them never do: no task for those.
         if entry.streams.log.opened:
             self._spawn(entry.streams.log.forget)
 
@@ -122,8 +126,12 @@ class LegacySessions:
     async def reap(self) -> None:
         """End idle sessions for ever; run it as a task."""
         while True:
+            # So a session lives for at most 1.25 times the timeout. A deadline for each would cost a task or a heap
+            # entry for each.
             await trio.sleep(self._idle_timeout / 4)
             oldest = trio.current_time() - self._idle_timeout
+            # A copy, since ending a session removes it from the table.
             for entry in list(self._sessions.values()):
+                # A request that runs, or a stream that is read, keeps its session, however long it takes.
                 if entry.idle and entry.seen < oldest:
                     self.end(entry, CancelReason.EXPIRED)
