@@ -22,7 +22,7 @@ from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VE
 from trio_mcp.session import Envelope
 from trio_mcp.testing.contract.peer import EVERYTHING, INFO, Peer
 from trio_mcp.types import LoggingLevel
-from trio_mcp_transports.stdio import transport
+from trio_mcp_transports.entry_points import stdio as transport
 
 COMMAND = [sys.executable, str(ROOT / "examples" / "everything_server.py")]
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
