@@ -18,6 +18,9 @@ logger = logging.getLogger("trio_mcp.http")
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
 """From the headers of a request, names in lower case, to the principal that makes it; None rejects the request."""
 
+Expiry: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns when the credentials of an open connection are no longer accepted: its headers came once, and may expire."""
+
 AUTHENTICATION_SECONDS: Final = 10.0
 """How long the hook may take for one request."""
 

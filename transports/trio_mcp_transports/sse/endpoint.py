@@ -25,11 +25,11 @@ from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, ServerSession, Service
 
 from ..asgi.access import RETRY_LATER, HttpRejection, accepts, check_content
+from ..asgi.authentication import Expiry
 from ..asgi.exchange import LEGACY_STATUS, Exchange
 from ..asgi.limits import HttpLimits
 from ..asgi.messages import AuthorizedRequest, Receive, Send, read_body, respond
 from ..asgi.quota import Quota
-from ..asgi.recheck import CredentialCheck, credentials_expired
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -96,11 +96,11 @@ class SseEndpoint:
         self._quota = Quota("streams", limits.sessions, limits.per_principal)
         self._sessions: dict[str, SseSession] = {}
 
-    async def get(self, incoming: AuthorizedRequest, check: CredentialCheck | None = None) -> None:
+    async def get(self, incoming: AuthorizedRequest, expiry: Expiry | None = None) -> None:
         """Open a session and carry its stream until either side ends it. A cancel ends the session.
 
         Args:
-            check: of its credentials, while the stream is open; None without authentication.
+            expiry: of its credentials; None without authentication.
         """
         if not accepts(incoming.peer.headers.get("accept", "*/*"), "text", "event-stream"):
             raise HttpRejection(406, "The Accept header must list text/event-stream.")
@@ -111,11 +111,11 @@ class SseEndpoint:
             raise HttpRejection(503, rejection, [RETRY_LATER])
         entry = self._open(incoming)
         try:
-            if check is None:
+            if expiry is None:
                 await entry.stream.listen()
                 return
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._end_when_expired, entry, check)
+                nursery.start_soon(self._end_when_expired, entry, expiry)
                 await entry.stream.listen()
                 nursery.cancel_scope.cancel()
         finally:
@@ -165,8 +165,8 @@ class SseEndpoint:
         self._quota.acquire(entry.principal)
         return entry
 
-    async def _end_when_expired(self, entry: SseSession, check: CredentialCheck) -> None:
-        await credentials_expired(check)
+    async def _end_when_expired(self, entry: SseSession, expiry: Expiry) -> None:
+        await expiry()
         logger.info("a stream is ended: its credentials are no longer good")
         entry.stream.end_response()
 

@@ -20,10 +20,10 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 
+from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FastPath
 from ..asgi.messages import Message, Receive, Send
 from ..asgi.quota import Quota
-from ..asgi.recheck import CredentialCheck, credentials_expired
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
 
 logger = logging.getLogger("trio_mcp.websocket")
@@ -60,13 +60,13 @@ class WebSockets:
         receive: Receive,
         send: Send,
         peer: Peer,
-        check: CredentialCheck | None = None,
+        expiry: Expiry | None = None,
         fast_path: FastPath | None = None,
     ) -> None:
         """Accept what asked for an upgrade, and serve it to its end.
 
         Args:
-            check: of its credentials, while it is open; None without authentication.
+            expiry: of its credentials; None without authentication.
             fast_path: the one that our own server offers; None under another server.
         """
         channel = AsgiWebSocket(receive, send, peer, self._limits, fast_path)
@@ -77,8 +77,8 @@ class WebSockets:
             if not await channel.accept():
                 return
             async with trio.open_nursery() as nursery:
-                if check is not None:
-                    nursery.start_soon(_close_when_expired, channel, check)
+                if expiry is not None:
+                    nursery.start_soon(_close_when_expired, channel, expiry)
                 await serve_channel(self._service, channel)
                 # The check of the credentials would go on for ever.
                 nursery.cancel_scope.cancel()
@@ -99,8 +99,8 @@ class WebSockets:
             await self._all_closed.wait()
 
 
-async def _close_when_expired(channel: AsgiWebSocket, check: CredentialCheck) -> None:
-    await credentials_expired(check)
+async def _close_when_expired(channel: AsgiWebSocket, expiry: Expiry) -> None:
+    await expiry()
     logger.info("a WebSocket is closed: its credentials are no longer accepted")
     await channel.close(CLOSE_EXPIRED)
 

@@ -38,13 +38,12 @@ from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import RETRY_LATER, Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, authenticated_principal
+from ...asgi.authentication import Authenticate, Expiry, authenticated_principal
 from ...asgi.exchange import serve_modern
 from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, respond, send_rejection
 from ...asgi.quota import Quota
-from ...asgi.recheck import CredentialCheck
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
@@ -285,7 +284,7 @@ class McpApp:
             raise
 
     async def _open_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.sse.get(incoming, self._check_of(incoming.peer))
+        await running.sse.get(incoming, self._expiry_of(incoming.peer))
 
     # WebSocket
 
@@ -307,24 +306,24 @@ class McpApp:
             return
         peer = Peer(principal, headers)
         fast_path = scope.get("state", {}).get(FAST_PATH_KEY)
-        await websockets.serve(receive, send, peer, self._check_of(peer), fast_path)
+        await websockets.serve(receive, send, peer, self._expiry_of(peer), fast_path)
 
     # credentials
 
-    def _check_of(self, peer: Peer) -> CredentialCheck | None:
-        """Return how to check the credentials of an open connection again; None without authentication."""
-        if self._authenticate is None:
-            return None
-        return CredentialCheck(
-            self._limits.recheck_seconds, partial(self._still_authorized, peer.headers, peer.principal)
-        )
+    def _expiry_of(self, peer: Peer) -> Expiry | None:
+        """Return what waits for the end of the peer's credentials on an open connection; None without authentication."""
+        return None if self._authenticate is None else partial(self._wait_until_expired, peer)
 
-    async def _still_authorized(self, headers: Mapping[str, str], principal: str | None) -> bool:
-        """Whether these headers are still those of the principal."""
-        try:
-            return await self.principal_of(headers) == principal
-        except HttpRejection:
-            return False
+    async def _wait_until_expired(self, peer: Peer) -> None:
+        """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""
+        while True:
+            # After the answer and not at fixed times: a slow hook is not asked again while it still works.
+            await trio.sleep(self._limits.recheck_seconds)
+            try:
+                if await self.principal_of(peer.headers) != peer.principal:
+                    return
+            except HttpRejection:
+                return
 
 
 WEBSOCKET_CLOSE_TIMEOUT = 1.0
