@@ -26,5 +26,6 @@ async def open_background() -> AsyncGenerator[trio.Nursery]:
         single = unwrap(group)
         if single is group:
             raise
-    if single is not None:  # raised here, outside the handler, so that its own context is kept
+    # Raised here, outside the handler, so that its own context is kept.
+    if single is not None:
         raise single

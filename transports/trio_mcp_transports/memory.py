@@ -87,6 +87,7 @@ async def connect(
         try:
             yield ours
         finally:
+            # The server sees the end of its channel and returns by itself. A cancel is for one that does not.
             ours.close()
             with trio.move_on_after(shutdown_grace, shield=True):
                 await stopped.wait()
@@ -97,4 +98,5 @@ async def _serve(server: ChannelServer, channel: MemoryChannel, stopped: trio.Ev
         await server.serve_channel(channel)
     finally:
         stopped.set()
+        # Also after an error: a client that waits in `receive` would wait for ever.
         channel.close()

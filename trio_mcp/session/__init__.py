@@ -9,7 +9,6 @@ from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .options import ServiceOptions
 from .pump import serve_channel
 from .replies import ReplyTarget
-from .request_session import RequestSession, open_request_session
 from .server import ServerSession
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -35,7 +34,6 @@ __all__ = [
     "RequestCheck",
     "RequestFacts",
     "RequestHandler",
-    "RequestSession",
     "ResumeMode",
     "Route",
     "Sent",
@@ -49,7 +47,6 @@ __all__ = [
     "check_options",
     "estimate_tokens",
     "find_transport",
-    "open_request_session",
     "open_service",
     "serve_channel",
     "used_tokens",

@@ -56,6 +56,12 @@ logger = logging.getLogger("trio_mcp.session")
 class ServerSession:
     """The server's end of one connection.
 
+    A transport uses it in one of two ways. Where a connection lasts as long as its session, it hands in a channel:
+    `serve_channel` makes the session, reads in one task and writes in another. Over HTTP a session outlives its connections, or
+    a connection carries one request, and every request has a task already; two more tasks and two queues for each would cost
+    more than the call. So `http` and `sse` make the session and hand in each message by `receive`. Besides, they use nothing but
+    `disconnect`, `attach`, `close`, `initialized`, `busy` and the revision of `connection`.
+
     On a pipe it lives as long as the connection. Over HTTP each legacy session has one, and all modern requests share one, since
     nothing of a modern request outlives it.
 

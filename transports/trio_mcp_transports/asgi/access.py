@@ -88,6 +88,8 @@ class Access:
         if origin in self.origins:
             return True
         scheme, separator, authority = origin.partition("://")
+        # A public server has named its pages. Without names it is a local one, for which pages of the same machine are
+        # fine.
         if self.hosts or not separator or scheme not in ("http", "https"):
             return False
         return host_name(authority) in LOOPBACK
@@ -96,6 +98,7 @@ class Access:
 def check_hosts(hosts: Sequence[str]) -> None:
     """Refuse a name that no Host header could have once its port is taken off."""
     for name in listed("allowed_hosts", hosts, "mcp.example.com"):
+        # A trailing dot is the same host (a fully qualified name), and browsers do send it.
         bare = name.lower().rstrip(".")
         if bare and host_name(name) == bare and "*" not in bare:
             continue
@@ -134,6 +137,7 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
         HttpRejection: 400, one of them came twice that is no list: readers would differ in which one they believe.
     """
     headers = {SHARED_NAMES.get(name) or name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    # Only a header that came twice makes the numbers differ, so the usual request pays for one comparison.
     if len(headers) != len(raw):
         for name, lines in repeated(raw).items():
             if name not in LISTS:
@@ -163,6 +167,7 @@ def check_access(headers: Mapping[str, str], access: Access) -> None:
             raise HttpRejection(
                 403, f"The origin {origin[:128]!r} may not call this server. Name it in allowed_origins."
             )
+    # Browsers leave out Origin on some simple requests, but a page cannot forge or suppress Sec-Fetch-Site.
     elif headers.get("sec-fetch-site") == "cross-site":
         raise HttpRejection(403, "A page of another site may not call this server.")
 

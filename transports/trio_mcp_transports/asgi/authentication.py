@@ -18,6 +18,9 @@ logger = logging.getLogger("trio_mcp.http")
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
 """From the headers of a request, names in lower case, to the principal that makes it; None rejects the request."""
 
+Expiry: TypeAlias = Callable[[], Awaitable[None]]
+"""Returns when the credentials of an open connection are no longer accepted: its headers came once, and may expire."""
+
 AUTHENTICATION_SECONDS: Final = 10.0
 """How long the hook may take for one request."""
 
@@ -51,13 +54,15 @@ async def authenticated_principal(authenticate: Authenticate, headers: Mapping[s
 async def call_hook(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
     """Return what the hook returns. Anything but a principal or None is a failure: a guess could let an attacker in."""
     try:
+        # Read-only, since the session keeps the same mapping.
         answer: object = authenticate(MappingProxyType(headers))
         if not isinstance(answer, Awaitable):
             raise TypeError(
                 f"authenticate is an async function: write `async def`; this one returned {type(answer).__name__}"
             )
         said: object = await answer
-    except BaseException as error:  # noqa: ASYNC103  a hook that wants to exit ends nothing but its request
+    # The hook is the author's code: also one that raises SystemExit ends nothing but its own request.
+    except BaseException as error:  # noqa: ASYNC103
         cancelled, failure = split_group(error, trio.Cancelled)
         if failure is not None:
             logger.error("authenticate failed; the request was refused", exc_info=failure)
@@ -78,6 +83,7 @@ async def call_hook(authenticate: Authenticate, headers: Mapping[str, str]) -> s
 def is_unicode(text: str) -> bool:
     """Return whether a text can be encoded: lone surrogates cannot, and whatever is bound to a principal encodes it."""
     try:
+        # It becomes a part of keys, digests and sealed states, which are bytes.
         text.encode()
     except UnicodeEncodeError:
         return False

@@ -36,7 +36,7 @@ from trio_mcp.protocol.jsonrpc import (
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Received, ReplyTarget, RequestSession
+from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 
 from .access import RETRY_LATER, HttpRejection
 from .messages import Headers, Receive, Send, respond
@@ -103,13 +103,15 @@ class Exchange:
     async def run(self) -> bool:
         """Send what comes into the outbox until it is closed or `end_response` is called; False if the client left first."""
         try:
-            while not (self.outbox.closed or self.is_ending):  # each turn sends, or waits
+            # Each turn sends or waits, so this never spins.
+            while not (self.outbox.closed or self.is_ending):
                 if self.outbox.items:
                     await self._send_events()
                 elif not await self._wait():
                     return False
             await self._end()
-        except OSError:  # an ASGI server may raise it in `send` once the client has gone, and then nothing else tells
+        # An ASGI server may raise it in `send` once the client has gone, and may then never report a disconnect.
+        except OSError:
             return False
         return True
 
@@ -117,7 +119,8 @@ class Exchange:
         """Open the stream before there is anything to send, and go on as `run` does."""
         try:
             await self._send_events()
-            await self._flush_head()
+            # An ASGI server sends a head with the first of its body, and the client of a silent stream must not wait for that.
+            await self._send_part(b"")
         except OSError:
             return False
         return await self.run()
@@ -132,12 +135,10 @@ class Exchange:
         """Answer with an error before anything was started."""
         await respond(self._send, status, dump(answer), self._headers)
 
-    async def send_accepted(self) -> None:
-        """A notification or a response was taken."""
-        await respond(self._send, 202)
-
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
+        # Decided at the end and not at the beginning: most calls say nothing but their answer, and a plain body is
+        # cheaper for both.
         if not (self._opened or self.is_ending) and len(self.outbox.items) < 2:
             await self._answer(self.outbox.take_nowait())
             return
@@ -149,12 +150,14 @@ class Exchange:
         with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
             wake = self._wake = self.outbox.on_ready = ready.cancel
             try:
+                # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
                 return False
             finally:
                 self._wake = None
-                if self.outbox.on_ready is wake:  # else somebody else waits for it by now
+                # Another exchange may wait for this outbox by now, if a client has resumed its stream.
+                if self.outbox.on_ready is wake:
                     self.outbox.on_ready = None
         if not (self.outbox.items or self.outbox.closed or self.is_ending):
             await self._keep_alive()
@@ -167,6 +170,7 @@ class Exchange:
 
     async def _answer(self, envelopes: Sequence[Envelope]) -> None:
         """The whole answer at once; none at all ends the exchange without one (the call was cancelled by its client)."""
+        # The client cancelled the call by a message, so nothing answers it.
         if not envelopes:
             await respond(self._send, 202)
             return
@@ -191,10 +195,6 @@ class Exchange:
             self._opened = True
             await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
 
-    async def _flush_head(self) -> None:
-        """A server sends a head with the first of its body. Who waits for a silent stream must not wait for that."""
-        await self._send_part(b"")
-
     async def _send_part(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
@@ -214,7 +214,7 @@ async def send_rejection(exchange: Exchange, statuses: Mapping[int, int]) -> Non
 
 
 async def serve_modern(
-    session: RequestSession,
+    session: ServerSession,
     inbound: Inbound,
     envelope: Envelope[Received],
     outbox: Outbox[Envelope],
@@ -228,7 +228,8 @@ async def serve_modern(
         outbox: for the messages about this one.
     """
     message, headers = inbound.message, envelope.peer.headers
-    if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
+    # MCP defines no notification that a client sends over HTTP; one is accepted and ignored (M-HTTP-9s).
+    if isinstance(message, Notification):
         await respond(send, 202)
         return
     if not isinstance(message, Request):

@@ -34,7 +34,9 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
     Raises:
         HttpRejection: 413 over `limit` bytes, 408 after `seconds`, 400 when the client went away in the middle.
     """
+    # The connection is closed: the rest of the body may be without end, and is not read.
     too_large = HttpRejection(413, f"A message has at most {limit} bytes.", [(b"connection", b"close")])
+    # Told before a byte is read. Twenty digits are more than any size, and `int` of many digits is slow.
     if announced is not None and announced.isdigit() and len(announced) < 20 and int(announced) > limit:
         raise too_large
     chunks: list[bytes] = []
@@ -88,6 +90,7 @@ async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: 
         (b"content-length", str(len(body)).encode()),
         (b"content-type", b"application/json"),
         (b"connection", b"close"),
+        # The refused handshake always ends the connection, so a header of the same name would come twice.
         *(header for header in rejection.headers if header[0] != b"connection"),
     ]
     await send({"type": "websocket.http.response.start", "status": rejection.status, "headers": head})

@@ -47,10 +47,5 @@ class Quota:
         if principal is not None:
             self._by_principal[principal] -= 1
             if not self._by_principal[principal]:
+                # Else the table would grow with every principal that was ever here.
                 del self._by_principal[principal]
-
-    def __len__(self) -> int:
-        return self._taken
-
-    def __repr__(self) -> str:
-        return f"<Quota {self._what} {self._taken}/{self.limit}>"

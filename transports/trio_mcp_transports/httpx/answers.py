@@ -25,6 +25,7 @@ def error_reply(
     """
     message = parse(body)
     error = message.error if isinstance(message, ErrorResponse) else None
+    # A modern server answers 404 to an unknown method, which says nothing about a session.
     if status == 404 and SESSION_HEADER in session and (error is None or error.code != METHOD_NOT_FOUND):
         return Unanswered(request.id, SESSION_LOST_MESSAGE, session_lost=True)
     if error is not None:

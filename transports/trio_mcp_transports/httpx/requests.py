@@ -19,6 +19,8 @@ EVENT_STREAM: Final = "text/event-stream"
 
 def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2.AsyncClient:
     """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
+    # No limit for reads: a stream is silent for as long as nothing happens. Those who wait for an answer have limits of
+    # their own.
     timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
     connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
@@ -55,7 +57,8 @@ async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[by
             with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
                 at_once.cancel()
                 while True:
-                    await anext(chunks)  # noqa: ASYNC102  the first one that has to wait ends it
+                    # The first read that has to wait ends it, since the scope is cancelled already.
+                    await anext(chunks)  # noqa: ASYNC102
 
 
 def error_text(error: Exception) -> str:

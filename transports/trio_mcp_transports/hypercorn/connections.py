@@ -16,7 +16,8 @@ from .config import ConnectionLimits, limits_of
 
 try:
     import resource
-except ImportError:  # not on this platform
+except ImportError:
+    # Windows has no such limits.
     resource = None  # type: ignore[assignment]
 
 
@@ -24,9 +25,12 @@ logger = logging.getLogger("trio_mcp.http")
 
 MAX_RECV: Final = 1 << 16
 REFUSAL: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
-REFUSE_TIME: Final = 0.25  # seconds
-MAX_REFUSING: Final = 16  # refusals being written at once
-RESERVED_FILES: Final = 48  # for listeners, refusals, the app's own
+# Seconds for a refusal: under a flood each of them holds a socket.
+REFUSE_TIME: Final = 0.25
+# Refusals being written at once; beyond that a connection is closed without a word.
+MAX_REFUSING: Final = 16
+# Descriptors left for listeners, refusals and the app itself.
+RESERVED_FILES: Final = 48
 
 
 class Cuttable(Protocol):
@@ -57,7 +61,8 @@ class Connections:
 
     def leave(self, connection: Cuttable) -> None:
         self._open.discard(connection)
-        if self._full and len(self._open) <= self._limit * 0.9:  # one warning per flood
+        # With hysteresis, so that a flood is one warning and not one for each connection around the limit.
+        if self._full and len(self._open) <= self._limit * 0.9:
             self._full = False
 
     def cut(self) -> None:
@@ -73,12 +78,14 @@ class Connections:
                 with trio.move_on_after(REFUSE_TIME), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await stream.send_all(REFUSAL)
                     await stream.send_eof()
-                    await stream.receive_some(MAX_RECV)  # an unread request would turn the answer into a reset
+                    # Closing with an unread request would turn the answer into a reset.
+                    await stream.receive_some(MAX_RECV)
             finally:
                 self._refusing -= 1
         await trio.aclose_forcefully(stream)
 
 
+# Kept beside the config and not in it: `hypercorn -k trio` makes a plain `Config`, which has no place for it.
 _connections: weakref.WeakKeyDictionary[Config, Connections] = weakref.WeakKeyDictionary()
 
 
@@ -97,4 +104,5 @@ def connection_limit(limits: ConnectionLimits) -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits.max_connections
+    # Without free descriptors `accept` fails, and so does every file that the app wants to open.
     return max(1, min(limits.max_connections, files - RESERVED_FILES))

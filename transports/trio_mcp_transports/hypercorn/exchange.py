@@ -26,8 +26,10 @@ logger = logging.getLogger("trio_mcp.http")
 
 Send = Callable[[ASGISendEvent | None], Awaitable[None]]
 MAX_QUEUED_BYTES = 1 << 20
-MAX_QUEUED_MESSAGES = 256  # of a WebSocket; then its client is slowed down
-LAST_SEND = 1.0  # seconds a write may still take once its connection is being cut
+# Of a WebSocket; then its client is slowed down.
+MAX_QUEUED_MESSAGES = 256
+# Seconds that a write may still take once its connection is being cut.
+LAST_SEND = 1.0
 DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
 
 
@@ -52,6 +54,7 @@ class Inbox:
 
     async def put(self, message: ASGIReceiveEvent) -> None:
         """Queue one ASGI event; waits for room, and drops what arrives after the disconnect."""
+        # Taken even while the inbox is full: an app that waits for this news must not wait for room first.
         if message["type"] in DISCONNECTS:
             self._last = message
             self._notify()
@@ -66,10 +69,13 @@ class Inbox:
     async def receive(self) -> ASGIReceiveEvent:
         """The next event in order. A cancel loses nothing."""
         await trio.lowlevel.checkpoint_if_cancelled()
+        # What came before the disconnect is received before it.
         while not self._messages:
             if self._last is not None:
                 await trio.lowlevel.checkpoint()
                 return self._last
+            # True only inside the wait: between two calls of `receive` the app is busy, and a message handed to it then
+            # would overtake its own reading.
             self._awaited = True
             try:
                 await self._wait()
@@ -90,6 +96,8 @@ class Inbox:
 
     def _merged(self, message: ASGIReceiveEvent) -> bool:
         """Fold the empty end of a request body into its last chunk: a short request is then one event."""
+        # hypercorn reports the end of a body as an event of its own, which would cost a short request another turn of
+        # the event loop.
         if message["type"] != "http.request" or message["body"] or not self._messages:
             return False
         last = self._messages[-1]
@@ -146,9 +154,12 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
         await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
     except trio.Cancelled:
         with trio.move_on_after(LAST_SEND, shield=True):
+            # Shielded: hypercorn must hear that the app is done, or the exchange would never be closed. Bounded, since
+            # it may write a 500.
             await send(None)
         raise
-    except BaseException as error:  # noqa: BLE001 - an app may raise anything
+    # An app may raise anything, SystemExit too, and each of them ends its own exchange only.
+    except BaseException as error:  # noqa: BLE001
         cancelled, failure = split_group(error, trio.Cancelled)
         if failure is not None:
             log_failure(f"the ASGI app failed in a {scope['type']} exchange", failure)

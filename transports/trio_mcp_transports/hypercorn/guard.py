@@ -44,7 +44,8 @@ logger = logging.getLogger("trio_mcp.http")
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16
 SEND_SLICE: Final = 1 << 16
-LINGER: Final = 2.0  # seconds, and bytes, a refused client may go on sending so that it can read the refusal
+# Seconds, and bytes, that a refused client may go on sending, so that it can read the refusal.
+LINGER: Final = 2.0
 MAX_LINGER_BYTES: Final = 16 << 20
 
 
@@ -67,6 +68,8 @@ def install() -> None:
     current = getattr(hypercorn.trio.run, "TCPServer", None)
     if current is GuardedTCPServer:
         return
+    # Somebody else has patched hypercorn too, or `worker_serve` no longer looks the name up: our class would silently
+    # not be used.
     if current is not TCPServer or "TCPServer" not in hypercorn.trio.run.worker_serve.__code__.co_names:
         raise UnsupportedHypercorn(f"hypercorn.trio.run.TCPServer is not hypercorn's own class but {current!r}")
     hypercorn.trio.run.TCPServer = GuardedTCPServer  # type: ignore[attr-defined]
@@ -114,7 +117,8 @@ class GuardedTCPServer(TCPServer):
                 await connections.refuse(self.stream)
         except trio.Cancelled:
             raise
-        except BaseException as error:  # noqa: BLE001 - one connection must never end the server
+        # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
+        except BaseException as error:  # noqa: BLE001
             cancelled, failure = split_group(error, trio.Cancelled)
             if failure is not None:
                 log_failure("a connection failed and was closed", failure)
@@ -134,7 +138,8 @@ class GuardedTCPServer(TCPServer):
             client = parse_socket_addr(self._socket.family, self._socket.getpeername())
             server = parse_socket_addr(self._socket.family, self._socket.getsockname())
         except OSError:
-            return  # gone before it was served
+            # The client left between the accept and this line; a socket without a peer has no address.
+            return
         try:
             async with trio.open_nursery() as nursery:
                 self.protocol = GuardedH11Protocol(
@@ -152,8 +157,10 @@ class GuardedTCPServer(TCPServer):
                 nursery.start_soon(self._watch)
                 await self._read_data()
                 self._watching.cancel()
-                await self._close()  # a write that is still stalled ends here
+                # A write that is still stalled ends here: it fails once the stream is closed.
+                await self._close()
         finally:
+            # TLS says goodbye with a message of its own, which a client that does not read could hold up for ever.
             with trio.move_on_after(LAST_SEND, shield=True):
                 await self.stream.aclose()
 
@@ -176,9 +183,13 @@ class GuardedTCPServer(TCPServer):
             try:
                 await self.context.terminated.wait()
                 if self._idle:
+                    # An idle connection has nothing to lose. A busy one may answer first, and `_maybe_recycle` closes
+                    # it then.
                     self._reading.deadline = trio.current_time()
                 await trio.sleep_forever()
             finally:
+                # The connection was not at its end: the server is being cut. Writes are shielded, so nothing but their
+                # deadlines can end them.
                 if not self._watching.cancel_called:
                     self._limit_last_write()
 
@@ -194,11 +205,13 @@ class GuardedTCPServer(TCPServer):
         Closing with unread bytes makes TCP send a reset, which can destroy the answer before it is read (RFC 9112,
         9.6).
         """
+        # With unread bytes in the socket a close would be a reset, and a reset may overtake the answer.
         if self.protocol.peer_still_sending and self._lingering is None:
             self._lingering = 0
             self._reading.deadline = trio.current_time() + LINGER
             if self._plain is not None and not self.send_lock.locked():
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    # A half-close tells the client that the answer is complete, while we still read what it sends.
                     await self._plain.send_eof()
         elif self._lingering is None:
             await self._close()
@@ -211,6 +224,7 @@ class GuardedTCPServer(TCPServer):
     async def _abort(self) -> None:
         """Close at once and let the kernel forget what could not be sent."""
         with suppress(OSError):
+            # Without SO_LINGER of 0 the kernel would keep trying to send for minutes to a peer that does not read.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await trio.aclose_forcefully(self.stream)
 
@@ -232,13 +246,15 @@ class GuardedTCPServer(TCPServer):
                 return b""
             await trio.lowlevel.wait_readable(self._readable)
             return os.read(self._readable.fileno(), MAX_RECV)
-        except BlockingIOError:  # somebody was told of bytes that had gone
+        # Readiness is a hint: the bytes may have gone by the time of the read.
+        except BlockingIOError:
             return bytes(await self.stream.receive_some(MAX_RECV))
         except (OSError, trio.ClosedResourceError, trio.BrokenResourceError):
             return b""
 
     async def _feed(self, data: bytes) -> bool:
         """Hand received bytes on; False when the connection is over."""
+        # The bytes of a refused client are thrown away unread, within a limit.
         if self._lingering is not None:
             self._lingering += len(data)
             return self._lingering <= MAX_LINGER_BYTES
@@ -248,6 +264,8 @@ class GuardedTCPServer(TCPServer):
         if left:
             await self.protocol.handle(RawData(left))
         while self.protocol.paused:
+            # Read on while a request is in progress: that is the only way to learn that the client has gone. What comes
+            # is kept for its turn.
             ahead = await self.protocol.read_ahead(self._receive)
             if ahead is not None and not (ahead and self._store(ahead)):
                 return False
@@ -263,6 +281,8 @@ class GuardedTCPServer(TCPServer):
         return False
 
     def _set_idle(self, idle: bool) -> None:
+        # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app
+        # decides), idle (`keep_alive_timeout`).
         self._idle, self._in_head = idle, False
         if not idle:
             self._reading.deadline = inf
@@ -293,7 +313,10 @@ class GuardedTCPServer(TCPServer):
         try:
             count = os.write(self._readable.fileno(), data)
         except OSError:
-            return False  # what is wrong shows in the next write
+            # What is wrong shows in the next write, which is the one that reports it.
+            return False
+        # The kernel took a part. The rest must go before any other byte, so it is kept and a task writes it; nothing
+        # else is written at once meanwhile.
         if count < len(data):
             self._unsent = data[count:]
             self.protocol.task_group.spawn(self._write, b"")
@@ -302,7 +325,10 @@ class GuardedTCPServer(TCPServer):
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
         if self._lingering is not None:
-            return  # the end was already announced
+            # The end was already announced to the client, by a half-close.
+            return
+        # Shielded, because a cancel in the middle would leave half a message on a connection that others still use. The
+        # deadline is what ends a stalled write.
         scope = trio.CancelScope(shield=True, deadline=self._send_deadline())
         self._sending.add(scope)
         try:
@@ -318,6 +344,8 @@ class GuardedTCPServer(TCPServer):
 
     async def _write_in_turn(self, data: bytes, scope: trio.CancelScope) -> None:
         try:
+            # `acquire` is a checkpoint even where the lock is free, which is nearly always: that would be a turn of the
+            # event loop for each answer.
             self.send_lock.acquire_nowait()
         except trio.WouldBlock:
             await self.send_lock.acquire()
@@ -328,6 +356,8 @@ class GuardedTCPServer(TCPServer):
                 await self.stream.send_all(data)
                 return
             view = memoryview(data)
+            # In slices, so that the time limit is for progress and not for the whole: a large answer over a slow link
+            # is no stalled one.
             for start in range(0, len(data), SEND_SLICE):
                 scope.deadline = self._send_deadline()
                 await self.stream.send_all(view[start : start + SEND_SLICE])

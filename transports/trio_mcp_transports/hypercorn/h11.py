@@ -28,7 +28,8 @@ from .exchange import ConnectionTasks
 from .streams import FastWebSocket, GuardedHTTPStream, GuardedWSStream
 
 RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})  # lists of tokens (RFC 9110, 5.6.2)
+# These two are lists of tokens (RFC 9110, 5.6.2); hypercorn decodes them as ASCII and would fail on anything else.
+ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
 
 
 class GuardedH11Protocol(H11Protocol):
@@ -128,6 +129,7 @@ class GuardedH11Protocol(H11Protocol):
             await self._refuse(refusal)
             return
         self.stream = self._new_stream(websocket)
+        # Raw items keep the case of names; h11 itself lowers it, which is what ASGI asks for.
         headers = request.headers.raw_items() if self.config.h11_pass_raw_headers else list(request.headers)
         await self.stream.handle(
             Request(
@@ -162,8 +164,10 @@ class GuardedH11Protocol(H11Protocol):
 
     async def _refuse(self, status: int) -> None:
         """Answer with `status` if an answer is still possible, and close."""
+        # Once a part of an answer was written, a second status line would read as a part of its body.
         unanswered = self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE)
-        await self._close_stream()  # first, so that a running app cannot answer as well
+        # First, so that an app that is running cannot answer as well.
+        await self._close_stream()
         if unanswered:
             headers = [(b"content-length", b"0"), (b"connection", b"close"), *self.config.response_headers("h11")]
             self._head = h11.Response(status_code=status, headers=headers)
@@ -178,6 +182,7 @@ class GuardedH11Protocol(H11Protocol):
             self._head = h11.Response(status_code=event.status_code, headers=self._response_headers(event))
         elif isinstance(event, Body):
             self._serialise(h11.Data(data=event.data))
+            # The last part of a body is flushed together with the end of the message: one write instead of two.
             if self.stream is None or not self.stream.ending:
                 await self._flush()
         elif isinstance(event, EndBody):
@@ -190,6 +195,8 @@ class GuardedH11Protocol(H11Protocol):
 
     def _response_headers(self, event: Response) -> list[tuple[bytes, bytes]]:
         headers = list(chain(event.headers, self.config.response_headers("h11")))
+        # Said in the head of the last answer, so that a client sends no further request into a connection that is about
+        # to close.
         if self.keep_alive_requests >= self.config.keep_alive_max_requests or self.context.terminated.is_set():
             headers.append((b"connection", b"close"))
         return headers
@@ -199,12 +206,16 @@ class GuardedH11Protocol(H11Protocol):
         connection = self.connection
         if isinstance(connection, H11WSConnection):
             connection = connection.h11_connection
+        # The head is held until the first bytes of the body, as ASGI asks of a server: both then share a write, and an
+        # app that fails before can still have its 500.
         if self._head is not None:
             self._out += connection.send_with_data_passthrough(self._head) or []
             self._head = None
         try:
             self._out += connection.send_with_data_passthrough(event) or []
         except h11.LocalProtocolError:
+            # After a protocol error of the client there may be no way left to frame an answer; it is dropped, and the
+            # connection closed.
             if connection.their_state is not h11.ERROR:
                 raise
 
@@ -258,9 +269,11 @@ def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool
             framings += 1
     if not request.http_version.startswith(b"1."):
         return 505, False
-    if length > max_head:  # h11 applies its limit to an incomplete head only
+    # h11 applies its limit to a head that is incomplete. One that came whole in a single read was never measured.
+    if length > max_head:
         return 431, False
-    if framings > 1:  # two ways to frame one body: RFC 9112, 6.1 lets a server refuse what smuggling needs
+    # Two ways to frame one body: RFC 9112, 6.1 lets a server refuse what request smuggling needs.
+    if framings > 1:
         return 400, False
     websocket = (
         request.method == b"GET"

@@ -13,7 +13,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Self
 
-HARD_EXIT_CODE: Final = 70  # EX_SOFTWARE
+# EX_SOFTWARE of sysexits.h, so that a supervisor can tell it from the crash of an app.
+HARD_EXIT_CODE: Final = 70
 
 
 class HardExit:
@@ -28,6 +29,7 @@ class HardExit:
         self._orders: SimpleQueue[float | None] = SimpleQueue()
 
     def __enter__(self) -> Self:
+        # Started with the context and not by `arm`: a signal handler must not start threads.
         threading.Thread(target=self._run, name="trio_mcp hard end", daemon=True).start()
         return self
 
@@ -43,7 +45,8 @@ class HardExit:
         if seconds is None or self._left_within(seconds):
             return
         with suppress(OSError, AttributeError):
-            os.set_blocking(2, False)  # nobody may be reading it
+            # Stderr may be a full pipe that nobody reads, and this thread must not hang on it.
+            os.set_blocking(2, False)
             os.write(2, b"trio_mcp: the shutdown did not end in time; the process is ended by force\n")
         os._exit(HARD_EXIT_CODE)
 

@@ -95,9 +95,12 @@ async def serve_asgi(
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
+            # From here on the first signal drains. Before, there is nothing to drain, and a start that hangs must be
+            # interruptible.
             shutdown.serving = True
             task_status.started(value or [])
 
+    # Python delivers signals to the main thread only, and `signal.signal` raises elsewhere.
     in_charge = signals and threading.current_thread() is threading.main_thread()
     try:
         with watched_signals(hard_exit, drain + HARD_EXIT_AFTER) if in_charge else nullcontext() as received:
@@ -114,7 +117,8 @@ async def serve_asgi(
                 await shutdown.finished()
                 nursery.cancel_scope.cancel()
     finally:
-        for sock in bound:  # hypercorn closes them once it listens, and not before
+        # Hypercorn closes them once it listens, and not before: a start that fails would leave the port taken.
+        for sock in bound:
             sock.close()
 
 
@@ -151,6 +155,8 @@ class Shutdown:
                 self.begun.set()
             else:
                 logger.warning("%s again: open connections are cut", name)
+                # A second signal means that somebody has lost patience: neither `on_drain` nor the connections are
+                # waited for.
                 self._app_drained.set()
                 self._connections.cut()
 
@@ -173,7 +179,8 @@ class Shutdown:
             await on_drain()
         except trio.Cancelled:
             raise
-        except BaseException as error:  # noqa: BLE001 - a shutdown goes on whatever the app raises
+        # A shutdown goes on whatever the app raises.
+        except BaseException as error:  # noqa: BLE001
             cancelled, failure = split_group(error, trio.Cancelled)
             if failure is not None:
                 log_failure("on_drain failed", failure)
@@ -205,6 +212,8 @@ def watched_signals(hard_exit: HardExit | None, seconds: float) -> Generator[Asy
     """Receive the signals, and arm the watchdog from their very handlers: it must work when the event loop hangs."""
     owned = HardExit() if hard_exit is None else nullcontext(hard_exit)
     with owned as watchdog, trio.open_signal_receiver(*SIGNALS) as received:
+        # Trio has installed its handlers just now; ours arm the watchdog and call them. A task could not: when the
+        # event loop hangs it never runs.
         receivers = {number: signal.getsignal(number) for number in SIGNALS}
 
         def arm_and_receive(number: int, frame: FrameType | None) -> None:
@@ -241,10 +250,14 @@ def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket
     unusable: OSError | None = None
     with ExitStack() as undo:
         for family, address in addresses:
+            # With port 0 the first socket gets a free port, and the others must take the same one: clients try all
+            # addresses of a name.
             chosen = bound[0].getsockname()[1] if bound else port
             try:
                 bound.append(bind(family, (address[0], chosen, *address[2:])))
             except OSError as error:
+                # A name may resolve to an address that this host does not have (`::1` without IPv6). It is skipped if
+                # another one works.
                 if error.errno not in UNUSABLE_ADDRESS_ERRNOS:
                     raise
                 unusable = error
@@ -260,9 +273,11 @@ def bind(family: int, address: Address) -> socket.socket:
     with ExitStack() as undo:
         sock = socket.socket(family, socket.SOCK_STREAM)
         undo.callback(sock.close)
-        if sys.platform != "win32":  # there it would let two servers share the port
+        # On Windows it would let two servers share the port.
+        if sys.platform != "win32":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
+            # Without it `::` would take IPv4 too on Linux, and binding `0.0.0.0` after it would fail.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.setblocking(False)
         sock.bind(address)

@@ -54,7 +54,9 @@ class GuardedHTTPStream(HTTPStream):
         if isinstance(event, StreamClosed) and not self.closed:
             self._lost = self.state is not ASGIHTTPState.CLOSED
         await super().handle(event)
-        if isinstance(event, Request) and self.closed:  # refused before the app was started
+        # Refused before the app was started. No app will end the exchange, so it is ended here; else the connection
+        # would stay open without any deadline.
+        if isinstance(event, Request) and self.closed:
             await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def app_send(self, message: ASGISendEvent | None) -> None:
@@ -62,6 +64,8 @@ class GuardedHTTPStream(HTTPStream):
             await super().app_send(None)
             return
         await raise_if_lost(self._lost)
+        # Known before the body is sent: the protocol then leaves the flush to the end of the message, so that a small
+        # answer goes out in one write and one packet.
         is_body = message["type"] == "http.response.body"
         more = is_body and bool(message.get("more_body", False))
         self.ending = is_body and not more
@@ -69,6 +73,8 @@ class GuardedHTTPStream(HTTPStream):
         if more and not message.get("body"):
             # An empty chunk is how an app asks for the response head at once (ASGI holds it until the first body).
             await self.send(Body(stream_id=self.stream_id, data=b""))
+        # The client may have left while the message was written; hypercorn swallows that. An app that streams in a loop
+        # has to be told, or it would go on for ever.
         if self._lost:
             raise ClientDisconnected(CLIENT_DISCONNECTED)
 
@@ -123,16 +129,23 @@ class GuardedWSStream(WSStream):
     _delivering = False
     _pinging: trio.CancelScope
     _message_timeout: float
-    _whole = True  # nothing of a message has come that is not whole
-    _begun: float | None = None  # since when
+    # Whether everything received so far ended with a whole message. Only then may the next bytes be read as frames of
+    # their own.
+    _whole = True
+    # When the message began that has not ended; None between messages.
+    _begun: float | None = None
 
     fast: FastWebSocket
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
+            # Hypercorn limits the characters of a message. Up to four bytes each would let a message take four times
+            # the limit.
             self.buffer = ByteBuffer(self.config.websocket_max_message_size)
             self._message_timeout = limits_of(self.config).message_timeout
             self._pinging = trio.CancelScope()
+            # Extensions are taken out of the handshake rather than refused: a client has to do without what the server
+            # does not repeat (RFC 6455, 9.1).
             event = without_extensions(event, {FAST_PATH_KEY: self.fast})
         elif isinstance(event, StreamClosed):
             self._lost = self._lost or not self.closed
@@ -140,25 +153,32 @@ class GuardedWSStream(WSStream):
         elif not self.handshake.accepted:
             await self._refuse_early()
             return
+        # While hypercorn hands the event to the app, which may let it wait for room, nothing is read. The silence is
+        # ours then, and must not count against the client.
         self._heard, self._delivering = trio.current_time(), True
         await super().handle(event)
         self._heard, self._delivering = trio.current_time(), False
+        # Asked of wsproto after every read and never tracked here: two states of one framing would sooner or later
+        # differ.
         self._whole = self.handshake.accepted and between_messages(self.connection)
         if self._whole:
             self._begun = None
         elif self._begun is None:
             self._begun = self._heard
-        if isinstance(event, Request) and self.closed:  # refused before the app was started
+        # Refused before the app was started: nothing else would end the connection.
+        if isinstance(event, Request) and self.closed:
             await self.send(StreamClosed(stream_id=self.stream_id))
 
     def take(self, data: bytes) -> bytes:
         """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
+        # In the middle of a message, bytes that look like a frame are a part of its payload.
         if not self._whole or self.closed or self.fast.on_message is None:
             return data
         self._heard = trio.current_time()
         start = 0
         while found := whole_text_frame(data, start):
             payload, end = found
+            # What is declined goes through wsproto with everything after it, so the order of messages stays.
             if len(payload) > self.config.websocket_max_message_size or not self.fast.offer(payload):
                 break
             start = end
@@ -167,6 +187,8 @@ class GuardedWSStream(WSStream):
     async def send_frames(self, frames: bytes) -> None:
         """Write whole frames for the application; none are written once a close frame was."""
         await raise_if_lost(self._lost)
+        # After a close frame no data may follow (RFC 6455, 5.5.1). The frames are dropped as the network might have
+        # dropped them.
         if self.state is ASGIWebsocketState.CONNECTED and self.connection.state is ConnectionState.OPEN:
             await self.send(Data(stream_id=self.stream_id, data=frames))
         if self._lost:
@@ -175,7 +197,8 @@ class GuardedWSStream(WSStream):
     async def app_send(self, message: ASGISendEvent | None) -> None:
         if message is not None:
             if self._lost and message["type"] == "websocket.close":
-                return  # closing twice is no fault of the app
+                # The client has closed it meanwhile. That is a race and no fault of the app, so it does not raise.
+                return
             await raise_if_lost(self._lost)
         await super().app_send(message)
         if message is not None and self._lost and self.state is ASGIWebsocketState.CONNECTED:
@@ -189,7 +212,9 @@ class GuardedWSStream(WSStream):
     async def _refuse_early(self) -> None:
         """The client did not wait for its handshake to be accepted (RFC 6455, 4.1)."""
         if self.closed or self.state is not ASGIWebsocketState.HANDSHAKE:
-            return  # the app is refusing it already
+            # The app is refusing it already, and that answer is as good as ours.
+            return
+        # Set before anything is awaited: the app may be about to accept, and must not find the handshake still open.
         self.closed = self._lost = True
         if self.app_put is not None:
             await self.app_put({"type": "websocket.disconnect", "code": CloseReason.ABNORMAL_CLOSURE.value})
@@ -201,7 +226,9 @@ class GuardedWSStream(WSStream):
             await super()._accept(message)
             self.fast.connection = self.connection
         finally:
-            if not self.handshake.accepted:  # the app chose a wrong subprotocol or header: it can still be refused
+            # The app chose a wrong subprotocol or header. Hypercorn counts the handshake as over then; put back, it can
+            # still be refused with a status.
+            if not self.handshake.accepted:
                 self.state = ASGIWebsocketState.HANDSHAKE
 
     async def _handle_events(self) -> None:
@@ -229,9 +256,8 @@ class GuardedWSStream(WSStream):
             )
             return
         if event.message_finished and self.app_put is not None:
-            self._begun = (
-                None  # what follows is the next one; that the app takes its time for this one is no delay of it
-            )
+            # What follows is the next message. That the app takes its time for this one is no delay of the client.
+            self._begun = None
             message = self.buffer.to_message()
             self.buffer.clear()
             await self.app_put(message)
@@ -246,6 +272,7 @@ class GuardedWSStream(WSStream):
         with self._pinging:
             while not self.closed:
                 await trio.sleep(interval)
+                # A ping is sent before the client is cut: two silent intervals mean that it did not even answer that.
                 silent = 0.0 if self._delivering else trio.current_time() - self._heard
                 if silent > 2 * interval:
                     await self.send(StreamClosed(stream_id=self.stream_id))
@@ -260,6 +287,7 @@ class ByteBuffer(WebsocketBuffer):
     """Counts the bytes of a text message; hypercorn's counts its characters."""
 
     def extend(self, event: Message[Any]) -> None:
+        # Pure ASCII has as many bytes as characters, so most messages need no second encoding.
         if isinstance(event, TextMessage) and not event.data.isascii():
             self.length += len(event.data.encode()) - len(event.data)
         super().extend(event)
@@ -281,6 +309,7 @@ def without_extensions(event: Request, state: dict[str, object]) -> Request:
 async def raise_if_lost(lost: bool) -> None:
     """A cancel point before anything is written; a full checkpoint before an error, so that no retry loop can spin."""
     if lost:
+        # A full checkpoint even though it fails: an app that catches the error and tries again must give way to others.
         await trio.lowlevel.checkpoint()
         raise ClientDisconnected(CLIENT_DISCONNECTED)
     await trio.lowlevel.checkpoint_if_cancelled()
@@ -309,12 +338,15 @@ def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:
         size = int.from_bytes(data[start + 2 : start + 4], "big")
         body += 2
         if size < SMALL:
-            return None  # not the shortest form: for wsproto to refuse
+            # The length is not in its shortest form, which breaks RFC 6455, 5.2. The long way lets wsproto refuse it
+            # with the right code.
+            return None
     end = body + size
     if size == 127 or end > len(data):
         return None
     payload = unmasked(data[body:end], data[body - 4 : body])
     try:
+        # Text must be UTF-8 (RFC 6455, 8.1). Bytes that are not go the long way, where wsproto closes with 1007.
         payload.decode()
     except UnicodeDecodeError:
         return None
@@ -324,6 +356,7 @@ def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:
 def unmasked(payload: bytes, key: bytes) -> bytes:
     """RFC 6455, 5.3; as one number, because Python has no other way to treat all bytes at once."""
     size = len(payload)
+    # A loop over the bytes would take about as long as the whole call for a message of a few kilobytes.
     pattern = (key * (size // 4 + 1))[:size]
     return (int.from_bytes(payload, "little") ^ int.from_bytes(pattern, "little")).to_bytes(size, "little")
 
@@ -333,5 +366,6 @@ def between_messages(connection: Any) -> bool:
     try:
         frames, messages = connection._proto._frame_decoder, connection._proto._message_decoder  # noqa: SLF001
         return frames.header is None and not len(frames.buffer) and messages.opcode is None
-    except AttributeError:  # another version of wsproto
+    # Another version of wsproto has other names inside. False costs the fast path and nothing else.
+    except AttributeError:
         return False

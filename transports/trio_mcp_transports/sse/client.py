@@ -99,6 +99,8 @@ class SseChannel(MessageChannel):
         if self._closed:
             raise trio.ClosedResourceError
         message = value.message
+        # The server takes messages in the order of their POSTs, so one waits for the other: `initialized` must not
+        # overtake.
         async with self._turn:
             if self._ended:
                 raise trio.BrokenResourceError(self._broken or "the server ended the stream")
@@ -158,6 +160,7 @@ class SseChannel(MessageChannel):
             raise Disconnected(f"{self._url}: {self._broken or 'the server ended the stream before its first event'}")
 
     async def _read_stream(self, task_status: trio.TaskStatus[None]) -> None:
+        # `no-store` as browsers have it for an EventSource (WHATWG HTML, 9.2): no cache may answer for the server.
         headers = {"accept": EVENT_STREAM, "cache-control": "no-store"}
         async with self._http.stream("GET", self._url, headers=headers) as response:
             await check_stream(response)
@@ -170,7 +173,8 @@ class SseChannel(MessageChannel):
                         else:
                             self._uri = endpoint_uri(self._url, event)
                             task_status.started()
-        decoder.feed(b"")  # raises the error that waits, if there is one
+        # Raises the error that waits, if there is one.
+        decoder.feed(b"")
 
     async def _take(self, event: SseEvent) -> None:
         if event.event == "message":
@@ -228,6 +232,7 @@ async def connect_sse(
 
 async def discard_body(response: httpx2.Response) -> None:
     """Read what nobody needs, so that its connection can be used again; it need not end, nor be well formed."""
+    # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
     with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
         await read_body(response, MAX_DISCARDED_BYTES)
 
@@ -266,6 +271,7 @@ def endpoint_uri(url: str, event: SseEvent) -> str:
         uri = urljoin(url, event.data)
     except ValueError:
         raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}") from None
+    # The messages may hold secrets, and the headers do: they must not go to a host that the stream names.
     if origin(uri) is None or origin(uri) != origin(url):
         raise RemoteProtocolError(f"the event `endpoint` names a URI of another origin than {url}: {uri:.200}")
     return uri

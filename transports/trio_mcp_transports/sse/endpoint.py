@@ -22,14 +22,14 @@ from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Message, Request, dump, error_response, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, RequestSession, Service, open_request_session
+from trio_mcp.session import Envelope, ServerSession, Service
 
 from ..asgi.access import RETRY_LATER, HttpRejection, accepts, check_content
+from ..asgi.authentication import Expiry
 from ..asgi.exchange import LEGACY_STATUS, Exchange
 from ..asgi.limits import HttpLimits
 from ..asgi.messages import AuthorizedRequest, Receive, Send, read_body, respond
 from ..asgi.quota import Quota
-from ..asgi.recheck import CredentialCheck, credentials_expired
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -73,7 +73,7 @@ class SseSession:
     """One session: the stream that carries it, and whose it is."""
 
     id: str
-    session: RequestSession
+    session: ServerSession
     stream: SseStream
     principal: str | None
     ended: bool = False
@@ -96,11 +96,11 @@ class SseEndpoint:
         self._quota = Quota("streams", limits.sessions, limits.per_principal)
         self._sessions: dict[str, SseSession] = {}
 
-    async def get(self, incoming: AuthorizedRequest, check: CredentialCheck | None = None) -> None:
+    async def get(self, incoming: AuthorizedRequest, expiry: Expiry | None = None) -> None:
         """Open a session and carry its stream until either side ends it. A cancel ends the session.
 
         Args:
-            check: of its credentials, while the stream is open; None without authentication.
+            expiry: of its credentials; None without authentication.
         """
         if not accepts(incoming.peer.headers.get("accept", "*/*"), "text", "event-stream"):
             raise HttpRejection(406, "The Accept header must list text/event-stream.")
@@ -111,11 +111,11 @@ class SseEndpoint:
             raise HttpRejection(503, rejection, [RETRY_LATER])
         entry = self._open(incoming)
         try:
-            if check is None:
+            if expiry is None:
                 await entry.stream.listen()
                 return
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._end_when_expired, entry, check)
+                nursery.start_soon(self._end_when_expired, entry, expiry)
                 await entry.stream.listen()
                 nursery.cancel_scope.cancel()
         finally:
@@ -151,12 +151,6 @@ class SseEndpoint:
         for entry in list(self._sessions.values()):
             self._end(entry, reason)
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __repr__(self) -> str:
-        return f"<SseEndpoint {self._quota!r}>"
-
     # one step each
 
     def _open(self, incoming: AuthorizedRequest) -> SseSession:
@@ -165,16 +159,14 @@ class SseEndpoint:
         uri = f"{quote(root)}{self._message_path}?session_id={session_id}"
         outbox: Outbox[Envelope] = Outbox(self._service.options.outbox)
         stream = SseStream(incoming.receive, incoming.send, outbox, uri)
-        entry = SseSession(
-            session_id, open_request_session(self._service, shared=True), stream, incoming.peer.principal
-        )
+        entry = SseSession(session_id, ServerSession(self._service), stream, incoming.peer.principal)
         entry.session.attach(outbox)
         self._sessions[session_id] = entry
         self._quota.acquire(entry.principal)
         return entry
 
-    async def _end_when_expired(self, entry: SseSession, check: CredentialCheck) -> None:
-        await credentials_expired(check)
+    async def _end_when_expired(self, entry: SseSession, expiry: Expiry) -> None:
+        await expiry()
         logger.info("a stream is ended: its credentials are no longer good")
         entry.stream.end_response()
 
@@ -204,6 +196,7 @@ class SseEndpoint:
         Raises:
             HttpRejection: 503, there was no room in time; 404, the session has ended meanwhile.
         """
+        # A cancellation is let in even then: it is what makes room.
         if isinstance(message, Request | Batch) and entry.stream.outbox.full:
             with trio.move_on_after(FULL_OUTBOX_TIMEOUT) as waiting:
                 await entry.stream.outbox.room()
@@ -220,7 +213,8 @@ def session_id_in_query(query: bytes) -> str | None:
     """The id in a query; None when there is not exactly one."""
     try:
         named: Mapping[str, list[str]] = parse_qs(query.decode("ascii"), max_num_fields=16)
-    except ValueError:  # other bytes, or too many fields
+    # Other bytes than ASCII, or more than 16 fields.
+    except ValueError:
         return None
     ids = named.get("session_id", [])
     return ids[0] if len(ids) == 1 else None

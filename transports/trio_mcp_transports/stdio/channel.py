@@ -48,6 +48,8 @@ class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
         """Up to `max_bytes` as soon as there are any; empty at the end. A cancel loses nothing."""
         if not self._waits:
             return bytes(await self._stream.receive_some(max_bytes))
+        # Readiness may be a false alarm, or another process that shares the pipe was faster: then it is waited for
+        # again.
         while True:
             await trio.lowlevel.wait_readable(self._stream.fileno())
             try:
@@ -138,6 +140,8 @@ class LineChannel(MessageChannel):
     async def receive_many(self) -> Iterable[Envelope[Received]]:
         """Return every message whose line has come; each is parsed when the caller asks for it. See `receive`."""
         await self._wait_for_line()
+        # Parsed one by one as the caller goes on: a flood of small lines costs its bytes, and not an object for each
+        # field.
         lines, self._lines = self._lines, deque()
         return map(self._parse, lines)
 
@@ -171,6 +175,7 @@ class LineChannel(MessageChannel):
         if self._closed or self._broken is not None or self._write_scope is not None:
             return False
         data = _line(value)
+        # POSIX promises no more: a larger write may be cut anywhere.
         if len(data) > select.PIPE_BUF:
             return False
         try:
@@ -181,6 +186,7 @@ class LineChannel(MessageChannel):
 
     def break_sending(self, reason: str) -> None:
         """Make this and every later `send` raise `BrokenResourceError(reason)`. The first reason stays."""
+        # The first reason stays: what breaks afterwards is a consequence of it.
         if self._broken is None:
             self._broken = reason
             if self.on_end is not None:
@@ -190,8 +196,10 @@ class LineChannel(MessageChannel):
 
     async def aclose(self) -> None:
         """Close both streams, even if cancelled. A task blocked in `receive` or `send` gets `ClosedResourceError`."""
+        # Set before the streams are closed: a task that is woken by the closing must find out why.
         self._closed = True
         try:
+            # Sending first: the peer then sees our end even if closing the other stream takes its time.
             await self._send_stream.aclose()
         finally:
             await self._receive_stream.aclose()
@@ -243,6 +251,7 @@ class LineChannel(MessageChannel):
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, or leave the sending half broken with a reason."""
         if isinstance(self._send_stream, Pipe):
+            # Most messages fit into the pipe. The rest of a large one waits below.
             data = data[self._write_at_once(self._send_stream, data) :]
             if not data:
                 return  # the pump that sends here waits for more before it sends again
@@ -250,6 +259,8 @@ class LineChannel(MessageChannel):
         try:
             with trio.move_on_after(self._write_deadline) as self._write_scope:
                 await self._send_stream.send_all(data)
+                # Reached only if the deadline did not cancel the write: a cancel leaves `whole` False, whatever was
+                # written by then.
                 whole = True
             if not whole:
                 self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
@@ -257,6 +268,7 @@ class LineChannel(MessageChannel):
             self.break_sending(PEER_CLOSED_MESSAGE)
         finally:
             self._write_scope = None
+            # The peer may have half a line. It would take the next message for the rest of it, so nothing more is sent.
             if not whole:
                 self.break_sending("an earlier write was cut short")
         if not whole:

@@ -55,6 +55,7 @@ async def connect(
     """
     environment = _environment(env)
     command = _resolved(argv, environment, cwd)
+    # `trio.run_process` would own the streams. Here the channel does, and the group has to outlive both.
     process = await trio.lowlevel.open_process(
         command,
         stdin=subprocess.PIPE,
@@ -64,6 +65,7 @@ async def connect(
         cwd=cwd,
         start_new_session=True,
     )
+    # Nothing may be awaited between the start and the `try`: a cancel there would leave the process without an owner.
     group = _Group(process)
     try:
         channel = ProcessChannel(process, max_line=max_line, write_deadline=write_deadline)
@@ -71,6 +73,7 @@ async def connect(
             nursery.start_soon(_watch, channel, group, shutdown_grace)
             yield channel
     finally:
+        # Each step inside has a time limit of its own, so the shield is bounded: three times the grace.
         with trio.CancelScope(shield=True):
             await _end(process, group, shutdown_grace)
 
@@ -131,6 +134,7 @@ class _ChildOutput(trio.abc.ReceiveStream):
         return b""
 
     def end_soon(self) -> None:
+        # What the child wrote before it died may still be in the pipe; it is read until there is nothing for a moment.
         self._linger = _LINGER
         if self._scope is not None:
             self._scope.deadline = trio.current_time() + _LINGER
@@ -188,6 +192,8 @@ class _Group:
         if not self._gone:
             try:
                 os.killpg(self._process.pid, number)
+            # macOS answers EPERM for a group of zombies. Once gone it stays gone: its number may belong to another
+            # group later, which must not be signalled.
             except (ProcessLookupError, PermissionError):
                 self._gone = True
         return not self._gone
@@ -195,6 +201,8 @@ class _Group:
 
 async def _watch(channel: ProcessChannel, group: _Group, grace: float) -> None:
     """When the child dies, tell the channel, and end what it has left behind while the group is known to be ours."""
+    # The pipe may stay open after the child died, in the hands of a grandchild. So the end of the process is watched
+    # and not only the end of the pipe.
     await channel.process.wait()
     channel.process_ended()
     await group.end(grace)
@@ -206,6 +214,7 @@ async def _end(process: trio.Process, group: _Group, grace: float) -> None:
     assert process.stdout is not None
     await process.stdin.aclose()
     async with trio.open_nursery() as nursery:
+        # A server that writes its last messages into a full pipe would block there and never see the end of its stdin.
         nursery.start_soon(_drain, process.stdout)
         with trio.move_on_after(grace):
             await process.wait()

@@ -39,7 +39,8 @@ from trio_mcp.session.transport import ChannelServer
 from ..background import open_background
 from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel, Pipe
 
-SHUTDOWN_GRACE: Final = 3.0  # a session takes 2 s at most to clean up
+# A session takes 2 s at most to clean up.
+SHUTDOWN_GRACE: Final = 3.0
 PARENT_CHECK: Final = 2.0
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -65,7 +66,9 @@ async def serve(
         SystemExit: with code 130, after SIGINT.
     """
     ending = _Shutdown(shutdown_grace)
-    parent = os.getppid()  # before anything is answered: who has its answer may be gone the moment after
+    # Before anything is answered: a parent that has its answer may be gone the moment after, and its successor would
+    # look like the parent.
+    parent = os.getppid()
     async with guarded_stdio(max_line=max_line, write_deadline=write_deadline) as channel:
         with _handling_signals(ending):
             async with open_background() as watchers:
@@ -74,6 +77,7 @@ async def serve(
                 ending.channel = channel
                 with ending.scope:
                     await server.serve_channel(channel)
+    # SystemExit and not `os._exit`: the program around may have clean-up of its own.
     if ending.status:
         raise SystemExit(ending.status)
 
@@ -120,9 +124,12 @@ class _Shutdown:
         if self._begun:
             with suppress(OSError):
                 os.write(STDERR, b"trio_mcp: a second signal came; the process ends at once\n")
+            # No clean-up: the first signal began one, and the second says that it takes too long.
             os._exit(1)
         self.status = 130 if number == signal.SIGINT else 0
         self.limit_clean_up()
+        # Handlers run between two bytecodes of whatever the main thread does; only `run_sync_soon` may touch Trio from
+        # there.
         self._token.run_sync_soon(self._stop, signal.Signals(number).name)
 
     def limit_clean_up(self) -> None:
@@ -130,6 +137,7 @@ class _Shutdown:
         if self._begun:
             return
         self._begun = True
+        # A thread of C code: it works while Python code holds the event loop, or the GIL in a long call.
         faulthandler.dump_traceback_later(self._grace, exit=True, file=STDERR)
 
     def cut(self, reason: str) -> None:
@@ -171,7 +179,8 @@ def _wanted_signals() -> list[signal.Signals]:
 
 async def _watch_parent(ending: _Shutdown, parent: int) -> None:
     """End of stdin usually tells first; not so when some other process has inherited the writing end of the pipe."""
-    while os.getppid() == parent:  # noqa: ASYNC110  (the system has no event for it that is portable)
+    # No portable event tells it: prctl(PR_SET_PDEATHSIG) is for Linux alone, and it follows the parent's thread.
+    while os.getppid() == parent:  # noqa: ASYNC110
         await trio.sleep(PARENT_CHECK)
     ending.cut("the parent process is gone")
 
@@ -205,12 +214,14 @@ def _private_copy(fd: int, flags: int) -> int:
     mode = os.fstat(fd).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         with suppress(OSError):
+            # O_NOCTTY: opening a terminal anew must not make it the controlling one.
             return os.open(f"/dev/fd/{fd}", flags | os.O_NONBLOCK | os.O_NOCTTY)
     return os.dup(fd)
 
 
 @contextmanager
 def _redirected(fd: int, target: int) -> Generator[None]:
+    # `os.dup` makes it close-on-exec, so no child inherits the wire.
     saved = os.dup(fd)
     os.dup2(target, fd)
     try:
@@ -228,7 +239,8 @@ def _prompt_prints() -> Generator[None]:
         yield
         return
     line_buffering = stdout.line_buffering
-    stdout.reconfigure(line_buffering=True)  # which also flushes
+    # This flushes, too: what was printed before goes where it was meant to.
+    stdout.reconfigure(line_buffering=True)
     try:
         yield
     finally:

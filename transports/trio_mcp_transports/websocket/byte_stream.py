@@ -42,10 +42,12 @@ class Address(NamedTuple):
         secure = parts.scheme == "wss"
         if parts.scheme not in ("ws", "wss") or not parts.hostname:
             raise ValueError(f"{url!r:.200} is not a ws(s) URL, such as 'ws://127.0.0.1:8000/mcp'")
+        # Credentials in a URL end up in logs and process lists.
         if parts.username is not None:
             raise ValueError("a ws(s) URL has no user in it: send headers={'authorization': ...}")
         if "#" in url:
             raise ValueError("a ws(s) URL has no fragment")
+        # They would go into the request line as they are, where a line break starts a header of its own.
         if not url.isascii() or any(sign.isspace() for sign in url):
             raise ValueError(f"{url!r:.200} has characters that a URL escapes")
         usual = 443 if secure else 80
@@ -99,6 +101,7 @@ class LimitedStream(trio.abc.Stream):
             await self._stream.send_all(data)
         if writing.cancelled_caught:
             self.stalled = True
+            # Closed at once: after a part of a frame nothing else may follow, and the reader has to end as well.
             await trio.aclose_forcefully(self._stream)
             raise trio.BrokenResourceError("the server did not read in time")
 

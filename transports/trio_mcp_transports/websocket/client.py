@@ -109,6 +109,7 @@ class WebSocketChannel(MessageChannel):
         self._inbox: deque[tuple[Envelope[Received], int]] = deque()
         self._held = 0
         self._changed = trio.Event()
+        # Of size 0, so that `send` waits for the writer: a slow server slows its senders down.
         self._to_write, self._written = trio.open_memory_channel[PendingWrite](0)
         self._ended_because: str | None = None
         """Why the connection has ended, when it has."""
@@ -126,6 +127,7 @@ class WebSocketChannel(MessageChannel):
             HandshakeRejected: it did not want to.
         """
         wire = self._wire = await open_wire(address, tls)
+        # The wire has the limit too, because the library writes pongs and close frames from its own reader.
         wire.write_deadline = self._write_deadline
         try:
             socket = await open_socket(self._nursery, wire, address, headers, self._limits.max_bytes, self._failed)
@@ -133,6 +135,7 @@ class WebSocketChannel(MessageChannel):
             await trio.aclose_forcefully(wire)
             raise
         self._socket = socket
+        # Before the handshake a small allowance counts; from here on it is a message at a time.
         self._replenish(wire)
         self._nursery.start_soon(self._read, socket)
         self._nursery.start_soon(self._write, socket)
@@ -154,11 +157,13 @@ class WebSocketChannel(MessageChannel):
         while not self._closed and self._ended_because is None:
             await trio.sleep(interval)
             silent = trio.current_time() - wire.last_received_at
+            # While the inbox is full nothing is read, on purpose. The server is not silent then.
             if not wire.reading or silent < interval:
                 continue
             if silent >= 2 * interval:
                 self._failed(f"the server was silent for {silent:.0f} s, and answered no ping")
             elif not self._pinging:
+                # In a task and only one at a time: a ping waits for its pong, and the silence is measured here.
                 self._pinging = True
                 self._nursery.start_soon(self._ping)
 
@@ -167,6 +172,7 @@ class WebSocketChannel(MessageChannel):
         if not self._closed:
             self._closed = True
             self._notify()
+            # The closing handshake waits for the server's close frame, which may never come.
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 if self._socket is not None and self._ended_because is None:
                     await self._socket.aclose()
@@ -215,6 +221,7 @@ class WebSocketChannel(MessageChannel):
         except trio.BrokenResourceError:
             self._check_sendable()
             raise
+        # A cancel here leaves the message with the writer, which sends it whole. Half a frame would end the connection.
         await writing.done.wait()
         self._check_sendable()
 
@@ -240,6 +247,7 @@ class WebSocketChannel(MessageChannel):
                 if isinstance(received, bytes):
                     await self._refuse(socket, CLOSE_BINARY)
                     return
+                # The library counts characters; the limit is in bytes.
                 data = received.encode()
                 if len(data) > self._limits.max_bytes:
                     await self._refuse(socket, Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
@@ -247,6 +255,8 @@ class WebSocketChannel(MessageChannel):
                 self._inbox.append((Envelope(parse(data, self._limits), size=len(data)), len(data)))
                 self._held += len(data)
                 self._notify()
+                # Not reading is the back-pressure: the socket fills, and the server waits. Pings wait too, which
+                # `keep_alive` allows for.
                 while len(self._inbox) >= INBOX or self._held > self._limits.max_bytes:
                     await self._changed.wait()
         except ConnectionClosed as error:
@@ -265,6 +275,7 @@ class WebSocketChannel(MessageChannel):
                 except trio.TooSlowError:
                     self._failed(self._unread)
                 finally:
+                    # Also after a failure: the sender looks at the state of the channel itself.
                     done.set()
                 if self._ended_because is not None:
                     return
@@ -286,6 +297,7 @@ class WebSocketChannel(MessageChannel):
     def _ended(self, reason: CloseReason | None) -> None:
         """The library says that the connection has ended: nothing more is read or written, so nothing is kept open."""
         assert self._wire is not None
+        # In a task, since this is called where nothing may be awaited.
         self._nursery.start_soon(trio.aclose_forcefully, self._wire)
         code = 1006 if reason is None else reason.code
         if code == 1006:
@@ -302,6 +314,7 @@ class WebSocketChannel(MessageChannel):
             self._nursery.start_soon(trio.aclose_forcefully, self._wire)
 
     def _end(self, why: str, *, broken: bool) -> None:
+        # The first reason stays: an error of the writer after the server's close frame explains nothing.
         if self._ended_because is None:
             self._ended_because, self._broken = why, broken
             self._notify()

@@ -20,10 +20,10 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 
+from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FastPath
 from ..asgi.messages import Message, Receive, Send
 from ..asgi.quota import Quota
-from ..asgi.recheck import CredentialCheck, credentials_expired
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
 
 logger = logging.getLogger("trio_mcp.websocket")
@@ -60,25 +60,27 @@ class WebSockets:
         receive: Receive,
         send: Send,
         peer: Peer,
-        check: CredentialCheck | None = None,
+        expiry: Expiry | None = None,
         fast_path: FastPath | None = None,
     ) -> None:
         """Accept what asked for an upgrade, and serve it to its end.
 
         Args:
-            check: of its credentials, while it is open; None without authentication.
+            expiry: of its credentials; None without authentication.
             fast_path: the one that our own server offers; None under another server.
         """
         channel = AsgiWebSocket(receive, send, peer, self._limits, fast_path)
+        # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
         self._quota.acquire(peer.principal)
         try:
             if not await channel.accept():
                 return
             async with trio.open_nursery() as nursery:
-                if check is not None:
-                    nursery.start_soon(_close_when_expired, channel, check)
+                if expiry is not None:
+                    nursery.start_soon(_close_when_expired, channel, expiry)
                 await serve_channel(self._service, channel)
+                # The check of the credentials would go on for ever.
                 nursery.cancel_scope.cancel()
         finally:
             del self._open[channel]
@@ -89,21 +91,16 @@ class WebSockets:
     async def close(self) -> None:
         """Close each of them with 1001 when what was said to it has been written, and wait for that."""
         self.draining = True
+        # A copy, since each removes itself when it ends.
         for channel in list(self._open):
             channel.end(CLOSE_GOING_AWAY)
         if self._open:
             self._all_closed = trio.Event()
             await self._all_closed.wait()
 
-    def __len__(self) -> int:
-        return len(self._open)
 
-    def __repr__(self) -> str:
-        return f"<WebSockets {self._quota!r}>"
-
-
-async def _close_when_expired(channel: AsgiWebSocket, check: CredentialCheck) -> None:
-    await credentials_expired(check)
+async def _close_when_expired(channel: AsgiWebSocket, expiry: Expiry) -> None:
+    await expiry()
     logger.info("a WebSocket is closed: its credentials are no longer accepted")
     await channel.close(CLOSE_EXPIRED)
 
@@ -156,6 +153,7 @@ class AsgiWebSocket(MessageChannel):
                 message = await self._receive()
         if message is not None and message["type"] == "websocket.receive":
             return await self._read(message)
+        # After a disconnect nothing can be sent. After `end` the close frame still is, by `aclose`.
         self._closed = message is not None
         raise trio.EndOfChannel
 
@@ -208,7 +206,8 @@ class AsgiWebSocket(MessageChannel):
         """Close in order, with the reason given to `end`; bounded, also when cancelled."""
         if not self._closed:
             self._closed = True
-            code, reason = self._ending or CLOSE_GOING_AWAY  # the server is being cut, and nobody has said anything
+            # Nothing was said by `end`: the server is being cut.
+            code, reason = self._ending or CLOSE_GOING_AWAY
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
         await trio.lowlevel.checkpoint()
@@ -227,6 +226,7 @@ class AsgiWebSocket(MessageChannel):
     async def _read(self, message: Message) -> Envelope[Received]:
         text = message.get("text")
         if text is None:
+            # MCP messages are text frames; 1003 says that this kind of data is not accepted (RFC 6455, 7.4.1).
             await self.close(CLOSE_BINARY)
             raise trio.EndOfChannel
         data = text.encode()

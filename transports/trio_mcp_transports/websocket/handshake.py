@@ -62,6 +62,8 @@ async def open_socket(
         )
     if socket is None:
         raise HandshakeRejected(tasks.failure or CLOSED_BEFORE_UPGRADE)
+    # A server that ignores the subprotocol does not know MCP over WebSocket, and would answer the first message with
+    # anything.
     if socket.subprotocol != subprotocol:
         raise HandshakeRejected(f"it does not speak the subprotocol {subprotocol}")
     return socket
@@ -85,10 +87,12 @@ class ReaderNursery:
             await reader()
         except ConnectionRejected as rejection:
             self._fail(rejection_text(rejection))
-        except Exception as error:  # noqa: BLE001  it is told to whoever uses the connection
+        # Whatever the reader raises is told to those who use the connection, and ends nothing else.
+        except Exception as error:  # noqa: BLE001
             self._fail(f"the connection failed: {error_text(error)}")
         finally:
-            self._opening.cancel()  # nobody else ends the wait for a handshake that never comes
+            # The library waits for a handshake that can no longer come once its reader has ended.
+            self._opening.cancel()
 
     def _fail(self, why: str) -> None:
         self.failure = why
@@ -97,6 +101,7 @@ class ReaderNursery:
 
 def rejection_text(rejection: ConnectionRejected) -> str:
     """The status of a refusal, and the sentence in its body."""
+    # The sentence is for a person: a page of HTML is cut.
     body = (rejection.body or b"")[:10_000]
     message = parse(body)
     text = message.error.message if isinstance(message, ErrorResponse) else body.decode("utf-8", "replace")

@@ -79,18 +79,21 @@ class ResumableStream:
             RemoteProtocolError: what came is no stream of events.
         """
         decoder = SseDecoder(self._max_event)
+        # So that `finish` can set a limit to a read that is under way.
         with trio.CancelScope() as self._rest:
             async with open_body(response) as chunks:
                 async for chunk in chunks:
                     await self._take(decoder, chunk)
         if not self.finished:
-            decoder.feed(b"")  # raises the error that waits, if there is one
+            # Raises the error that waits, if there is one.
+            decoder.feed(b"")
 
     async def read_first(self, response: httpx2.Response, may_resume: bool) -> None:
         """Read the answer to a POST; that it breaks off matters only where nothing can be asked for again."""
         try:
             await self.read(response)
         except httpx2.RequestError:
+            # With an id the rest can be asked for, so that the connection broke is no failure yet.
             if not (may_resume and self.last_event_id):
                 raise
 
@@ -118,6 +121,7 @@ class ResumableStream:
             at_once = False
             events, since = self._events, trio.current_time()
             why = await self._reconnect()
+            # A connection that held for a while was a good one, even if nothing happened to be sent on it.
             steady = self._events > events or trio.current_time() - since >= STABLE_AFTER
             failed_attempts = 0 if steady else failed_attempts + 1
             if failed_attempts >= tries:
@@ -150,6 +154,7 @@ class ResumableStream:
     def _note(self, decoder: SseDecoder) -> None:
         self.last_event_id = decoder.last_event_id or self.last_event_id
         if decoder.retry is not None:
+            # A server may not send its client to sleep for a day.
             self._retry = min(decoder.retry / 1000, LONGEST_RETRY)
 
     def _pause(self, failed_attempts: int) -> float:

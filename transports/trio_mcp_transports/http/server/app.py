@@ -33,18 +33,17 @@ from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, RequestSession, Service, open_request_session
+from trio_mcp.session import Envelope, Peer, ServerSession, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import RETRY_LATER, Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, authenticated_principal
+from ...asgi.authentication import Authenticate, Expiry, authenticated_principal
 from ...asgi.exchange import serve_modern
 from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, respond, send_rejection
 from ...asgi.quota import Quota
-from ...asgi.recheck import CredentialCheck
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
@@ -59,7 +58,7 @@ class AppState:
     """What exists between the application's startup and its shutdown."""
 
     service: Service
-    modern: RequestSession
+    modern: ServerSession
     legacy: LegacyEndpoint
     websockets: WebSockets
     sse: SseEndpoint
@@ -106,7 +105,8 @@ def asgi_app(
         check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
     limits = HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
     access = Access(allowed_hosts, allowed_origins)
-    store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
+    # Compared with None: a store with a length is falsy while it is empty.
+    store = MemoryEventStore() if event_store is None else event_store
     return McpApp(server, paths, access, limits, store, authenticate)
 
 
@@ -133,10 +133,14 @@ class McpApp:
         self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
-            self._routes[paths.streamable] = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+            self._routes[paths.streamable] = {
+                "POST": self._post,
+                "GET": lambda running, incoming: running.legacy.get(incoming),
+                "DELETE": lambda running, incoming: running.legacy.delete(incoming),
+            }
         if paths.sse is not None:
             self._routes[paths.sse] = {"GET": self._open_stream}
-            self._routes[paths.messages] = {"POST": self._post_to_stream}
+            self._routes[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -155,6 +159,7 @@ class McpApp:
         running = self._running
         if running is None:
             return
+        # All at once and before the first await, so that no request slips in between.
         running.legacy.draining = running.websockets.draining = running.sse.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
@@ -196,6 +201,8 @@ class McpApp:
             logger.error(problem)
             await send({"type": "lifespan.startup.failed", "message": problem})
             return
+        # Under `hypercorn -k trio` nothing else installs the guard. Another ASGI server must not be made to load
+        # hypercorn.
         if "hypercorn.trio.run" in sys.modules:
             install()
         async with AsyncExitStack() as stack:
@@ -211,7 +218,7 @@ class McpApp:
             quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
             websockets = WebSockets(service, self._limits.body, quota)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
-            self._running = AppState(service, open_request_session(service), legacy, websockets, sse)
+            self._running = AppState(service, ServerSession(service, shared=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})
@@ -234,6 +241,7 @@ class McpApp:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             headers = read_headers(scope["headers"])
+            # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
             check_access(headers, self._access)
             peer = Peer(await self.principal_of(headers), headers)
             serve = self._route(scope["path"], scope["method"])
@@ -275,17 +283,8 @@ class McpApp:
             rejection.request_id = message.id if isinstance(message, Request) else None
             raise
 
-    async def _get(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.legacy.get(incoming.peer, incoming.receive, incoming.send)
-
-    async def _delete(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.legacy.delete(incoming.peer, incoming.receive, incoming.send)
-
     async def _open_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.sse.get(incoming, self._check_of(incoming.peer))
-
-    async def _post_to_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.sse.post(incoming)
+        await running.sse.get(incoming, self._expiry_of(incoming.peer))
 
     # WebSocket
 
@@ -307,24 +306,24 @@ class McpApp:
             return
         peer = Peer(principal, headers)
         fast_path = scope.get("state", {}).get(FAST_PATH_KEY)
-        await websockets.serve(receive, send, peer, self._check_of(peer), fast_path)
+        await websockets.serve(receive, send, peer, self._expiry_of(peer), fast_path)
 
     # credentials
 
-    def _check_of(self, peer: Peer) -> CredentialCheck | None:
-        """Return how to check the credentials of an open connection again; None without authentication."""
-        if self._authenticate is None:
-            return None
-        return CredentialCheck(
-            self._limits.recheck_seconds, partial(self._still_authorized, peer.headers, peer.principal)
-        )
+    def _expiry_of(self, peer: Peer) -> Expiry | None:
+        """Return what waits for the end of the peer's credentials on an open connection; None without authentication."""
+        return None if self._authenticate is None else partial(self._wait_until_expired, peer)
 
-    async def _still_authorized(self, headers: Mapping[str, str], principal: str | None) -> bool:
-        """Whether these headers are still those of the principal."""
-        try:
-            return await self.principal_of(headers) == principal
-        except HttpRejection:
-            return False
+    async def _wait_until_expired(self, peer: Peer) -> None:
+        """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""
+        while True:
+            # After the answer and not at fixed times: a slow hook is not asked again while it still works.
+            await trio.sleep(self._limits.recheck_seconds)
+            try:
+                if await self.principal_of(peer.headers) != peer.principal:
+                    return
+            except HttpRejection:
+                return
 
 
 WEBSOCKET_CLOSE_TIMEOUT = 1.0

@@ -66,6 +66,7 @@ async def serve_http(
     check_seconds("drain", drain, finite=True)
     if scheme == "ws" and path is None:
         raise ValueError("WebSocket is served under `path`, which may not be None")
+    # Without names a page of any site could reach it by DNS rebinding (S-50).
     if host not in LOOPBACK and not allowed_hosts:
         raise ValueError(
             f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts"

@@ -16,16 +16,16 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, Service, open_request_session
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, RETRY_LATER, HttpRejection, accepts
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, send_rejection
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import Receive, Send, respond
+from ...asgi.messages import AuthorizedRequest, Receive, Send, respond
 from ...asgi.quota import Quota
 from .event_log import read_event_id
-from .sessions import LegacySession, LegacySessions, TooManySessions
+from .sessions import LegacySession, LegacySessions
 from .streams import BackgroundLogger, LogReplay, SessionStream, StreamReader
 
 
@@ -50,6 +50,7 @@ class LegacyEndpoint:
         """One message of a client, or several."""
         headers = envelope.peer.headers
         check_version(headers)
+        # With a session header it is a second handshake in a session, which that session refuses.
         if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
             exchange = Exchange(receive, send, LEGACY_STATUS, self._outbox())
             await self._open_session(message.id, envelope, exchange)
@@ -66,10 +67,11 @@ class LegacyEndpoint:
         elif isinstance(message, Batch) and listener is not None:
             await send_rejection(reader, BATCH_STATUS)
         else:
-            await reader.send_accepted()
+            await respond(send, 202)
 
-    async def get(self, peer: Peer, receive: Receive, send: Send) -> None:
-        """The stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
+    async def get(self, incoming: AuthorizedRequest) -> None:
+        """Send the stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
+        _, peer, receive, send = incoming
         headers = peer.headers
         check_version(headers)
         if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
@@ -77,6 +79,7 @@ class LegacyEndpoint:
         if SESSION_HEADER not in headers:
             raise HttpRejection(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
         entry = self._find_session(peer)
+        # A stream that is opened during a drain would hold up the end of it. A 503 tells the client to come back.
         if self.draining:
             raise HttpRejection(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
         if last := headers.get("last-event-id"):
@@ -84,26 +87,27 @@ class LegacyEndpoint:
         else:
             await self._listen(entry, receive, send)
 
-    async def delete(self, peer: Peer, _receive: Receive, send: Send) -> None:
+    async def delete(self, incoming: AuthorizedRequest) -> None:
         """End a session, and everything that runs in it (L-HTTP-19c)."""
+        peer = incoming.peer
         check_version(peer.headers)
         if SESSION_HEADER not in peer.headers:
             raise HttpRejection(405, "There is no session to delete.", [ALLOW])
         self.sessions.end(self._find_session(peer), CancelReason.DISCONNECT)
-        await respond(send, 204)
+        await respond(incoming.send, 204)
 
     # sessions
 
     async def _open_session(self, request_id: RequestId, envelope: Envelope[Received], exchange: Exchange) -> None:
-        try:
-            self.sessions.make_room(envelope.peer.principal)
-        except TooManySessions as error:
+        rejection = self.sessions.make_room(envelope.peer.principal)
+        if rejection is not None:
             exchange.add_header(*RETRY_LATER)
-            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, str(error))))
+            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, rejection)))
             return
-        session = open_request_session(self._service)
+        session = ServerSession(self._service, shared=False)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
-        if session.initialized:  # a rejected one leaves nothing behind
+        # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
+        if session.initialized:
             entry = self.sessions.add(session, envelope.peer.principal)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
@@ -131,6 +135,8 @@ class LegacyEndpoint:
                 409, "This session has an open stream already: resume that one with the Last-Event-ID header."
             )
         stream = self._new_stream(entry)
+        # Messages that were posted while no stream was open wait in the old one. They were never logged, so they have
+        # no event id.
         for envelope in streams.standalone.retire() if streams.standalone is not None else ():
             stream.outbox.post(envelope)
         streams.standalone = stream
@@ -166,6 +172,8 @@ class LegacyEndpoint:
         self, entry: LegacySession, stream: SessionStream, reader: StreamReader, run: Awaitable[bool]
     ) -> None:
         """Carry a stream until it ends, its reader goes, or another one comes; then see to what is left of it."""
+        # From here on the one before is replaced. It is not waited for: it may be stuck in a write to a dead
+        # connection.
         stream.set_consumer(reader)
         stream.extra_grace = 0.0
         standalone = stream is entry.streams.standalone
@@ -176,6 +184,7 @@ class LegacyEndpoint:
         finally:
             reader.ended()
             entry.seen = trio.current_time()
+            # Another reader may have taken over meanwhile; the stream, and what becomes of it, is its business then.
             if stream.consumer is reader:
                 if standalone:
                     entry.session.attach(None)
@@ -186,6 +195,7 @@ class LegacyEndpoint:
         stream.consumer = None
         if stream.done:
             stream.retire()
+        # While the application ends, no task may be started that outlives it.
         elif stream is not entry.streams.standalone and not self._nursery.cancel_scope.cancel_called:
             background = BackgroundLogger(stream)
             stream.set_consumer(background)
@@ -194,13 +204,16 @@ class LegacyEndpoint:
     async def _run_unread(self, entry: LegacySession, stream: SessionStream, background: BackgroundLogger) -> None:
         """Let a call go on without its client for a while, then cancel it."""
         await background.run(self._grace + stream.extra_grace)
+        # A client has resumed the stream during the grace.
         if stream.consumer is not background:
             return
+        # Asked before `retire`, which closes the outbox.
         ended = stream.outbox.closed
         stream.retire()
         if not ended and stream.listener is not None:
             entry.session.disconnect(stream.listener)
-            await entry.streams.log.forget(stream.number)  # an end without an answer is none to come back for
+            # Its call was cancelled without an answer, so there is no end that a client could come back for.
+            await entry.streams.log.forget(stream.number)
 
     def _new_stream(self, entry: LegacySession) -> SessionStream:
         return SessionStream(

@@ -40,6 +40,7 @@ def read_event_id(text: str) -> tuple[int, int]:
     """
     match = EVENT_ID.fullmatch(text)
     if match is None:
+        # Only the first 64 characters are repeated: the rest may be megabytes.
         raise HttpRejection(400, f"The Last-Event-ID {text[:64]!r} is no event id of this server.")
     return int(match[1]), int(match[2])
 
@@ -63,12 +64,14 @@ class EventLog:
         if self.sealed or not events:
             return
         try:
+            # A store that hangs must not hold up the stream for longer than a client would wait.
             with trio.fail_after(STORE_SECONDS):
                 await self._store.append(self._key(stream), first, events)
+        # The author's store may raise anything. It costs this stream its replay and nothing else.
         except Exception:
             logger.exception("the event store did not keep what was sent; it cannot be replayed")
         finally:
-            # The session ended meanwhile, and `forget` ran before the store wrote. A cancel comes with the end of the
+            # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A cancel comes with the end of the
             # application, so this runs for a cancelled write too.
             if self.sealed:
                 with trio.move_on_after(STORE_SECONDS, shield=True):
@@ -99,6 +102,8 @@ class EventLog:
         if not self.opened:
             return
         try:
+            # Shielded: it may run while the application is being cancelled, and what is left in a shared store is
+            # left for good.
             with trio.CancelScope(shield=True), trio.fail_after(STORE_SECONDS):
                 await self._store.forget(self._principal, self._session, stream)
         except Exception:

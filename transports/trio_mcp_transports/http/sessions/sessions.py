@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason
-from trio_mcp.session import RequestSession
+from trio_mcp.session import ServerSession
 from trio_mcp.storage import EventStore
 
 from ...asgi.quota import Quota
@@ -24,18 +23,12 @@ Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something in a task that belongs to the application."""
 
 
-class TooManySessions(Exception):
-    """The cap on sessions is reached; nothing was made."""
-
-    code = SERVER_BUSY
-
-
 @dataclass(slots=True, eq=False)
 class LegacySession:
     """One session, with what it says and to whom."""
 
     id: str
-    session: RequestSession
+    session: ServerSession
     principal: str | None
     seen: float
     streams: SessionStreams
@@ -70,23 +63,24 @@ class LegacySessions:
         self._spawn = spawn
         self._sessions: dict[str, LegacySession] = {}
 
-    def make_room(self, principal: str | None) -> None:
-        """Make room by ending the oldest session that has done nothing since it was opened, and that stands in the way.
+    def make_room(self, principal: str | None) -> str | None:
+        """Make room for one more session; return the reason to reject it, or None if there is room now.
 
-        Raises:
-            TooManySessions: all of them were used.
+        The oldest session that has done nothing since it was opened, and that counts towards the limit, is ended for it.
         """
         rejection = self._quota.rejection(principal)
         if rejection is None:
-            return
+            return None
+        # A principal at its own limit must not push out the sessions of others.
         own = self._quota.is_full_for(principal)
         in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
-        is_unused = next((entry for entry in in_the_way if entry.is_unused), None)
-        if is_unused is None:
-            raise TooManySessions(rejection)
-        self.end(is_unused, CancelReason.EXPIRED)
+        unused = next((entry for entry in in_the_way if entry.is_unused), None)
+        if unused is None:
+            return rejection
+        self.end(unused, CancelReason.EXPIRED)
+        return None
 
-    def add(self, session: RequestSession, principal: str | None) -> LegacySession:
+    def add(self, session: ServerSession, principal: str | None) -> LegacySession:
         """Keep a session that has been initialized."""
         session_id = secrets.token_urlsafe(ID_BYTES)
         streams = SessionStreams(EventLog(self._store, principal, session_id))
@@ -98,6 +92,8 @@ class LegacySessions:
     def find(self, session_id: str, principal: str | None) -> LegacySession | None:
         """The session of that id; another principal's is as unknown as one that never was."""
         entry = self._sessions.get(session_id)
+        # Compared with the owner of now and not only at the opening: an id that leaked is worth nothing without the
+        # credentials (S-42).
         if entry is None or entry.principal != principal:
             return None
         entry.seen = trio.current_time()
@@ -108,11 +104,13 @@ class LegacySessions:
         """End a session: its calls are cancelled, its streams end, what they said is forgotten, its id is unknown from now on."""
         if entry.ended:
             return
+        # Set first, so that ending it again while this goes on does nothing.
         entry.ended = True
         self._sessions.pop(entry.id, None)
         self._quota.release(entry.principal)
         entry.session.close(reason)
         entry.streams.close()
+        # A session that never opened a stream has nothing in the store, and most of them never do: no task for those.
         if entry.streams.log.opened:
             self._spawn(entry.streams.log.forget)
 
@@ -128,14 +126,12 @@ class LegacySessions:
     async def reap(self) -> None:
         """End idle sessions for ever; run it as a task."""
         while True:
+            # So a session lives for at most 1.25 times the timeout. A deadline for each would cost a task or a heap
+            # entry for each.
             await trio.sleep(self._idle_timeout / 4)
             oldest = trio.current_time() - self._idle_timeout
+            # A copy, since ending a session removes it from the table.
             for entry in list(self._sessions.values()):
+                # A request that runs, or a stream that is read, keeps its session, however long it takes.
                 if entry.idle and entry.seen < oldest:
                     self.end(entry, CancelReason.EXPIRED)
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __repr__(self) -> str:
-        return f"<LegacySessions {self._quota!r}>"

@@ -88,7 +88,8 @@ class SessionStreams:
         if stream is not None and after == stream.last:
             return ()
         events = await self.log.read(number, after)
-        if not events and stream is not None and after < stream.last:  # the store failed to keep them
+        # The store failed to keep them: an empty answer would look as if nothing had been missed.
+        if not events and stream is not None and after < stream.last:
             raise HttpRejection(400, f"Some events after {event_id(number, after).decode()} were not kept.")
         return events
 
@@ -124,6 +125,8 @@ class SessionStream:
     def serve_request(self, listener: ReplyTarget | OpenBatch, *, may_pause: bool) -> None:
         """Make it the stream of this request, or of a batch of them."""
         self.listener = listener
+        # Only where the client can come back: it needs an event id before the answer, which is what the priming event
+        # is for, and a server that keeps the call going meanwhile.
         if may_pause and self.sends_priming_event and isinstance(listener, ReplyTarget) and not listener.finished:
             listener.end_response = self.end_response
 
@@ -153,18 +156,23 @@ class SessionStream:
 
         A cancel leaves the messages to the next flush.
         """
+        # The stream was never opened. No client knows an event id of it, so what is left in its outbox cannot be delivered.
         if not self.number:
             self.outbox.take_nowait()
             return b""
         await self.wait_logged()
+        # Replaced while it waited: what is in the outbox belongs to the new consumer.
         if self.consumer is not consumer:
             return b""
         self._writing = True
         try:
+            # Taken, but kept until the store has them: a cancel in the middle leaves them to the next flush.
             self._unlogged += self.outbox.take_nowait()
             events = [dump(envelope.message) for envelope in self._unlogged]
             first = self.last + 1
             await self.streams.log.append(self.number, first, events)
+            # Counted even if the store failed to keep them: the client that reads now gets them all the same, with
+            # these numbers.
             self.last += len(events)
             self._unlogged = []
         finally:
@@ -219,7 +227,9 @@ class StreamReader(Exchange):
         """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
         try:
             await self._open()
-            await self._flush_head()
+            await self._send_part(b"")
+            # The append that the reader before began must be in the log first, or its events would be missing between
+            # the log and the outbox.
             await self._stream.wait_logged()
             if not await self._catch_up(after, events):
                 await self._send_last()
@@ -286,7 +296,8 @@ class LogReplay(Exchange):
                 await self._send_part(framed(number, after + 1, events))
                 after += len(events)
                 events = await streams.read(number, after)
-        except HttpRejection:  # evicted just now: the client will ask for the rest and be told
+        # Evicted just now. The client will ask for the rest and be told.
+        except HttpRejection:
             pass
         except OSError:
             return
@@ -313,9 +324,13 @@ class BackgroundLogger:
         with self._scope:
             await stream.flush(self)
             while not stream.done:
+                # No longer taking from the outbox fills it, and then the calls that send wait: memory stays bounded
+                # while no client reads.
                 if stream.last - first >= MAX_UNREAD_EVENTS:
                     await trio.sleep_forever()
                 await stream.outbox.ready()
                 await stream.flush(self)
-        if stream.consumer is self and stream.outbox.closed:  # the call ended while its last words had no room
+        # The call ended while there was no room for its last messages. They are logged although the time is over: the
+        # answer is among them.
+        if stream.consumer is self and stream.outbox.closed:
             await stream.flush(self)
