@@ -71,8 +71,8 @@ class EventLog:
         except Exception:
             logger.exception("the event store did not keep what was sent; it cannot be replayed")
         finally:
-            # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A cancel comes with the end of the
-            # application, so this runs for a cancelled write too.
+            # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
+            # cancel comes with the end of the application, so this runs for a cancelled write too.
             if self.sealed:
                 with trio.move_on_after(STORE_SECONDS, shield=True):
                     await self.forget(stream)
