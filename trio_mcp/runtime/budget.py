@@ -7,10 +7,12 @@ right even if the call then fails: the model has been paid for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from ..errors import BranchLimit
 
 
+@dataclass(slots=True, eq=False)
 class TokenBudget:
     """The tokens that a call or a branch, with everything below it, may use.
 
@@ -20,13 +22,10 @@ class TokenBudget:
         owner: who may use it, for the error message.
     """
 
-    __slots__ = ("limit", "owner", "parent", "used")
-
-    def __init__(self, limit: int, parent: TokenBudget | None = None, owner: str = "this call") -> None:
-        self.limit = limit
-        self.parent = parent
-        self.owner = owner
-        self.used = 0
+    limit: int
+    parent: TokenBudget | None = None
+    owner: str = "this call"
+    used: int = 0
 
     def count(self, tokens: int) -> None:
         """Add used tokens here and in every budget above, without checking a limit."""
