@@ -63,7 +63,7 @@ import trio
 
 from ..errors import Disconnected
 from .journal import Journal
-from .mailbox import Mailbox, MailboxStatistics
+from .mailbox import Mailbox
 
 
 class CancelReason(Enum):
@@ -133,18 +133,7 @@ class Cancelled:
 Outcome: TypeAlias = Returned | Raised | Cancelled
 
 
-@dataclass(frozen=True, slots=True)
-class ActorStatistics:
-    """A snapshot of one actor."""
-
-    state: ActorState
-    busy_lanes: int
-    branches: int
-    mailbox: MailboxStatistics
-    cancel_reason: CancelReason | None
-
-
-# Compared by identity, as all classes below: two actors are never the same call. Slots, because a server may hold thousands of actors.
+# Compared by identity: two actors are never the same call. Slots, because a server may hold thousands of actors.
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Actor:
     """One logical call. Made by `Supervisor.start`; its owner cancels it, parks it and posts to its mailbox."""
@@ -241,9 +230,6 @@ class Actor:
         assert self.busy >= 0, f"more idle lanes than there are: {self!r}"
         if announce and self.busy == 0 and self.on_quiescent is not None:
             self.on_quiescent()
-
-    def statistics(self) -> ActorStatistics:
-        return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
 
     def __repr__(self) -> str:
         reason = f" cancelled={self.cancel_reason.value}" if self.cancel_reason else ""

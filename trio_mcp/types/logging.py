@@ -1,22 +1,13 @@
 """Log messages from a server to its client."""
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from .base import JsonValue, NullableModel
 from .messages import NotificationParams, RequestParams
 
 LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
-LOGGING_LEVELS: tuple[LoggingLevel, ...] = (
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-)
+LOGGING_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
 """From the least to the most severe (RFC 5424)."""
 
 

@@ -6,7 +6,7 @@ turning into U+FFFD, which would hand on a message that nobody sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ...errors import RemoteProtocolError
@@ -82,21 +82,13 @@ class SseDecoder:
         self._line = bytearray()  # the start of a line whose end has not come
         self._after_cr = False  # a \n that comes next belongs to that \r
         self._block = _Block()
-        self._last_event_id = ""
-        self._retry: int | None = None
+        self.last_event_id = ""
+        """What to send as `Last-Event-ID` when connecting again; empty: send none. Kept until an event changes it."""
+        self.retry: int | None = None
+        """The last `retry` of the stream in milliseconds, or None; it counts even without an event."""
 
     def __repr__(self) -> str:
         return f"<SseDecoder: {self._block.size + len(self._line)} bytes buffered, max_event={self._max_event}>"
-
-    @property
-    def last_event_id(self) -> str:
-        """What to send as `Last-Event-ID` when connecting again; empty: nothing. Kept until an event changes it."""
-        return self._last_event_id
-
-    @property
-    def retry(self) -> int | None:
-        """The last `retry` of the stream in milliseconds, or None; it counts even without an event."""
-        return self._retry
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """The events that these bytes complete.
@@ -149,26 +141,26 @@ class SseDecoder:
     def _add_field(self, line: bytes) -> None:
         self._block.add(line)
         if self._block.retry is not None:
-            self._retry = self._block.retry
+            self.retry = self._block.retry
 
     def _end_block(self, events: list[SseEvent]) -> None:
         block, self._block = self._block, _Block()
         if block.id is not None:
-            self._last_event_id = block.id
+            self.last_event_id = block.id
         event = block.event()
         if event is not None:
             events.append(event)
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """The fields between two blank lines."""
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._data = bytearray()
-        self._event = b""
-        self.id: str | None = None
-        self.retry: int | None = None
+    size: int = 0
+    _data: bytearray = field(default_factory=bytearray)
+    _event: bytes = b""
+    id: str | None = None
+    retry: int | None = None
 
     def add(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
