@@ -1,4 +1,7 @@
-"""Where a server keeps what must outlive a process. Interfaces only; the homes are in `trio_mcp.stores`."""
+"""The interfaces of what a server stores outside of its objects; `trio_mcp.stores` has implementations."""
+
+# Protocols and not base classes: an author's store is usually a thin class around a database client, and this package is not
+# needed to write it. Principals are part of every key, so that a store cannot serve one caller what belongs to another (S-46).
 
 from __future__ import annotations
 
@@ -7,22 +10,22 @@ from typing import NamedTuple, Protocol
 
 
 class JournalStore(Protocol):
-    """Keeps journals that are too large to travel in a `requestState`."""
+    """Keeps journals that are too large for a `requestState`."""
 
     async def put(self, key: str, value: bytes, ttl: float) -> None:
-        """Keep `value` under `key` for at least `ttl` seconds; an older value is replaced. Done when it would survive a crash.
+        """Store `value` under `key` for at least `ttl` seconds, in place of an older value.
 
-        A cancel may or may not have kept it.
+        Returns only when the value would survive a crash. After a cancel it may or may not have been stored.
         """
         ...
 
     async def get(self, key: str) -> bytes | None:
-        """What is kept under `key`, or None. A cancel changes nothing."""
+        """Return the value stored under `key`, or None. A cancel changes nothing."""
         ...
 
 
 class LogKey(NamedTuple):
-    """Whose log it is: a stream counts only together with its session, and a session with its owner (S-46)."""
+    """Identifies one stream's log. A stream number is unique only within its session, and a session only within its principal."""
 
     principal: str | None
     session: str
@@ -30,31 +33,31 @@ class LogKey(NamedTuple):
 
 
 class EventsGone(LookupError):
-    """Events that were sent are no longer kept."""
+    """The events were sent once, and are no longer kept."""
 
 
 class NoSuchEvent(LookupError):
-    """There never was an event of that number."""
+    """There has never been an event with that number."""
 
 
 class EventStore(Protocol):
-    """Keeps what was sent on the streams of legacy HTTP sessions, so that a client can ask for what it missed.
+    """Keeps the events that were sent on the streams of legacy HTTP sessions, so that a client can resume a stream.
 
-    Events of a stream are numbered from 1. A store is bounded by limits or by age of its own and may forget at any time, of one
-    stream always the oldest events first. What it raises, other than what is named here, costs the events their log and nothing
-    else; a call that takes longer than a few seconds is cancelled and counts as failed.
+    The events of a stream are numbered from 1. A store may drop events at any time, by its own limits or by their age, but the
+    oldest events of a stream always first. If a method raises anything other than what is documented here, these events
+    cannot be replayed, and nothing else fails. A call that takes longer than a few seconds is cancelled and counts as failed.
     """
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
-        """Keep `events` under the numbers from `first` on, in place of any that are kept under these or later numbers.
+        """Store `events` under the numbers from `first` on, in place of all events with these or later numbers.
 
-        A hole before `first` makes everything before it unreadable. A cancel may or may not have kept them; whoever was cancelled
-        appends them again.
+        If there is a gap before `first`, no event before it can be read any more. After a cancel the events may or may not have
+        been stored; the caller appends them again.
         """
         ...
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
-        """The events from number `after + 1` on without a gap, at most `limit`; empty when `after` is the newest.
+        """Return at most `limit` events from number `after + 1` on, without a gap; none if `after` is the newest.
 
         Raises:
             EventsGone: some of them are no longer kept, or nothing is kept of the stream.
@@ -63,5 +66,5 @@ class EventStore(Protocol):
         ...
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
-        """Keep nothing more of a stream, or of all streams of a session."""
+        """Drop the events of one stream, or of all streams of a session."""
         ...

@@ -18,7 +18,7 @@ from ...session import ClientSession
 from ...session.calls.asks_requests import PendingAsks
 from ...session.replies import OpenRequests
 
-ROOMS: Final = (
+PACKAGES: Final = (
     "trio_mcp.runtime.",
     "trio_mcp.session.",
     "trio_mcp.client.",
@@ -47,7 +47,7 @@ def census() -> Counter[str]:
 def living() -> Iterator[object]:
     """The objects of calls and connections that are alive."""
     for each in gc.get_objects():
-        if str(type(each).__module__).startswith(ROOMS):
+        if str(type(each).__module__).startswith(PACKAGES):
             yield each
 
 

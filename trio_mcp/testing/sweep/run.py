@@ -23,10 +23,10 @@ from .wire import BUFFER, Wire, WireEnd
 
 P = TypeVar("P")
 
-PATIENCE: Final = 10_000.0
+RUN_TIMEOUT: Final = 10_000.0
 """Seconds, virtual ones, after which a scenario is taken to hang."""
 
-CLOSING: Final = 60.0
+CLOSE_TIMEOUT: Final = 60.0
 """The same for the end of a connection."""
 
 
@@ -68,7 +68,7 @@ class Play(Generic[P]):
     buffer: int = BUFFER
 
 
-class Striker(trio.abc.Instrument):
+class Interrupter(trio.abc.Instrument):
     """Counts the steps of all tasks, and acts right before one of them."""
 
     def __init__(self, at: int | None, act: Callable[[], None], watch: Callable[[], bool]) -> None:
@@ -106,21 +106,21 @@ class Run(Generic[P]):
         at_message = strike is not None and strike.way is Way.MESSAGE
         self.wire = Wire(play.buffer)
         at_step = None if strike is None or at_message else strike.at
-        self.striker = Striker(at_step, self._act, lambda: bool(self.wire.open))
+        self.interrupter = Interrupter(at_step, self._act, lambda: bool(self.wire.open))
         self._scope = trio.CancelScope()
 
     async def __call__(self) -> None:
         """Play once."""
         before = trio.lowlevel.current_statistics().tasks_living
-        trio.lowlevel.add_instrument(self.striker)
+        trio.lowlevel.add_instrument(self.interrupter)
         with logged_errors() as errors:
             await self._serve_and_talk()
         await wait_all_tasks_blocked()
         left = trio.lowlevel.current_statistics().tasks_living - before
         if left:
             self.problems.append(f"{left} tasks are left")
-        if self.striker.failure is not None:
-            self.problems.append(f"the interruption itself failed: {self.striker.failure!r}")
+        if self.interrupter.failure is not None:
+            self.problems.append(f"the interruption itself failed: {self.interrupter.failure!r}")
         self.problems += [line for line in errors if not any(part in line for part in self._play.logs)]
         self.problems += broken_rules(self.wire.log, ended=self._ended)
 
@@ -144,12 +144,12 @@ class Run(Generic[P]):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, service, served)
                 await self._talk(service)
-                with trio.move_on_after(CLOSING):
+                with trio.move_on_after(CLOSE_TIMEOUT):
                     await served.wait()
                 if not served.is_set():
-                    self.problems.append(f"the server still holds the connection {CLOSING:g} s after its end")
+                    self.problems.append(f"the server still holds the connection {CLOSE_TIMEOUT:g} s after its end")
                 nursery.cancel_scope.cancel()
-            self.problems += counted(service)
+            self.problems += remaining_gauges(service)
             if len(service.subscriptions):
                 self.problems.append(f"{len(service.subscriptions)} subscribers are left")
 
@@ -165,26 +165,26 @@ class Run(Generic[P]):
                 async with self._play.connect(self.wire.client) as peer:
                     await self._play.scenario(peer)
             await self.wire.client.aclose()
-            await expired(service)
+            await wait_expired(service)
             return
         async with self._play.connect(self.wire.client) as peer:
             await wait_all_tasks_blocked()
             before = census()
             with self._struck():
                 await self._play.scenario(peer)
-            await expired(service)
+            await wait_expired(service)
             self._compare(before)
-            self.problems += counted(service)
+            self.problems += remaining_gauges(service)
             self.problems += held()
 
     @contextmanager
     def _struck(self) -> Iterator[None]:
         """The part of a run that is interrupted, and may then end as it likes but not hang."""
-        self._scope.deadline = trio.current_time() + PATIENCE
+        self._scope.deadline = trio.current_time() + RUN_TIMEOUT
         crossed = self.wire.crossed
         if self._strike is not None and self._strike.way is Way.MESSAGE:
             self.wire.cut_at = crossed + self._strike.at
-        self.striker.armed = True
+        self.interrupter.armed = True
         try:
             with self._scope:
                 yield
@@ -193,11 +193,11 @@ class Run(Generic[P]):
                 f"the scenario raised {each!r}" for each in leaf_exceptions(error) if not self._expected(each)
             ]
         finally:
-            self.striker.armed = False
+            self.interrupter.armed = False
             self.messages = self.wire.crossed - crossed
         ours = self._strike is not None and self._strike.way in (Way.PEER, Way.SCOPE)
         if self._scope.cancelled_caught and not ours:
-            self.problems.append(f"the scenario was not over after {PATIENCE:g} s")
+            self.problems.append(f"the scenario was not over after {RUN_TIMEOUT:g} s")
 
     def _expected(self, error: BaseException) -> bool:
         """What a peer may raise whose connection was cut."""
@@ -209,7 +209,7 @@ class Run(Generic[P]):
             self.problems.append(f"objects are left: {', '.join(f'{count} {name}' for name, count in more.items())}")
 
 
-async def expired(service: Service) -> None:
+async def wait_expired(service: Service) -> None:
     """Wait until nothing happens any more, and nothing is kept for a repeated request."""
     await wait_all_tasks_blocked()
     await trio.sleep(service.options.actors.park_ttl + service.options.outcome_grace + 1)
@@ -217,7 +217,7 @@ async def expired(service: Service) -> None:
     service.directory.find("")  # what is kept too long goes when somebody looks
 
 
-def counted(service: Service) -> Iterator[str]:
+def remaining_gauges(service: Service) -> Iterator[str]:
     """What the gauges of a server say that is left."""
     now = service.statistics()
     if not now.quiet or now.actors.parked_bytes:

@@ -167,12 +167,12 @@ class Sweep(Generic[P]):
                 if not self._problems:
                     for strike in self._strikes(first) if only is None else [only]:
                         self._once(strike, Run(self._play, strike))
-        return SweepReport(first.striker.steps, first.messages, self._runs, tuple(self._problems))
+        return SweepReport(first.interrupter.steps, first.messages, self._runs, tuple(self._problems))
 
     def _strikes(self, first: Run[P]) -> Iterator[Strike]:
-        steps = range(1, first.striker.steps + 1)
+        steps = range(1, first.interrupter.steps + 1)
         places = {
-            Way.PEER: first.striker.watched,
+            Way.PEER: first.interrupter.watched,
             Way.SCOPE: steps,
             Way.END: steps,
             Way.MESSAGE: range(1, first.messages + 1),
@@ -188,8 +188,8 @@ class Sweep(Generic[P]):
     def _check_repeatable(self, first: Run[P]) -> None:
         second = Run(self._play, None)
         self._once(None, second)
-        if second.striker.steps != first.striker.steps:
-            steps = f"{first.striker.steps} steps and then {second.striker.steps}"
+        if second.interrupter.steps != first.interrupter.steps:
+            steps = f"{first.interrupter.steps} steps and then {second.interrupter.steps}"
             self._problems.append(Problem(None, f"two runs differ: {steps}"))
 
     def _once(self, strike: Strike | None, run: Run[P]) -> None:
