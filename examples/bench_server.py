@@ -1,6 +1,6 @@
 """The server that the benchmark drives: `bench_server.py stdio`, `bench_server.py http PORT`, or `bench_server.py ws PORT`.
 
-BENCH_TOOLS=n adds n more tools, so that the list of tools is long.
+With BENCH_TOOLS=n in the environment it has n more tools, to measure long lists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from trio_mcp import Context, Server, ServiceOptions
 
-# `fan` asks everything at once, as its peers do.
+# `fan` asks all of its questions at once, as the servers do that it is compared with.
 server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
 
 

@@ -1,4 +1,8 @@
-"""The models of MCP, newest revision (2026-07-28), with what older revisions need beside it."""
+"""The models of MCP: those of the newest revision, 2026-07-28, and what only older revisions have."""
+
+# One model serves every revision. A member that a revision does not have is removed or rewritten by its codec (`protocol.codec`),
+# so that servers and clients know one set of classes. With a set of models for each revision, every tool that hands on a value
+# would have to convert it.
 
 from .base import JsonObject as JsonObject, JsonValue as JsonValue, Model as Model
 from .capabilities import (

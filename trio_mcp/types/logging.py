@@ -8,11 +8,11 @@ from .messages import NotificationParams, RequestParams
 LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 LOGGING_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
-"""From the least to the most severe (RFC 5424)."""
+"""The levels in order, the most severe last (RFC 5424)."""
 
 
 class SetLevelRequestParams(RequestParams):
-    """Send log messages of this level and above (until 2025-11-25)."""
+    """The params of `logging/setLevel`: the least level that the client wants (up to 2025-11-25)."""
 
     level: LoggingLevel
 

@@ -1,7 +1,15 @@
 """The HTTP headers that repeat what a modern request says in its body (2026-07-28, Streamable HTTP: M-HTTP-3c to M-HTTP-5b).
 
-Intermediaries route and log by them, so a server must refuse a request whose headers say something else than its body.
+Intermediaries route and log by them, so a server must reject a request whose headers differ from its body.
 """
+
+# Example: the request {"method": "tools/call", "params": {"name": "café", "_meta": {...}}} of revision 2026-07-28
+#
+#   mcp-method            tools/call
+#   mcp-protocol-version  2026-07-28
+#   mcp-name              =?base64?Y2Fmw6k=?=     a header cannot hold the é
+#
+# Names are in lower case, as ASGI has them; HTTP compares them without case.
 
 from __future__ import annotations
 
@@ -26,7 +34,7 @@ MARK, END = "=?base64?", "?="
 
 
 def mirrored(method: str, params: JsonObject) -> dict[str, str]:
-    """The headers that a modern client sends with a request."""
+    """Return the headers that a modern client sends with a request."""
     headers = {METHOD_HEADER: method}
     meta = params.get("_meta")
     if isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
@@ -38,7 +46,7 @@ def mirrored(method: str, params: JsonObject) -> dict[str, str]:
 
 
 def check_headers(headers: Mapping[str, str], version: JsonValue, request: Request) -> None:
-    """Compare the headers of a modern request with its body.
+    """Raise unless the headers of a modern request agree with its body.
 
     Args:
         version: the revision that the body names (`Inbound.version`).
@@ -68,7 +76,8 @@ def expected(version: JsonValue, request: Request) -> list[tuple[str, str]]:
 
 
 def encode_value(value: str) -> str:
-    """A header value as it is, or in base64 between marks when a header cannot carry it (M-HTTP-5b)."""
+    """Return a value for a header: as it is, or in base64 between marks if a header cannot hold it (M-HTTP-5b)."""
+    # A text that looks like an encoded one is encoded too: else the server would decode it.
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not (value.startswith(MARK) and value.endswith(END)):
         return value
@@ -76,11 +85,11 @@ def encode_value(value: str) -> str:
 
 
 def decode_value(name: str, value: str) -> str:
-    """What a header value stands for. Half of the marks is nothing special.
+    """Return the value that a header stands for. A value with only one of the marks is not encoded.
 
     Raises:
-        RemoteProtocolError: -32020, the value between the marks is not base64 of UTF-8; or there are no marks, and it holds
-            what only base64 can carry: an intermediary might read these bytes as another text than we do.
+        RemoteProtocolError: -32020; the value between the marks is not base64 of UTF-8, or the value holds characters that must
+            be encoded: an intermediary might read these bytes as another text than this server does.
     """
     value = value.strip(" \t")
     if not (value.isascii() and value.isprintable()):
