@@ -20,12 +20,6 @@ def test_variables_are_listed_once_in_their_order() -> None:
     assert template.optional == {"c", "d.e", "f%20g"}
 
 
-def test_a_template_is_known_by_its_text() -> None:
-    assert UriTemplate("a://{b}") == UriTemplate("a://{b}") != UriTemplate("a://{c}")
-    assert len({UriTemplate("a://{b}"), UriTemplate("a://{b}")}) == 1
-    assert str(UriTemplate("a://{b}")) == "a://{b}"
-
-
 @pytest.mark.parametrize(
     ("template", "reason"),
     [

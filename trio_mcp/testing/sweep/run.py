@@ -1,7 +1,7 @@
 """One run of a scenario with one interruption, and the checks after it."""
 
-# The interruption happens in an instrument of Trio, right before a task step: the only moments at which another task, a signal or a
-# peer can act. So a sweep over all steps of all tasks leaves no gap between two awaits unchecked.
+# The interruption happens in an instrument of Trio, right before a task step: the only moments at which another task or a peer
+# can act. So a sweep over all steps of all tasks leaves no gap between two awaits unchecked.
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class Errors(logging.Handler):
 
 @contextmanager
 def logged_errors() -> Iterator[list[str]]:
-    """Collect the errors that this package and Trio log in this block; no other handler gets them, since there are thousands of runs."""
+    """Collect the errors that this package and Trio log in this block, and hide them from all other handlers."""
     handler = Errors()
     loggers = [logging.getLogger("trio_mcp"), logging.getLogger("trio")]
     before = [(each.level, each.propagate) for each in loggers]

@@ -51,7 +51,7 @@ class Wire:
         self.crossed = 0
         """Number of messages so far; a batch counts as one."""
         self.open: dict[RequestId, None] = {}
-        """The client's requests without an answer, from the moment they are sent. A dict, for its order: runs must be repeatable."""
+        """The client's requests without an answer, from the moment they are sent; in order, since runs must be repeatable."""
         self.broken = False
         self.cut_at: int | None = None
         """The message after which the connection ends; None for never."""
