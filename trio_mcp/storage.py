@@ -1,7 +1,8 @@
-"""The interfaces of what a server stores outside of its objects; `trio_mcp.stores` has implementations."""
+"""The store interfaces: where a server stores what must outlive a process. `trio_mcp.stores` implements them."""
 
-# Protocols and not base classes: an author's store is usually a thin class around a database client, and this package is not
-# needed to write it. Principals are part of every key, so that a store cannot serve one caller what belongs to another (S-46).
+# Protocols of two and three methods, and not base classes: a store of an application is an adapter to its database, and needs
+# nothing of this package. Keys are data, so that an adapter may map them to columns; values are bytes that only this package
+# reads.
 
 from __future__ import annotations
 
@@ -10,22 +11,22 @@ from typing import NamedTuple, Protocol
 
 
 class JournalStore(Protocol):
-    """Keeps journals that are too large for a `requestState`."""
+    """Stores journals that are too large to travel in a `requestState`."""
 
     async def put(self, key: str, value: bytes, ttl: float) -> None:
-        """Store `value` under `key` for at least `ttl` seconds, in place of an older value.
+        """Store `value` under `key` for at least `ttl` seconds, in place of an older value; return when it would survive a crash.
 
-        Returns only when the value would survive a crash. After a cancel it may or may not have been stored.
+        After a cancel the value may or may not be stored.
         """
         ...
 
     async def get(self, key: str) -> bytes | None:
-        """Return the value stored under `key`, or None. A cancel changes nothing."""
+        """Return the value under `key`, or None. A cancel changes nothing."""
         ...
 
 
 class LogKey(NamedTuple):
-    """Identifies one stream's log. A stream number is unique only within its session, and a session only within its principal."""
+    """The key of a stream's log: its number, its session and its owner. A session id alone proves no ownership (S-46)."""
 
     principal: str | None
     session: str
@@ -33,38 +34,38 @@ class LogKey(NamedTuple):
 
 
 class EventsGone(LookupError):
-    """The events were sent once, and are no longer kept."""
+    """Events that were sent are no longer stored."""
 
 
 class NoSuchEvent(LookupError):
-    """There has never been an event with that number."""
+    """There never was an event with this number."""
 
 
 class EventStore(Protocol):
-    """Keeps the events that were sent on the streams of legacy HTTP sessions, so that a client can resume a stream.
+    """Stores what was sent on the streams of legacy HTTP sessions, so that a client can resume a stream.
 
-    The events of a stream are numbered from 1. A store may drop events at any time, by its own limits or by their age, but the
-    oldest events of a stream always first. If a method raises anything other than what is documented here, these events
-    cannot be replayed, and nothing else fails. A call that takes longer than a few seconds is cancelled and counts as failed.
+    Events of a stream are numbered from 1. A store limits its size or the age of events, and may evict at any time, the oldest
+    events of a stream first. If a method raises anything that is not named here, the events are not logged, and nothing else
+    fails. A call that takes longer than a few seconds is cancelled and counts as failed.
     """
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
-        """Store `events` under the numbers from `first` on, in place of all events with these or later numbers.
+        """Store `events` under the numbers from `first` on, in place of any that are stored under these or later numbers.
 
-        If there is a gap before `first`, no event before it can be read any more. After a cancel the events may or may not have
-        been stored; the caller appends them again.
+        A hole before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the
+        caller appends them again.
         """
         ...
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
-        """Return at most `limit` events from number `after + 1` on, without a gap; none if `after` is the newest.
+        """Return the events from number `after + 1` on without a gap, at most `limit`; none if `after` is the newest.
 
         Raises:
-            EventsGone: some of them are no longer kept, or nothing is kept of the stream.
+            EventsGone: some of them are no longer stored, or the stream has no log.
             NoSuchEvent: `after` is newer than the newest.
         """
         ...
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
-        """Drop the events of one stream, or of all streams of a session."""
+        """Remove the log of a stream, or of all streams of a session."""
         ...

@@ -23,7 +23,7 @@ from trio_mcp_transports.background import open_background
 from trio_mcp_transports.entry_points import sse as transport
 from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.httpx.limits import INBOX, ClientLimits
-from trio_mcp_transports.sse.client import SseChannel, SseConnection, connect_sse
+from trio_mcp_transports.sse.client import SseChannel, connect_sse
 
 URL = "http://scripted.test/sse"
 ENDPOINT = b"event: endpoint\ndata: /message?session_id=1\n\n"
@@ -39,10 +39,8 @@ async def channel_to(wire: HttpWire, url: str = URL) -> AsyncIterator[SseChannel
     limits = ClientLimits(message=LIMIT)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
         async with open_background() as nursery:
-            arrived, inbox = trio.open_memory_channel[Envelope](INBOX)
-            conversation = SseConnection(http, url, arrived, limits)
-            await conversation.open(nursery)
-            channel = SseChannel(conversation, inbox, nursery)
+            channel = SseChannel(url, http, nursery, limits)
+            await channel.open()
             try:
                 yield channel
             finally:
@@ -407,23 +405,13 @@ async def test_other_refusals_are_final(autojump_clock: MockClock) -> None:
 class Stage:
     def __init__(self) -> None:
         self.server = Server("stage", version="1")
-        self.began = trio.Event()
-        self.ended = trio.Event()
-        for tool in (self.ask, self.wait, self.large):
+        for tool in (self.ask, self.large):
             self.server.tool(tool)
 
     async def ask(self, ctx: Context) -> str:
         await ctx.progress(1)
         answer = await ctx.elicit("How many?", int)
         return f"{ctx.request.protocol_version} {answer.content if answer.action == 'accept' else answer.action}"
-
-    async def wait(self) -> str:
-        self.began.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.ended.set()
-        return "never"
 
     async def large(self, size: int) -> str:
         return "x" * size
@@ -447,31 +435,6 @@ async def test_a_client_finds_it_out_by_itself_and_is_asked(options: dict[str, A
         async with Client.connect(url, on_elicit=lambda _: accept(value=7)) as client:
             assert (await client.call_tool("ask")).text == "2025-11-25 7"
             assert len((await client.call_tool("large", {"size": 1_000_000})).text) == 1_000_000
-
-
-async def test_a_client_that_leaves_takes_its_calls_along() -> None:
-    stage = Stage()
-    async with served(stage) as url, trio.open_nursery() as nursery:
-        async with Client.connect(url) as client:
-
-            async def call() -> None:
-                with pytest.raises(Disconnected):
-                    await client.call_tool("wait")
-
-            nursery.start_soon(call)
-            await stage.began.wait()
-        await stage.ended.wait()
-
-
-async def test_a_call_whose_scope_is_cancelled_is_cancelled_at_the_server() -> None:
-    stage = Stage()
-    async with served(stage) as url, Client.connect(url) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "wait")
-            await stage.began.wait()
-            nursery.cancel_scope.cancel()
-        await stage.ended.wait()
-        assert (await client.call_tool("large", {"size": 3})).text == "xxx"
 
 
 async def test_headers_go_with_every_request() -> None:

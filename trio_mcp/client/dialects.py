@@ -1,7 +1,7 @@
 """How a client speaks each of the two eras of MCP.
 
-`opening` finds out which era the server speaks and chooses the dialect, once. From then on everything that differs between the
-eras is asked of the dialect: nothing else in the client looks at a revision.
+`opening` finds out which era the server speaks and chooses the dialect, once. From then on the dialect does everything that
+differs between the eras: nothing else in the client looks at a revision.
 """
 
 # What differs, and why it cannot be one code path:
@@ -58,7 +58,7 @@ HANDSHAKE_TIMEOUT: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the server says about itself."""
+    """What the server declared about itself when the session was opened."""
 
     protocol_version: str
     capabilities: ServerCapabilities
@@ -70,32 +70,35 @@ class Dialect(ABC):
     """How the client speaks the revision that it agreed on with the server.
 
     Attributes:
-        facts: what the server says about itself.
+        facts: what the server declared about itself.
         ping_method: the request that any server answers.
+        can_reopen: whether the server may lose the session, and `reopen` opens another.
+        session: sends and receives.
     """
 
     ping_method: ClassVar[str]
+    can_reopen: ClassVar[bool]
     facts: ServerFacts
 
     def __init__(self, session: ClientSession, options: ClientOptions) -> None:
-        self._session = session
+        self.session = session
         self._options = options
 
     @abstractmethod
     async def apply_log_level(self, level: LoggingLevel) -> None:
-        """Have log messages of this level and above in a conversation that was just opened. A refusal is only logged."""
+        """Request log messages of this level and above in a session that was just opened. A rejection is only logged."""
 
     @abstractmethod
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
-        """Have log messages of this level and above from now on. Raises what the request raises, if there is one."""
+        """Request log messages of this level and above from now on. Raises the errors of the request, if one is sent."""
 
     @abstractmethod
     async def reopen(self) -> None:
-        """Open a session again after the server lost it. Raises what opening raises."""
+        """Open a session again after the server lost it. Raises the errors of opening."""
 
     @abstractmethod
     def announce_changed_roots(self) -> None:
-        """Tell the server that the roots changed, if it wants to be told."""
+        """Notify the server that the roots changed, if it takes the notification."""
 
     @abstractmethod
     def parameter_headers(self, tool: Tool) -> ParameterHeaders | None:
@@ -107,13 +110,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
-        """Return what subscribes to changes. `on_change` is called with each change, before any subscriber gets it."""
+        """Return the subscribers' source of changes. `on_change` is called with each change, before any subscriber gets it."""
 
 
 class LegacyDialect(Dialect):
     """A session that `initialize` opens and the server remembers."""
 
     ping_method = "ping"
+    can_reopen = True
 
     async def open(self, version: str) -> None:
         """Propose a revision, and accept the one that the server answers with (L-LC-1c to L-LC-3c).
@@ -122,32 +126,37 @@ class LegacyDialect(Dialect):
             RemoteProtocolError: the server wants a revision that this client does not speak in this era.
             PeerError, RequestTimeout, Disconnected: the server did not open the session.
         """
-        session, options = self._session, self._options
+        session, options = self.session, self._options
         session.terms = SessionTerms(codec_for(version), {}, stateless=False)
         params = InitializeRequestParams(
             protocol_version=version, capabilities=options.handlers.capabilities, client_info=options.info
         )
         result = await session.request("initialize", params, timeout=HANDSHAKE_TIMEOUT)
         assert isinstance(result, InitializeResult)
+        # The server may answer with another revision, and the client must accept it or disconnect (L-LC-3c). A modern one is no
+        # answer to `initialize`.
         chosen = REVISIONS.get(result.protocol_version)
         if chosen is None or chosen.era is not Era.LEGACY:
             raise RemoteProtocolError(
                 f"the server wants to speak {result.protocol_version!r}, which this client does not"
             )
         session.connection.agree(chosen.name)
+        # Before the notification, which must already be encoded in the agreed revision.
         session.terms = SessionTerms(session.connection.codec, {}, stateless=False)
         session.notify("notifications/initialized", NotificationParams())
         self.facts = ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
 
     async def reopen(self) -> None:
+        # The revision of the last session and not the newest: calls that wait are going to be sent again as they are.
         await self.open(self.facts.protocol_version)
 
     async def apply_log_level(self, level: LoggingLevel) -> None:
+        # Without the capability the server would reject the request, and the program asked for logs only in passing.
         if self.facts.capabilities.logging is None:
             return
         params = SetLevelRequestParams(level=level)
         try:
-            await self._session.request("logging/setLevel", params, timeout=HANDSHAKE_TIMEOUT)
+            await self.session.request("logging/setLevel", params, timeout=HANDSHAKE_TIMEOUT)
         except (PeerError, RequestTimeout, RemoteProtocolError) as error:
             logger.debug("the server keeps its own log level: %s", error)
 
@@ -155,7 +164,7 @@ class LegacyDialect(Dialect):
         await link.request("logging/setLevel", SetLevelRequestParams(level=level), timeout=timeout)
 
     def announce_changed_roots(self) -> None:
-        self._session.notify("notifications/roots/list_changed", NotificationParams())
+        self.session.notify("notifications/roots/list_changed", NotificationParams())
 
     def parameter_headers(self, tool: Tool) -> None:  # noqa: ARG002  these revisions have no such annotation
         return None
@@ -168,6 +177,7 @@ class ModernDialect(Dialect):
     """Requests that carry all their context; the server keeps nothing between them."""
 
     ping_method = "server/discover"
+    can_reopen = False
 
     async def open(self, version: str, timeout: float = HANDSHAKE_TIMEOUT) -> None:
         """Ask the server what it is, in this revision.
@@ -176,7 +186,7 @@ class ModernDialect(Dialect):
             RemoteProtocolError: the server answered, but does not list this revision.
             PeerError, RequestTimeout, Disconnected: the server did not answer with what it is.
         """
-        session, options = self._session, self._options
+        session, options = self.session, self._options
         codec = codec_for(version)
         meta: JsonObject = {
             PROTOCOL_VERSION: version,
@@ -187,6 +197,7 @@ class ModernDialect(Dialect):
         result = await session.request("server/discover", RequestParams(), timeout=timeout)
         assert isinstance(result, DiscoverResult)
         session.connection.agree(version)
+        # A server may answer in a revision without listing it, if it ignores the version. Its next answers could be anything.
         if version not in result.supported_versions:
             raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
         server = (result.meta or {}).get(SERVER_INFO)
@@ -197,8 +208,9 @@ class ModernDialect(Dialect):
         raise Disconnected("the server lost a session, although its revision has none")
 
     async def apply_log_level(self, level: LoggingLevel) -> None:
-        terms = self._session.terms
-        self._session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
+        terms = self.session.terms
+        self.session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
+        # A checkpoint in this era too: a program that loops over it must behave the same with both.
         await trio.lowlevel.checkpoint()
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The link of a client to its server: its tasks, the conversation on them, and reopening the session when the server lost it.
+"""The link of a client to its server: its tasks, its session, and reopening the session when the server lost it.
 
 A legacy session may end at the server while the connection stays open (L-HTTP-18s). The server did nothing for the request that
 finds out: the link opens another session, once for all that wait, and sends the request again under a new id (L-HTTP-19c).
@@ -22,10 +22,10 @@ import contextvars
 import logging
 import math
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TypeVarTuple
+from typing import TypeVarTuple, Unpack
 
 import trio
 from sniffio import current_async_library
@@ -33,14 +33,13 @@ from sniffio import current_async_library
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..session import AnyChannel, ClientSession
-from ..session.client import NO_HEADERS, OnNotification
-from ..session.idle_timeout import OnProgress
+from ..session.client import RequestOptions
 from ..types import LoggingLevel, Model, RequestParams, ServerCapabilities
 from .dialects import Dialect, ServerFacts
 from .link_state import LinkEvent, LinkState, Phase
-from .listeners import Listeners
+from .listeners import Listeners, SendRequest
 from .notifications import NotificationRouter
-from .opening import open_conversation
+from .opening import open_dialect
 from .options import ClientOptions
 
 logger = logging.getLogger("trio_mcp.client")
@@ -74,9 +73,11 @@ class Link:
         self._options = options
         self._log_level: LoggingLevel | None = None if options.on_log is None else options.log_level
         """The least severe log messages that are asked for; None: none are."""
+        # An attribute that opening and closing replace, and not a method: with a server that has no session to lose, a
+        # request then goes straight to `ClientSession.request`.
+        self.request: SendRequest = reject_request
         self._router = NotificationRouter(options)
         self._state = LinkState()
-        self._session: ClientSession | None = None
         self._dialect: Dialect | None = None
         self._nursery: trio.Nursery | None = None
         self._attempt: ReopenAttempt | None = None
@@ -90,16 +91,18 @@ class Link:
     # life
 
     async def open(self) -> None:
-        """Connect and open the conversation. A cancel closes the link."""
+        """Connect and open the session. A cancel closes the link."""
         if (library := current_async_library()) != "trio":
             raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start your program with trio.run")
         if self._state.phase is not Phase.NEW:
             raise RuntimeError("a client is opened once: make another one with Client.connect")
         self._state.move(LinkEvent.START)
+        # With the caller's context, so that callbacks of the program see its context variables.
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:
             await self._ready.wait()
-        except BaseException:  # a cancel, or a Ctrl-C: the caller has nothing yet that it could close
+        # Also for a cancel or a Ctrl-C: `__aexit__` does not run if `__aenter__` raises, so nothing else would close the link.
+        except BaseException:
             self._scope.cancel()
             raise
         if self._failure is not None:
@@ -108,13 +111,15 @@ class Link:
             try:
                 raise failure
             finally:
-                del failure  # its traceback holds this frame
+                # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
+                del failure
 
     async def aclose(self) -> None:
-        """Close the connection, from any task, as often as you like; bounded, also when cancelled."""
+        """Close the connection, from any task. Idempotent; bounded, also when cancelled."""
         was_started = self._state.phase is not Phase.NEW
         self._state.move(LinkEvent.CLOSE)
         self._closing.set()
+        self.request = reject_request
         if was_started:
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 await self._done.wait()
@@ -133,61 +138,35 @@ class Link:
 
     # requests
 
-    async def request(
-        self,
-        method: str,
-        params: RequestParams,
-        *,
-        timeout: float = math.inf,
-        idle: float = math.inf,
-        on_progress: OnProgress | None = None,
-        on_notification: OnNotification | None = None,
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> Model:
-        """Send a request as `ClientSession.request` does, and once more if the session was lost; all within `timeout`."""
-        send = partial(
-            self.session.request,
-            method,
-            params,
-            idle=idle,
-            on_progress=on_progress,
-            on_notification=on_notification,
-            headers=headers,
-        )
-        with trio.move_on_after(timeout):
-            return await self._request_with_retry(send)
-        raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
-
     async def set_log_level(self, level: LoggingLevel, timeout: float) -> None:
-        """Have log messages of this level and above, also in a session that is reopened."""
+        """Request log messages of this level and above, also in a session that is reopened."""
+        # Looked up first, so that a link that is not open keeps its level.
         dialect = self.dialect
         self._log_level = level
         await dialect.set_log_level(self, level, timeout)
 
     @property
     def session(self) -> ClientSession:
-        """The conversation; raises `Disconnected` when the link is not open."""
-        if self._session is None or self._closing.is_set():
-            raise Disconnected(NOT_OPEN)
-        return self._session
+        """The session of client and server; raises `Disconnected` when the link is not open."""
+        return self.dialect.session
 
     @property
     def dialect(self) -> Dialect:
-        """How the server is spoken to; raises `Disconnected` when the link is not open."""
+        """The dialect that the server speaks; raises `Disconnected` when the link is not open."""
         if self._dialect is None or self._closing.is_set():
             raise Disconnected(NOT_OPEN)
         return self._dialect
 
     @property
     def listeners(self) -> Listeners:
-        """What subscribes to changes; raises `Disconnected` when the link is not open."""
+        """The subscribers to changes; raises `Disconnected` when the link is not open."""
         if self._router.listeners is None or self._closing.is_set():
             raise Disconnected(NOT_OPEN)
         return self._router.listeners
 
     @property
     def facts(self) -> ServerFacts:
-        """What the server says about itself; raises `Disconnected` before the link is open, but not after."""
+        """What the server declared about itself; raises `Disconnected` before the link is open, but not after it was closed."""
         if self._dialect is None:
             raise Disconnected(NOT_OPEN)
         return self._dialect.facts
@@ -204,19 +183,30 @@ class Link:
 
     # reopening the session
 
-    async def _request_with_retry(self, send: Callable[[], Awaitable[Model]]) -> Model:
-        if self._attempt is not None:
-            await self._attempt.done.wait()
-        generation = self._state.generation
-        try:
+    async def _request_with_retry(
+        self, method: str, params: RequestParams, /, **options: Unpack[RequestOptions]
+    ) -> Model:
+        """Send a request as `ClientSession.request` does, and again if the session was lost; all within `timeout`."""
+        # One scope round both attempts and the reopening, so that `timeout` is what the caller waits at most.
+        timeout = options.pop("timeout", math.inf)
+        send = partial(self.session.request, method, params, **options)
+        with trio.move_on_after(timeout):
+            # A request that is sent while the session is being reopened would only be lost as well.
+            if self._attempt is not None:
+                await self._attempt.done.wait()
+            # Read before the request is sent: another task may have reopened the session by the time that this one fails.
+            generation = self._state.generation
+            try:
+                return await send()
+            except SessionLost as lost:
+                logger.info("%s: reopening it", lost)
+            await self._reopen(generation)
             return await send()
-        except SessionLost as lost:
-            logger.info("%s: it is opened again", lost)
-        await self._reopen(generation)
-        return await send()
+        raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     def _session_lost(self) -> None:
-        """Reopen the session at once if a subscriber waits for it; else the next request does."""
+        """Reopen the session immediately if a subscriber waits for it; else the next request reopens it."""
+        # Without a subscriber, a client that is idle opens no session that it may never use.
         self._state.move(LinkEvent.SESSION_LOST)
         if self._needs_session and self._state.is_open and not self._state.is_watched:
             self._state.is_watched = True
@@ -227,7 +217,7 @@ class Link:
         return self._router.listeners is not None and self._router.listeners.needs_session
 
     async def _reopen_until_stable(self) -> None:
-        """Reopen the session, and again if that fails or does not last, but less and less often."""
+        """Reopen the session, and again with a growing delay if that fails or the session is lost again soon."""
         try:
             while self._state.is_session_lost and self._needs_session and self.session.closed_because is None:
                 generation = self._state.generation
@@ -240,13 +230,12 @@ class Link:
         try:
             await self._reopen(generation)
         except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
-            logger.warning("the session was lost, and could not be opened again: %s", error)
+            logger.warning("the session was lost, and could not be reopened: %s", error)
 
     async def _reopen(self, generation: int) -> None:
-        """Have the session reopened unless that happened since `generation`. All that wait share one attempt and its failure.
-
-        The attempt runs in a task of the link: a cancel of one caller leaves it to the others, and none half done.
-        """
+        """Reopen the session unless that happened since `generation`. All callers share one attempt and its failure."""
+        # The attempt runs in a task of the link and not in the first caller's: a cancel of that caller would leave the others
+        # without a session, and the server with half of a handshake.
         if self._attempt is None:
             if generation != self._state.generation:
                 return
@@ -294,11 +283,12 @@ class Link:
             self._done.set()
 
     def _contain(self, error: BaseException) -> None:
-        """Keep an error for `open` to raise; send a Ctrl-C that hit one of the link's tasks on to the main task."""
+        """Store an error for `open` to raise; pass a Ctrl-C that hit one of the link's tasks on to the main task."""
         cancelled, rest = split_group(error, trio.Cancelled)
         interrupted, rest = split_group(rest, KeyboardInterrupt)
         if interrupted is not None:
-            signal.raise_signal(signal.SIGINT)  # this task is protected from it, so Trio hands it to the main task
+            # This task is protected from it, so Trio delivers it to the main task.
+            signal.raise_signal(signal.SIGINT)
         if isinstance(rest, Exception):
             self._failure = single_exception(rest)
         elif rest is not None:
@@ -308,11 +298,11 @@ class Link:
 
     async def _serve(self) -> None:
         async with self._channel as channel, trio.open_nursery() as nursery:
-            session = self._session = ClientSession(
+            session = ClientSession(
                 channel, self._options.handlers.request_handlers, self._router.dispatch, self._session_lost
             )
             nursery.start_soon(self._run, session, nursery)
-            self._dialect = await self._open_conversation(session)
+            await self._open_dialect(session)
             self._nursery = nursery
             self._state.move(LinkEvent.OPENED)
             self._ready.set()
@@ -320,12 +310,14 @@ class Link:
             await session.flush()
             nursery.cancel_scope.cancel()
 
-    async def _open_conversation(self, session: ClientSession) -> Dialect:
-        dialect = await open_conversation(session, self._options)
+    async def _open_dialect(self, session: ClientSession) -> None:
+        dialect = self._dialect = await open_dialect(session, self._options)
+        # `aclose` may have come meanwhile, and what it has put there stays.
+        if not self._closing.is_set():
+            self.request = self._request_with_retry if dialect.can_reopen else session.request
         self._router.listeners = dialect.listeners(self, self._router.dispatch_change)
         if self._log_level is not None:
             await dialect.apply_log_level(self._log_level)
-        return dialect
 
     async def _run(self, session: ClientSession, nursery: trio.Nursery) -> None:
         try:
@@ -333,3 +325,8 @@ class Link:
         finally:
             if self._router.listeners is not None:
                 self._router.listeners.end(session.closed_because or Disconnected("the connection ended"))
+
+
+async def reject_request(method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:  # noqa: ARG001
+    """Raise `Disconnected`: what `Link.request` is before the link is open, and after it was closed."""
+    raise Disconnected(NOT_OPEN)

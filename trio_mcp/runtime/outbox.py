@@ -19,7 +19,7 @@ together, so that many messages cost one write.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -52,6 +52,8 @@ class Outbox(Generic[T]):
     """Called once when there is something to take, or the outbox is closed; None afterwards."""
     shortcut: Callable[[T], bool] | None = None
     """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
+    shortcut_unless: Collection[object] = ()
+    """While this holds anything, items are queued instead, so that several share a write."""
     _dropped: int = 0
     # Made for the first sender that has to wait: most outboxes are never full.
     _senders: trio.lowlevel.ParkingLot | None = None
@@ -61,7 +63,8 @@ class Outbox(Generic[T]):
         if self.closed:
             self._dropped += 1
             return
-        if self.shortcut is None or self.on_ready is None or self.items or not self.shortcut(item):
+        send_now = None if self.on_ready is None or self.items or self.shortcut_unless else self.shortcut
+        if send_now is None or not send_now(item):
             self.items.append(item)
             self.full = len(self.items) >= self.limit
             self._ready()

@@ -1,4 +1,4 @@
-"""Implementations of the interfaces in `trio_mcp.storage`."""
+"""Implementations of the store interfaces in `trio_mcp.storage`."""
 
 from .memory import MemoryEventStore
 

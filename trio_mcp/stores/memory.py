@@ -1,15 +1,19 @@
-"""An event store in the memory of this process: limited in three ways, and lost at a restart."""
+"""The event log in the memory of this process: limited in three ways, and lost when the process ends."""
 
-# Example: `stream_events=3` and `total_events=4`, with appends to stream a (numbers 1 to 4) and then to stream b (1 and 2).
+# Three limits, because each closes another hole: per stream, so that one long call cannot use up its session's share; per
+# session, so that one client cannot use up the others'; in total, so that many sessions cannot use up the process. Each counts
+# events and bytes, as a million empty events cost memory too.
+#
+# Above a limit the least recently written stream is evicted, and not the oldest event of all: a client that missed one event of
+# a stream has to start over anyway, so half a stream is worth nothing.
+#
+# Example: `stream_events=3` and `total_events=4`
 #
 #   append     log of a           log of b     why
 #   a: 1-3     1 2 3              -
 #   a: 4       2 3 4              -            a is over `stream_events` and loses its oldest event
 #   b: 1       2 3 4              1
-#   b: 2       -                  1 2          5 events are over `total_events`: a has been silent longest, and goes as a whole
-#
-# A whole stream goes and not some events of each: a client can only resume from a log without a gap, so a stream that has lost
-# events that a client still needs is useless, while the others are still complete.
+#   b: 2       -                  1 2          5 events are over `total_events`, and a is the least recently written
 
 from __future__ import annotations
 
@@ -28,38 +32,46 @@ SessionKey: TypeAlias = tuple[str | None, str]
 
 
 @dataclass(slots=True, eq=False)
-class StreamLog:
-    """The newest events of one stream; `first` is the number of the oldest of them."""
+class Usage:
+    """How much is stored of a stream, of a session, or in total."""
 
-    first: int
-    # Not a deque, which would make dropping the oldest event cheaper: a list uses about 1/6 of the memory of an empty deque, most
-    # streams have a handful of events, and every call that waits for an answer has a stream.
-    events: list[bytes] = field(default_factory=list)
-    size: int = 0
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.events) - 1
-
-
-@dataclass(slots=True, eq=False)
-class SessionLog:
-    """The streams of one session; the one that has been silent longest is first."""
-
-    streams: dict[LogKey, StreamLog] = field(default_factory=dict)
     events: int = 0
     size: int = 0
 
+    def is_over(self, limits: tuple[int, int]) -> bool:
+        return self.events > limits[0] or self.size > limits[1]
+
+
+@dataclass(slots=True, eq=False)
+class StreamLog(Usage):
+    """The newest events of one stream; `first` is the number of the oldest of them."""
+
+    first: int = 1
+    # Most streams have a handful of events, and every call that waits for an answer has a stream. A list uses about 1/6 of the
+    # memory of an empty deque.
+    log: list[bytes] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.log) - 1
+
+
+@dataclass(slots=True, eq=False)
+class SessionLog(Usage):
+    """The streams of one session, the least recently written first."""
+
+    streams: dict[LogKey, StreamLog] = field(default_factory=dict)
+
 
 class MemoryEventStore:
-    """Keeps the newest events, and evicts the stream that has been silent longest when a limit is exceeded.
+    """Stores the newest events; above a limit, the least recently written stream is evicted.
 
-    A single stream over its limit loses its oldest events. An event that is larger than a limit is not kept.
+    A single stream above its limit loses its oldest events. An event that is larger than a limit is not stored at all.
 
     Args:
         stream_events, stream_bytes: limits of one stream.
         session_events, session_bytes: limits of one session.
-        total_events, total_bytes: limits of the store.
+        total_events, total_bytes: limits of everything.
     """
 
     def __init__(
@@ -75,107 +87,98 @@ class MemoryEventStore:
         self._stream_limits = (stream_events, stream_bytes)
         self._session_limits = (session_events, session_bytes)
         self._total_limits = (total_events, total_bytes)
+        self._total = Usage()
         self._sessions: dict[SessionKey, SessionLog] = {}
-        # Ordered, to find the stream that has been silent longest without looking at all of them.
-        self._logs: OrderedDict[LogKey, StreamLog] = OrderedDict()
-        self._events = 0
-        self._size = 0
+        self._streams: OrderedDict[LogKey, StreamLog] = OrderedDict()
+        """All streams, the least recently written first."""
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
-        """See `EventStore.append`. The events are kept before the only checkpoint, so a cancel does not lose them."""
-        log = self._open_log(key, first)
+        """Store events, like `EventStore.append`. A cancel has stored them: the only checkpoint comes last."""
+        stream = self._stream(key, first)
         for event in events:
-            log.events.append(event)
-            self._count(key, log, 1, len(event))
-        self._make_room(key, log)
+            stream.log.append(event)
+            self._count(key, stream, 1, len(event))
+        self._evict_to_limits(key, stream)
         await trio.lowlevel.checkpoint()
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
-        """See `EventStore.read`."""
+        """Return events, like `EventStore.read`."""
         await trio.lowlevel.checkpoint()
-        log = self._logs.get(key)
-        if log is None or after + 1 < log.first:
+        stream = self._streams.get(key)
+        if stream is None or after + 1 < stream.first:
             raise EventsGone(f"the events after number {after} of stream {key.stream} are no longer kept")
-        if after > log.last:
+        if after > stream.last:
             raise NoSuchEvent(f"stream {key.stream} has no event {after}")
-        start = after + 1 - log.first
-        return list(islice(log.events, start, start + limit))
+        start = after + 1 - stream.first
+        return list(islice(stream.log, start, start + limit))
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
-        """See `EventStore.forget`."""
-        session_log = self._sessions.get((principal, session))
-        for key in list(session_log.streams) if session_log is not None else ():
+        """Remove a stream or a session, like `EventStore.forget`."""
+        found = self._sessions.get((principal, session))
+        for key in list(found.streams) if found is not None else ():
             if stream is None or key.stream == stream:
                 self._drop(key)
         await trio.lowlevel.checkpoint()
 
     def __len__(self) -> int:
-        return self._events
+        return self._total.events
 
     def __repr__(self) -> str:
-        return f"<MemoryEventStore streams={len(self._logs)} events={self._events} bytes={self._size}>"
+        total = self._total
+        return f"<MemoryEventStore streams={len(self._streams)} events={total.events} bytes={total.size}>"
 
-    def _open_log(self, key: LogKey, first: int) -> StreamLog:
-        """Return the log of a stream, made ready to append the event number `first`, as the newest of all logs."""
-        log = self._logs.get(key)
-        if log is None:
-            session_log = self._sessions.setdefault(session_of(key), SessionLog())
-            log = self._logs[key] = session_log.streams[key] = StreamLog(first)
-        self._logs.move_to_end(key)
+    def _stream(self, key: LogKey, first: int) -> StreamLog:
+        """Return the stream, ready for an event with the number `first`, as the most recently written of all."""
+        if key not in self._streams:
+            session = self._sessions.setdefault(session_of(key), SessionLog())
+            self._streams[key] = session.streams[key] = StreamLog(first=first)
+        stream = self._streams[key]
+        self._streams.move_to_end(key)
         streams = self._sessions[session_of(key)].streams
-        # A dict keeps the order of insertion: taken out and put in again, the stream is the last one.
         streams[key] = streams.pop(key)
-        # These events are appended again, because the caller does not know whether a cancelled append has kept them.
-        while log.events and log.last >= first:
-            self._count(key, log, -1, -len(log.events.pop()))
-        # Some events were never appended. Nothing from before the gap can be replayed.
-        if log.last + 1 != first:
-            while log.events:
-                self._drop_oldest_event(key, log)
-            log.first = first
-        return log
+        # The same events again: a cancelled `append` is repeated.
+        while stream.log and stream.last >= first:
+            self._count(key, stream, -1, -len(stream.log.pop()))
+        # Some were never appended. Nothing from before the hole can be replayed, as a client must not miss one in between.
+        if stream.last + 1 != first:
+            while stream.log:
+                self._shorten(key, stream)
+            stream.first = first
+        return stream
 
-    def _make_room(self, key: LogKey, log: StreamLog) -> None:
-        while exceeds(len(log.events), log.size, self._stream_limits):
-            self._drop_oldest_event(key, log)
-        session_log = self._sessions[session_of(key)]
-        while exceeds(session_log.events, session_log.size, self._session_limits):
-            self._evict(next(iter(session_log.streams)), key)
-        while exceeds(self._events, self._size, self._total_limits):
-            self._evict(next(iter(self._logs)), key)
+    def _evict_to_limits(self, key: LogKey, stream: StreamLog) -> None:
+        while stream.is_over(self._stream_limits):
+            self._shorten(key, stream)
+        session = self._sessions[session_of(key)]
+        while session.is_over(self._session_limits):
+            self._evict(next(iter(session.streams)), key)
+        while self._total.is_over(self._total_limits):
+            self._evict(next(iter(self._streams)), key)
 
     def _evict(self, oldest: LogKey, newest: LogKey) -> None:
-        """Drop the oldest stream; the one that is being appended to loses its oldest event only."""
+        """Drop the oldest stream. The one that is being written to only loses its beginning."""
         if oldest == newest:
-            self._drop_oldest_event(oldest, self._logs[oldest])
+            self._shorten(oldest, self._streams[oldest])
         else:
             self._drop(oldest)
 
-    def _drop_oldest_event(self, key: LogKey, log: StreamLog) -> None:
-        self._count(key, log, -1, -len(log.events.pop(0)))
-        log.first += 1
+    def _shorten(self, key: LogKey, stream: StreamLog) -> None:
+        self._count(key, stream, -1, -len(stream.log.pop(0)))
+        stream.first += 1
 
     def _drop(self, key: LogKey) -> None:
-        log = self._logs.pop(key)
-        self._count(key, log, -len(log.events), -log.size)
-        session_log = self._sessions[session_of(key)]
-        del session_log.streams[key]
-        if not session_log.streams:
+        stream = self._streams.pop(key)
+        self._count(key, stream, -stream.events, -stream.size)
+        session = self._sessions[session_of(key)]
+        del session.streams[key]
+        if not session.streams:
             del self._sessions[session_of(key)]
 
-    def _count(self, key: LogKey, log: StreamLog, events: int, size: int) -> None:
-        """Add to the counters of the stream, its session and the store, which must always agree."""
-        session_log = self._sessions[session_of(key)]
-        log.size += size
-        session_log.events += events
-        session_log.size += size
-        self._events += events
-        self._size += size
+    def _count(self, key: LogKey, stream: StreamLog, events: int, size: int) -> None:
+        for usage in (stream, self._sessions[session_of(key)], self._total):
+            usage.events += events
+            usage.size += size
 
 
 def session_of(key: LogKey) -> SessionKey:
     return key.principal, key.session
-
-
-def exceeds(events: int, size: int, limits: tuple[int, int]) -> bool:
-    return events > limits[0] or size > limits[1]

@@ -1,5 +1,7 @@
 """The capabilities that clients and servers declare."""
 
+from collections.abc import Iterable
+
 from .base import JsonObject, Model
 
 
@@ -78,3 +80,16 @@ def declares(capabilities: ClientCapabilities | ServerCapabilities, gate: str) -
     members = capability.wire() if isinstance(capability, Model) else capability
     # A flag may be false, and an object such as `tasks.list` may be empty: the one declares nothing, the other does.
     return members.get(detail) not in (None, False)
+
+
+def lacks(declared: ClientCapabilities, gates: Iterable[str]) -> JsonObject | None:
+    """Return the capabilities that are needed and were not declared, as they would be declared; None if nothing is missing."""
+    missing: JsonObject = {}
+    for gate in gates:
+        if not declares(declared, gate):
+            name, _, detail = gate.partition(".")
+            inner = missing.setdefault(name, {})
+            assert isinstance(inner, dict)
+            if detail:
+                inner[detail] = {}
+    return missing or None

@@ -35,7 +35,6 @@ from typing import TypeVar
 import trio
 
 from ...errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
-from ...protocol.capabilities import lacks
 from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification
 from ...runtime import (
     Actor,
@@ -57,6 +56,7 @@ from ...types import (
     Model,
     ProgressNotificationParams,
 )
+from ...types.capabilities import lacks
 from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
