@@ -1,57 +1,35 @@
 """The session: where the protocol and the actors meet. The only package that knows both."""
 
-from .batch import OpenBatch
-from .calls.call import Call
-from .calls.plan import CallPort, Plan, Question, RequestCheck, RequestFacts, ResumeMode, Route
-from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
-from .client import ClientSession, RequestHandler
-from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
-from .options import ServiceOptions
-from .pump import serve_channel
-from .replies import ReplyTarget
-from .request_session import RequestSession, open_request_session
-from .server import ServerSession
-from .service import Service, open_service
-from .statistics import ReplyStatistics, ServiceStatistics
-from .tokens import TokenEstimate, estimate_tokens, used_tokens
-from .transport import ChannelServer, Transport, check_options, find_transport
-
-__all__ = [
-    "ANONYMOUS",
-    "AnyChannel",
-    "Call",
-    "CallPort",
-    "ChannelServer",
-    "ClientSession",
-    "Envelope",
-    "MessageChannel",
-    "OpenBatch",
-    "Peer",
-    "PlainChannel",
-    "Plan",
-    "Question",
-    "Received",
-    "ReplyStatistics",
-    "ReplyTarget",
-    "RequestCheck",
-    "RequestFacts",
-    "RequestHandler",
-    "RequestSession",
-    "ResumeMode",
-    "Route",
-    "Sent",
-    "ServerSession",
-    "Service",
-    "ServiceOptions",
-    "ServiceStatistics",
-    "TokenEstimate",
-    "Transport",
-    "as_message_channel",
-    "check_options",
-    "estimate_tokens",
-    "find_transport",
-    "open_request_session",
-    "open_service",
-    "serve_channel",
-    "used_tokens",
-]
+from .batch import OpenBatch as OpenBatch
+from .calls.call import Call as Call
+from .calls.plan import (
+    CallPort as CallPort,
+    Plan as Plan,
+    Question as Question,
+    RequestCheck as RequestCheck,
+    RequestFacts as RequestFacts,
+    ResumeMode as ResumeMode,
+    Route as Route,
+)
+from .channel import (
+    AnyChannel as AnyChannel,
+    MessageChannel as MessageChannel,
+    PlainChannel as PlainChannel,
+    as_message_channel as as_message_channel,
+)
+from .client import ClientSession as ClientSession, RequestHandler as RequestHandler
+from .envelope import ANONYMOUS as ANONYMOUS, Envelope as Envelope, Peer as Peer, Received as Received, Sent as Sent
+from .options import ServiceOptions as ServiceOptions
+from .pump import serve_channel as serve_channel
+from .replies import ReplyTarget as ReplyTarget
+from .request_session import RequestSession as RequestSession, open_request_session as open_request_session
+from .server import ServerSession as ServerSession
+from .service import Service as Service, open_service as open_service
+from .statistics import ReplyStatistics as ReplyStatistics, ServiceStatistics as ServiceStatistics
+from .tokens import TokenEstimate as TokenEstimate, estimate_tokens as estimate_tokens, used_tokens as used_tokens
+from .transport import (
+    ChannelServer as ChannelServer,
+    Transport as Transport,
+    check_options as check_options,
+    find_transport as find_transport,
+)
