@@ -75,13 +75,14 @@ def execute(options: Namespace) -> int:
 
 
 async def demonstrate() -> int:
+    # The whole demonstration has a time limit, since everything in it is local: if it takes long, something hangs.
     with trio.move_on_after(LIMIT):
         async with trio.open_nursery() as nursery:
             urls: list[str] = await nursery.start(partial(server.serve, "http", port=0, announce=False, signals=False))
             show(f"This tool is served at {urls[0]}:\n\n{inspect.getsource(book_flight)}")
             await show_call(urls[0], "legacy", f"A legacy client, {NEWEST_LEGACY}")
             await show_call(urls[0], MODERN, f"A modern client, {MODERN}")
-            # The server runs until it is cancelled.
+            # The server runs until it is cancelled: it has no other client to wait for.
             nursery.cancel_scope.cancel()
         show("Both were asked the same questions by the same lines of code.")
         return Status.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -94,6 +95,7 @@ def choices(field: SingleChoice | MultipleChoice) -> Mapping[str, str]:
             return {value: value for value in values}
         case UntitledMultiSelectEnumSchema(items=items):
             return {value: value for value in items.enum}
+        # Labels of another number than the values cannot be assigned, so they are ignored.
         case LegacyTitledEnumSchema(enum=values, enum_names=names):
             return dict(zip(values, names if names and len(names) == len(values) else values, strict=True))
         case TitledSingleSelectEnumSchema(one_of=titled):
@@ -124,10 +126,10 @@ def read_number(field: NumberSchema, text: str) -> int | float:
         value = int(text) if field.type == "integer" else float(text)
     except ValueError:
         raise ValueError(f"please enter {hint(field)}") from None
-    low = float("-inf") if field.minimum is None else field.minimum
-    high = float("inf") if field.maximum is None else field.maximum
-    # NaN fails the comparison. Infinity has no JSON, but passes a field without bounds.
-    if not low <= value <= high or value in (float("inf"), float("-inf")):
+    low = -math.inf if field.minimum is None else field.minimum
+    high = math.inf if field.maximum is None else field.maximum
+    # NaN fails the comparison. Infinity would pass a field without bounds, but JSON cannot hold it.
+    if not low <= value <= high or math.isinf(value):
         raise ValueError(f"please enter {hint(field)}")
     return value
 

@@ -74,7 +74,7 @@ class ThreadLimiter:
                 self._jobs.discard(job)
                 if job.abandon():
                     self._count_abandoned()
-        # Only `_count_abandoned` cancels the scope of a job.
+        # Only `_count_abandoned` cancels the scope of a job, so this is no cancel from outside.
         raise self._refusal()
 
     def statistics(self) -> ThreadStatistics:
@@ -93,6 +93,7 @@ class ThreadLimiter:
 
     def _count_abandoned(self) -> None:
         """Count one more abandoned thread. If they now hold the whole limit, refuse the jobs that wait."""
+        # A lock although the loop is one thread: the threads themselves count down.
         with self._lock:
             self._abandoned += 1
         if self._abandoned >= self._limit:

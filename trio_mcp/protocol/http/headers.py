@@ -33,7 +33,7 @@ NAMED_BY: Mapping[str, str] = {"tools/call": "name", "prompts/get": "name", "res
 MARK, END = "=?base64?", "?="
 
 
-def mirrored(method: str, params: JsonObject) -> dict[str, str]:
+def headers_of(method: str, params: JsonObject) -> dict[str, str]:
     """Return the headers that a modern client sends with a request."""
     headers = {METHOD_HEADER: method}
     meta = params.get("_meta")
@@ -54,15 +54,15 @@ def check_headers(headers: Mapping[str, str], version: JsonValue, request: Reque
     Raises:
         RemoteProtocolError: -32020; the message names the header that is missing, malformed or different.
     """
-    for name, wanted in expected(version, request):
+    for name, wanted in expected_headers(version, request):
         sent = headers.get(name)
         if sent is None:
-            raise mismatch(f"the header {name} is missing; the body says {wanted!r}")
+            raise header_mismatch_error(f"the header {name} is missing; the body says {wanted!r}")
         if decode_value(name, sent) != wanted:
-            raise mismatch(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
+            raise header_mismatch_error(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
 
 
-def expected(version: JsonValue, request: Request) -> list[tuple[str, str]]:
+def expected_headers(version: JsonValue, request: Request) -> list[tuple[str, str]]:
     """Return the headers that the body of a request calls for."""
     pairs = [(METHOD_HEADER, request.method)]
     if isinstance(version, str):
@@ -93,14 +93,16 @@ def decode_value(name: str, value: str) -> str:
     """
     value = value.strip(" \t")
     if not (value.isascii() and value.isprintable()):
-        raise mismatch(f"the header {name} holds more than printable ASCII: put base64 between {MARK} and {END}")
+        raise header_mismatch_error(
+            f"the header {name} holds more than printable ASCII: put base64 between {MARK} and {END}"
+        )
     if not (value.startswith(MARK) and value.endswith(END) and len(value) >= len(MARK) + len(END)):
         return value
     try:
         return base64.b64decode(value[len(MARK) : -len(END)], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise mismatch(f"the header {name} is not base64 of UTF-8 between {MARK} and {END}") from None
+        raise header_mismatch_error(f"the header {name} is not base64 of UTF-8 between {MARK} and {END}") from None
 
 
-def mismatch(message: str) -> RemoteProtocolError:
+def header_mismatch_error(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, code=HEADER_MISMATCH)

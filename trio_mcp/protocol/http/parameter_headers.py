@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from ...types.base import JsonObject, JsonValue
-from .headers import decode_value, encode_value, mismatch
+from .headers import decode_value, encode_value, header_mismatch_error
 
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "mcp-param-"
@@ -162,15 +162,15 @@ def _check(parameter: MirroredParameter, sent: str | None, arguments: JsonObject
     try:
         wanted = _text(parameter, arguments)
     except ValueError as error:
-        raise mismatch(str(error)) from None
+        raise header_mismatch_error(str(error)) from None
     if sent is None and wanted is None:
         return
     if sent is None:
-        raise mismatch(f"the header {header} is missing; the argument {name} is {_shown(wanted)}")
+        raise header_mismatch_error(f"the header {header} is missing; the argument {name} is {_shown(wanted)}")
     if wanted is None:
-        raise mismatch(f"the header {header} says {_shown(sent)}, but there is no such argument {name}")
+        raise header_mismatch_error(f"the header {header} says {_shown(sent)}, but there is no such argument {name}")
     if not _same(decode_value(header, sent), wanted, parameter.value_in(arguments)):
-        raise mismatch(f"the header {header} says {_shown(sent)}, the argument {name} {_shown(wanted)}")
+        raise header_mismatch_error(f"the header {header} says {_shown(sent)}, the argument {name} {_shown(wanted)}")
 
 
 def _same(sent: str, wanted: str, value: JsonValue) -> bool:

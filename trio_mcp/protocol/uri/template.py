@@ -50,6 +50,7 @@ class UriTemplate:
             return None
         return match(self._segments, uri)
 
+    # A variable that occurs twice is required if one of its occurrences is.
     def _required(self) -> set[str]:
         found = [segment for segment in self._segments if isinstance(segment, VariableSegment) and not segment.optional]
         return {variable.name for segment in found for variable in segment.variables}
