@@ -1,6 +1,6 @@
 """The server that the benchmark drives: `bench_server.py stdio`, `bench_server.py http PORT`, or `bench_server.py ws PORT`.
 
-With BENCH_TOOLS=n in the environment it has n more tools, to measure long lists.
+BENCH_TOOLS=n adds n more tools, so that the list of tools is long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from trio_mcp import Context, Server, ServiceOptions
 
-# `fan` asks all of its questions at once, as the servers do that it is compared with.
+# `fan` sends all its questions in one round, as the servers that it is compared with do.
 server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
 
 

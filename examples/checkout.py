@@ -4,7 +4,7 @@
     python examples/checkout.py http 8000            serves them at http://127.0.0.1:8000/mcp
 
 `charge` writes to the file that CHECKOUT_LEDGER names. Start the server with TRIO_MCP_KEYS set, kill it while `charge` waits
-for an answer, start it again, and answer: the call continues, and the ledger has one charge.
+for its answer, start it again, and answer: the call resumes, and the ledger shows one charge.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trio_mcp.types import ToolAnnotations
 server = Server("checkout", version="1.0", instructions="Charges, polls, votes and quizzes; all of them ask.")
 
 ASKS_ONLY = ToolAnnotations(read_only_hint=True)
-"""A tool that changes nothing may run again from its start, so its calls survive a restart of the server."""
+"""A tool that changes nothing may run again from its top, so it survives the end of its process."""
 
 
 class Person(BaseModel):

@@ -4,7 +4,7 @@
     python examples/travel.py http 8000            serves it at http://127.0.0.1:8000/mcp
     hypercorn -k trio examples.travel:app          serves it as an ASGI application
 
-Try it: `trio-mcp call examples/travel.py book_flight destination=Lisbon` asks you the questions.
+Run `trio-mcp call examples/travel.py book_flight destination=Lisbon` to answer its questions yourself.
 """
 
 from __future__ import annotations
@@ -76,13 +76,12 @@ async def list_folders(ctx: Context) -> list[str]:
 
 
 def seat_on(flights: dict[str, Flight]) -> type[Seat]:
-    """Return the form, with the flights that were found as its choices."""
-    # A type that is made while the tool runs works like any other: its schema is sent with the question.
+    """The form, with the flights that were found as its choices: types that a running tool makes are fine."""
     return create_model("Seat", __base__=Seat, flight=(Literal[tuple(flights)], ...))  # type: ignore[arg-type]
 
 
 async def summarize(flight: Flight, ctx: Context) -> str:
-    """Return one line that the client's model writes, or a plain one if the client has no model."""
+    """One line from the client's model; a plain one if it has none."""
     try:
         return (await ctx.sample(f"In one line: a flight that leaves at {flight.departs}.", max_tokens=50)).text
     except CapabilityError:
@@ -90,7 +89,7 @@ async def summarize(flight: Flight, ctx: Context) -> str:
 
 
 async def forecast(city: str) -> str:
-    await trio.sleep(0.05)  # a real tool would ask a weather service
+    await trio.sleep(0.05)  # a real one would ask a weather service
     return f"It will be sunny in {city}."
 
 
@@ -99,8 +98,7 @@ if __name__ == "__main__":
         server.run("http", port=int(sys.argv[2]))
     else:
         server.run()
-else:
-    # Imported, as hypercorn does it. Only then are the HTTP libraries loaded: a server on stdio should start quickly.
+else:  # imported, as hypercorn does; a start on stdio stays quick, for it does not wait for the HTTP libraries
     from trio_mcp_transports.http import asgi_app
 
     app = asgi_app(server)

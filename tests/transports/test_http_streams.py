@@ -13,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp.session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
 from trio_mcp.storage import LogKey
+from trio_mcp.stores import MemoryEventStore
 from trio_mcp_transports.http.sessions.event_log import EventLog
 
 
@@ -364,7 +365,7 @@ async def test_an_application_that_ends_forgets_what_its_sessions_said(autojump_
 
 
 async def test_a_cancelled_write_that_came_after_the_end_of_its_session_is_forgotten() -> None:
-    class SessionEndsFirst(WatchedStore):
+    class SessionEndsFirst(MemoryEventStore):
         async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
             log.sealed = True
             await super().append(key, first, events)

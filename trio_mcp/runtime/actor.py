@@ -57,13 +57,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from ..errors import Disconnected
 from .journal import Journal
-from .mailbox import Mailbox
+from .mailbox import Mailbox, Slot
+
+T = TypeVar("T")
 
 
 class CancelReason(Enum):
@@ -143,7 +145,7 @@ class Actor:
     deadline: float
     """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
     _journal: Journal | None = None
-    _mailbox: Mailbox | None = None
+    opened_mailbox: Mailbox | None = None
     scope: trio.CancelScope = field(init=False)
     cancel_reason: CancelReason | None = None
     cancelled_at: float = math.inf
@@ -171,12 +173,12 @@ class Actor:
     @property
     def mailbox(self) -> Mailbox:
         """Where answers to it arrive; made when it first asks, since most calls never do."""
-        if self._mailbox is None:
-            self._mailbox = Mailbox()
+        if self.opened_mailbox is None:
+            self.opened_mailbox = Mailbox()
             # A thread of a stuck or finished call may still ask. It must get an error, not wait for ever.
             if self.state in FINISHED_STATES:
-                self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
-        return self._mailbox
+                self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
+        return self.opened_mailbox
 
     @property
     def journal(self) -> Journal:
@@ -197,8 +199,8 @@ class Actor:
     def retire(self, state: ActorState) -> None:
         """Enter a final state, DONE or STUCK: its open questions fail, and what still runs of it (a thread, say) cannot ask."""
         self.state = state
-        if self._mailbox is not None:
-            self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
+        if self.opened_mailbox is not None:
+            self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
 
     @property
     def reason(self) -> CancelReason | None:
@@ -220,7 +222,7 @@ class Actor:
     @property
     def open_questions(self) -> int:
         """Number of questions of its lanes without an answer."""
-        return 0 if self._mailbox is None else len(self._mailbox)
+        return 0 if self.opened_mailbox is None else len(self.opened_mailbox)
 
     def lane_busy(self) -> None:
         self.busy += 1
@@ -279,10 +281,16 @@ class Lane:
         self._named = (*self._named, name)
         return name
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """Where this lane's newest question stands among those of its call: by branch, then in the order asked."""
-        return (*map(int, self.path.split("/")[1:]), self._asked)
+    def next_question(self, kind: str, name: str | None) -> tuple[str, tuple[int, ...]]:
+        """Return the key of this lane's next question, and its place in the call: by branch, then in the order asked."""
+        key = self.next_key(kind) if name is None else self.named_key(name)
+        return key, (*map(int, self.path.split("/")[1:]), self._asked)
+
+    def open_question(self, key: str, answer_type: type[T]) -> Slot[T]:
+        """Open a slot like `Mailbox.open`, and count the question; the caller checks whether the actor is quiescent."""
+        slot = self.actor.mailbox.open(key, answer_type, self.end_wait)
+        self.begin_wait(announce=False)  # a sibling may be about to ask in this same step
+        return slot
 
     def use_name(self, name: str) -> str:
         """Return a key for a step with this name.

@@ -1,16 +1,8 @@
 """The session: where the protocol and the actors meet. The only package that knows both."""
 
 from .batch import OpenBatch as OpenBatch
-from .calls.call import Call as Call
-from .calls.plan import (
-    CallPort as CallPort,
-    Plan as Plan,
-    Question as Question,
-    RequestCheck as RequestCheck,
-    RequestFacts as RequestFacts,
-    ResumeMode as ResumeMode,
-    Route as Route,
-)
+from .calls.call import Call as Call, Plan as Plan, RequestCheck as RequestCheck, Route as Route
+from .calls.facts import Question as Question, RequestFacts as RequestFacts, ResumeMode as ResumeMode
 from .channel import (
     AnyChannel as AnyChannel,
     MessageChannel as MessageChannel,
