@@ -3,7 +3,7 @@
     python examples/everything_server.py                      serves it on stdio
     python examples/everything_server.py http 8000            serves it at http://127.0.0.1:8000/mcp
 
-The suite prescribes the names, the URIs and the texts. How each of them comes about is what a server of your own would do.
+The suite prescribes the names, the URIs and the texts; the code is what any server would write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ server = Server("everything", version="1.0", title="Everything", list_ttl=60, li
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQIAAAAAAA=="
 
-PAUSE = 0.05  # seconds between two reports
+PAUSE = 0.05  # seconds between two progress notifications
 
 
 # what a tool can return
@@ -107,7 +107,7 @@ def json_schema_2020_12_tool(contact: types.JsonObject) -> str:
     return f"{contact.get('name', 'Somebody')} can be reached."
 
 
-# telling
+# progress and log messages
 
 
 @server.tool
@@ -213,7 +213,7 @@ def described(answer: Elicited[BaseModel]) -> str:
     return f"User response: action={answer.action}, content={content}"
 
 
-# asking in rounds; a client of the handshake era is asked the same, one by one
+# asking several questions: a modern client gets them together in rounds, a legacy client one by one
 
 
 class Name(BaseModel):

@@ -17,7 +17,7 @@ import trio
 from talk import EVERYTHING, modern_meta
 
 from trio_mcp import Server
-from trio_mcp.protocol.http.headers import mirrored
+from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp_transports.entry_points import http as transport
 
 ROOT = Path(__file__).parents[1]
@@ -122,7 +122,7 @@ class HttpClient:
         params |= {} if state is None else {"requestState": state}
         params |= {} if answers is None else {"inputResponses": answers}
         body = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
-        headers = {"accept": "application/json, text/event-stream", **mirrored("tools/call", params)}
+        headers = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
         reply = await self._http.post(url, json=body, headers=headers)
         assert reply.headers["content-type"] == "application/json", reply.text
         message: Json = reply.json()

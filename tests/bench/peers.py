@@ -17,7 +17,7 @@ from typing import Any
 import trio
 from trio_websocket import open_websocket_url
 
-from trio_mcp.protocol.http.headers import mirrored
+from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
 
@@ -51,7 +51,7 @@ def as_post(message: Json) -> bytes:
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
         "content-length": str(len(body)),
-        **mirrored(message["method"], message["params"]),
+        **headers_of(message["method"], message["params"]),
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.reading import classify
-from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, mirrored
+from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, headers_of
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
@@ -35,13 +35,13 @@ def test_a_header_names_the_version_the_method_and_what_is_asked_for(
     method: str, params: JsonObject, name: str | None
 ) -> None:
     expected = {**ALWAYS, "mcp-method": method} | ({} if name is None else {"mcp-name": name})
-    assert expected == mirrored(method, {**META, **params})
+    assert expected == headers_of(method, {**META, **params})
 
 
 def test_what_is_mirrored_passes_the_check() -> None:
     params: JsonObject = {**META, "name": " Žižkov\n"}
     request = Request(1, "tools/call", params)
-    check_headers(mirrored("tools/call", params), classify(request).version, request)
+    check_headers(headers_of("tools/call", params), classify(request).version, request)
 
 
 @pytest.mark.parametrize("value", ["echo", "a b", "=?base64?", "=?base64?abc", "abc?=", "=?BASE64?YQ==?=", "?=", ""])

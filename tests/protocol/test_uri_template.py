@@ -20,32 +20,26 @@ def test_variables_are_listed_once_in_their_order() -> None:
     assert template.optional == {"c", "d.e", "f%20g"}
 
 
-def test_a_template_is_known_by_its_text() -> None:
-    assert UriTemplate("a://{b}") == UriTemplate("a://{b}") != UriTemplate("a://{c}")
-    assert len({UriTemplate("a://{b}"), UriTemplate("a://{b}")}) == 1
-    assert str(UriTemplate("a://{b}")) == "a://{b}"
-
-
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
         ("a://{b", "character 4: the brace is never closed"),
         ("a://b}", "character 5: the brace was never opened"),
-        ("{a{b}}", "is no variable"),
-        ("{}", "is no variable"),
-        ("{a,}", "is no variable"),
-        ("{?}", "is no variable"),
-        ("{a b}", "is no variable"),
-        ("{a-b}", "is no variable"),
-        ("{a..b}", "is no variable"),
-        ("{.a.}", "is no variable"),
-        ("{é}", "is no variable"),
-        ("{a:0}", "is no variable"),
-        ("{a:10000}", "is no variable"),
-        ("{a:}", "is no variable"),
-        ("{a*:3}", "is no variable"),
-        ("{a:3*}", "is no variable"),
-        ("{%4}", "is no variable"),
+        ("{a{b}}", "is not a variable"),
+        ("{}", "is not a variable"),
+        ("{a,}", "is not a variable"),
+        ("{?}", "is not a variable"),
+        ("{a b}", "is not a variable"),
+        ("{a-b}", "is not a variable"),
+        ("{a..b}", "is not a variable"),
+        ("{.a.}", "is not a variable"),
+        ("{é}", "is not a variable"),
+        ("{a:0}", "is not a variable"),
+        ("{a:10000}", "is not a variable"),
+        ("{a:}", "is not a variable"),
+        ("{a*:3}", "is not a variable"),
+        ("{a:3*}", "is not a variable"),
+        ("{%4}", "is not a variable"),
         ("{=a}", "the operator '=' is reserved"),
         ("{|a}", "the operator '|' is reserved"),
         ("{!a}", "the operator '!' is reserved"),

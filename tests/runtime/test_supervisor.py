@@ -529,6 +529,5 @@ async def test_an_actor_shows_its_state(supervisor: Supervisor) -> None:
     assert repr(actor).startswith("<Actor book-1 parked busy=1 ")
     actor.cancel(CancelReason.CLIENT)
     assert repr(actor).endswith("cancelled=client>")
-    statistics = actor.statistics()
-    assert (statistics.state, statistics.busy_lanes, statistics.branches) == (ActorState.PARKED, 1, 0)
-    assert CancelReason.CLIENT is statistics.cancel_reason
+    assert (actor.state, actor.busy, actor.branches) == (ActorState.PARKED, 1, 0)
+    assert CancelReason.CLIENT is actor.cancel_reason

@@ -546,7 +546,7 @@ class Machine:
             waiting = [sent for sent in self.sent if sent.talk is talk and not sent.settled]
             assert f"open={len(waiting)} " in repr(talk.session.connection), principal
         awaited = sum(len(self.view(record).open) for record in records)
-        assert sum(actor.statistics().mailbox.open for actor in process.actors.values()) == awaited
+        assert sum(actor.open_questions for actor in process.actors.values()) == awaited
 
     def _check_effects(self) -> None:
         for record in self.records:

@@ -1,4 +1,13 @@
-"""Parsing a tool's arguments from the command line, `city=Lisbon seats=2`, and showing how to call it."""
+"""Parse a tool's arguments from the command line, `city=Lisbon seats=2`, and show how to call it."""
+
+# Only the JSON types of a property are read from the schema, to decide between a string and other JSON. Nothing is validated: the
+# server does that, and its error names the argument. Examples:
+#
+#   type of `value`       value=7    value=x    value="7"    value=null
+#   string                "7"        "x"        "\"7\""      "null"
+#   integer               7          "x"        "7"          null
+#   string, null          "7"        "x"        "7"          null
+#   any, or unknown       7          "x"        "7"          null
 
 from __future__ import annotations
 
@@ -48,9 +57,11 @@ def read_arguments(tool: Tool, texts: Iterable[str], whole: str | None) -> JsonO
     """
     arguments = read_object(whole)
     given = pairs(texts)
+    # Not the last one: two values for one argument are more likely a typing error than a correction.
     if twice := [key for key, count in Counter(key for key, _ in given).items() if count > 1]:
         raise CommandError(f"{twice[0]!r} is given twice")
-    values = {key: read_value(text, kinds(property_of(tool, key), tool.input_schema)) for key, text in given}
+    schemas = properties(tool)
+    values = {key: read_value(text, kinds(schemas.get(key, {}), tool.input_schema)) for key, text in given}
     return {**arguments, **values}
 
 
@@ -76,6 +87,7 @@ def read_value(text: str, wanted: set[str]) -> JsonValue:
     except ValueError:
         return text
     kind = KINDS.get(type(value), "null")
+    # 7 is parsed as an integer, and is a number too.
     fits = kind in wanted or (kind == "integer" and "number" in wanted)
     return text if "string" in wanted and not fits else value
 
@@ -90,8 +102,8 @@ def signature(tool: Tool) -> str:
     required = tool.input_schema.get("required")
     needed = required if isinstance(required, list) else []
     words = [tool.name]
-    for name in properties(tool):
-        word = f"{name}={shape(property_of(tool, name), tool.input_schema)}"
+    for name, schema in properties(tool).items():
+        word = f"{name}={shape(schema, tool.input_schema)}"
         words.append(word if name in needed else f"[{word}]")
     return " ".join(words)
 
@@ -100,6 +112,7 @@ def shape(schema: JsonObject, root: JsonObject) -> str:
     """Return the type of an argument, or its choices, with bars between them."""
     choices = (dereference(schema, root) or {}).get("enum")
     if isinstance(choices, list):
+        # The choices say more than their type, and are what the user types.
         return "|".join(map(str, choices))
     return "|".join(sorted(kinds(schema, root) - {"null"})) or "any"
 
@@ -112,6 +125,7 @@ def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
         return {kind}
     if isinstance(kind, list):
         return {str(item) for item in kind}
+    # What pydantic writes for `int | None`, and what other libraries write for it.
     options = schema.get("anyOf", schema.get("oneOf"))
     if isinstance(options, list):
         return {found for option in options if isinstance(option, dict) for found in kinds(option, root)}
@@ -119,11 +133,8 @@ def kinds(schema: JsonObject, root: JsonObject) -> set[str]:
     return {KINDS.get(type(choice), "null") for choice in choices} if isinstance(choices, list) else set()
 
 
-def property_of(tool: Tool, name: str) -> JsonObject:
-    found = properties(tool).get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def properties(tool: Tool) -> JsonObject:
+def properties(tool: Tool) -> dict[str, JsonObject]:
+    """Return the schemas of a tool's arguments by name; an empty one for a boolean schema or a malformed one."""
     found = tool.input_schema.get("properties")
-    return found if isinstance(found, dict) else {}
+    members = found.items() if isinstance(found, dict) else ()
+    return {name: schema if isinstance(schema, dict) else {} for name, schema in members}

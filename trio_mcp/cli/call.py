@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import shlex
@@ -71,7 +72,7 @@ def execute(options: Namespace) -> int:
 
 
 async def call(options: Namespace, prompting: Prompting) -> int:
-    limit = float("inf") if options.timeout is None else options.timeout
+    limit = math.inf if options.timeout is None else options.timeout
     # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
     with trio.move_on_after(limit):
         with translate_errors():
@@ -124,6 +125,8 @@ def read_target(text: str) -> str | list[str]:
         raise CommandError(f"{text!r} is not a command: {error}") from error
     if not words:
         raise CommandError("the target is empty")
+    # `FILE.py` and `FILE.py:name` are served by this program, in another process: a server's output and its crash then stay apart
+    # from the client's. With further words it is a command, which may be a .py file with a shebang.
     path = words[0].partition(":")[0]
     if len(words) == 1 and path.endswith(".py"):
         if not Path(path).is_file():

@@ -81,6 +81,7 @@ def command_parser(name: str, command: Command) -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     command.describe(parser)
+    # Each command has it, and not `trio-mcp` itself: users add it at the end of the line that failed.
     parser.add_argument("--debug", action="store_true", help="show tracebacks and the library's log")
     parser.epilog = f"{parser.epilog}\n{EXIT_STATUSES}"
     return parser

@@ -6,7 +6,6 @@ import inspect
 import logging
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -14,11 +13,10 @@ import trio
 from pydantic import BaseModel
 
 from ..client import Client, ClientOptions, Handlers, accept
-from ..protocol.jsonrpc import Request, Response, decoded
 from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
 from ..session import find_transport
-from ..types import CallToolResult, CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
+from ..types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .output import clean
@@ -77,24 +75,25 @@ def execute(options: Namespace) -> int:
 
 
 async def demonstrate() -> int:
+    # The whole demonstration has a time limit, since everything in it is local: if it takes long, something hangs.
     with trio.move_on_after(LIMIT):
         async with trio.open_nursery() as nursery:
             urls: list[str] = await nursery.start(partial(server.serve, "http", port=0, announce=False, signals=False))
             show(f"This tool is served at {urls[0]}:\n\n{inspect.getsource(book_flight)}")
-            await show_call(urls[0], "legacy", f"A legacy client, {NEWEST_LEGACY}", asks_by_request)
-            await show_call(urls[0], MODERN, f"A modern client, {MODERN}", asks_by_round)
-            # The server runs until it is cancelled.
+            await show_call(urls[0], "legacy", f"A legacy client, {NEWEST_LEGACY}")
+            await show_call(urls[0], MODERN, f"A modern client, {MODERN}")
+            # The server runs until it is cancelled: it has no other client to wait for.
             nursery.cancel_scope.cancel()
         show("Both were asked the same questions by the same lines of code.")
         return Status.OK
     raise CommandError(f"the demonstration timed out after {LIMIT:g} seconds", Status.TOOL_ERROR)
 
 
-async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[[list[Arrived]], bool]) -> None:
+async def show_call(url: str, mode: str, title: str) -> None:
     """Show one call, message by message.
 
     Raises:
-        CommandError: the result is not the expected one, or the tool did not ask as its client's era does.
+        CommandError: the result is not the expected one.
     """
     show(f"{title}\n{'=' * len(title)}\n")
     peer = DemoPeer()
@@ -109,21 +108,20 @@ async def show_call(url: str, mode: str, title: str, asks_as_expected: Callable[
     with translate_errors():
         async with client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"}, on_progress=lambda _report: None)
-    check(result, asks_as_expected(peer.received))
+    # How each client was asked is there to see, and the tests hold it; only the result tells whether the call worked.
+    if result.is_error or result.text != EXPECTED:
+        raise CommandError(f"the tool answered {result.text!r} instead of {EXPECTED!r}", Status.TOOL_ERROR)
     show(f"\n  The tool's result: {result.text}\n")
 
 
 class DemoPeer:
-    """Shows the messages, answers the questions, and records what the server sent."""
+    """Shows the messages, and answers the questions."""
 
     def __init__(self) -> None:
-        self.received: list[Arrived] = []
         self._answers = iter([accept(flight="TP3", seat="aisle"), accept(value=True)])
 
     def on_message(self, sender: str, message: Arrived) -> None:
         show(f"  {sender} -> {summary(message)}")
-        if sender == "server":
-            self.received.append(message)
 
     def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         answer = next(self._answers)
@@ -134,26 +132,6 @@ class DemoPeer:
     def sample(self, _params: CreateMessageRequestParams) -> str:
         show("           | the model is asked, and answers: Lunch in the sun.")
         return "Lunch in the sun."
-
-
-def asks_by_request(received: list[Arrived]) -> bool:
-    """Return whether the questions were requests of the server, sent while the call runs."""
-    methods = [message.method for message in received if isinstance(message, Request)]
-    return methods == ["elicitation/create", "sampling/createMessage", "elicitation/create"]
-
-
-def asks_by_round(received: list[Arrived]) -> bool:
-    """Return whether the questions were results of the call, which is sent again with the answers."""
-    results = [decoded(message.result) for message in received if isinstance(message, Response)]
-    rounds = [result for result in results if result.get("resultType") == "input_required"]
-    return len(rounds) == 3 and not any(isinstance(message, Request) for message in received)
-
-
-def check(result: CallToolResult, asked_as_expected: bool) -> None:
-    if result.is_error or result.text != EXPECTED:
-        raise CommandError(f"the tool answered {result.text!r} instead of {EXPECTED!r}", Status.TOOL_ERROR)
-    if not asked_as_expected:
-        raise CommandError("the tool did not ask as its client's era does", Status.TOOL_ERROR)
 
 
 def show(text: str) -> None:

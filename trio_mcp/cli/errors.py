@@ -12,6 +12,8 @@ from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
 class Status(IntEnum):
     """Exit statuses. A command that a signal ended has 128 plus the number of the signal, which is 130 for Ctrl-C."""
 
+    # 2 is what argparse exits with for a wrong command line, and 70 is EX_SOFTWARE of sysexits.h. The error of a tool is
+    # apart from every other failure, so that a script can tell "the tool said no" from "there was no answer".
     OK = 0
     TOOL_ERROR = 1
     USAGE = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -28,6 +29,14 @@ NO = ("n", "no", "false", "0")
 # Deliberately loose: only a mail server knows whether an address is valid.
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")  # RFC 3986 section 3: a scheme, a colon, no spaces
+CHECKS: Mapping[str, Callable[[str], object]] = {
+    "email": EMAIL.fullmatch,
+    "uri": URI.fullmatch,
+    # Python also parses 20260728 and 2026-W31-2, which RFC 3339 does not have; and a date as a date and time.
+    "date": lambda text: date.fromisoformat(text) and len(text) == len("2026-07-28"),
+    "date-time": lambda text: datetime.fromisoformat(text) and "T" in text.upper(),
+}
+"""Return something true for a text of the format; something false, or raise `ValueError`, for another."""
 FORMATS = {"email": "an e-mail address", "uri": "a URI", "date": "a date", "date-time": "a date and time"}
 
 
@@ -86,6 +95,7 @@ def choices(field: SingleChoice | MultipleChoice) -> Mapping[str, str]:
             return {value: value for value in values}
         case UntitledMultiSelectEnumSchema(items=items):
             return {value: value for value in items.enum}
+        # Labels of another number than the values cannot be assigned, so they are ignored.
         case LegacyTitledEnumSchema(enum=values, enum_names=names):
             return dict(zip(values, names if names and len(names) == len(values) else values, strict=True))
         case TitledSingleSelectEnumSchema(one_of=titled):
@@ -116,10 +126,10 @@ def read_number(field: NumberSchema, text: str) -> int | float:
         value = int(text) if field.type == "integer" else float(text)
     except ValueError:
         raise ValueError(f"please enter {hint(field)}") from None
-    low = float("-inf") if field.minimum is None else field.minimum
-    high = float("inf") if field.maximum is None else field.maximum
-    # NaN fails the comparison. Infinity has no JSON, but passes a field without bounds.
-    if not low <= value <= high or value in (float("inf"), float("-inf")):
+    low = -math.inf if field.minimum is None else field.minimum
+    high = math.inf if field.maximum is None else field.maximum
+    # NaN fails the comparison. Infinity would pass a field without bounds, but JSON cannot hold it.
+    if not low <= value <= high or math.isinf(value):
         raise ValueError(f"please enter {hint(field)}")
     return value
 
@@ -137,26 +147,11 @@ def fits(wanted: str | None, text: str) -> bool:
 
     Lenient where the format is complex: the server validates the answer, and this only catches typing errors.
     """
-    match wanted:
-        case "email":
-            return EMAIL.fullmatch(text) is not None
-        case "uri":
-            return URI.fullmatch(text) is not None
-        case "date":
-            # Python also parses 20260728 and 2026-W31-2, which RFC 3339 does not have.
-            return parses(date.fromisoformat, text) and len(text) == len("2026-07-28")
-        case "date-time":
-            return parses(datetime.fromisoformat, text) and ("T" in text or "t" in text)
-        case _:
-            return True
-
-
-def parses(read: Callable[[str], object], text: str) -> bool:
+    check = CHECKS.get(wanted or "")
     try:
-        read(text)
+        return check is None or bool(check(text))
     except ValueError:
         return False
-    return True
 
 
 def read_choice(labelled: Mapping[str, str], text: str) -> str:

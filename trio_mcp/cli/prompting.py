@@ -93,6 +93,7 @@ class Prompting:
             note(f"{self.server} asks for the answer of a model, in {params.max_tokens} tokens at most:")
             for line in prompt_lines(params):
                 note(f"  {line}")
+            # One line only: a terminal has no way to end a longer text that would not also be a way to close the question.
             text = await self._terminal.ask("  your answer as the model: ")
             if text is None or text.strip() == "!decline":
                 raise PeerError(REJECTED, "The user rejected the sampling request")

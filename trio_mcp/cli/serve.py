@@ -47,6 +47,7 @@ def execute(options: Namespace) -> int:
             host=options.host,
             port=options.port,
             path=options.path,
+            # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
             sse_path="/sse" if options.sse else None,
             allowed_hosts=options.allowed_host,
             allowed_origins=options.allowed_origin,

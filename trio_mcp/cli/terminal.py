@@ -48,5 +48,6 @@ class Terminal:
                 self._begun = b""
                 return None
             self._begun += chunk
+        # The rest is kept: a user may have typed, or pasted, the answers of several questions.
         line, _, self._begun = self._begun.partition(b"\n")
         return line.decode(errors="replace")

@@ -1,4 +1,6 @@
-"""Showing the messages of a connection: a channel that reports each message, and a message in one line."""
+"""Show the messages of a connection: a channel that reports each message, and a message in one line."""
+
+# Messages are matched by their shape and not decoded into models: a trace must also show a message that breaks the protocol.
 
 from __future__ import annotations
 
@@ -62,6 +64,7 @@ class ObservedChannel(MessageChannel):
 
 def summary(message: Arrived) -> str:
     """Return a message in one line of at most `WIDTH` characters."""
+    # Text from the server may have line breaks, and a trace has one line for each message.
     line = " ".join(message_line(message).split())
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
 

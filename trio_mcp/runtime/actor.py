@@ -55,7 +55,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -63,7 +63,7 @@ import trio
 
 from ..errors import Disconnected
 from .journal import Journal
-from .mailbox import Mailbox, MailboxStatistics, Slot
+from .mailbox import Mailbox, Slot
 
 T = TypeVar("T")
 
@@ -135,67 +135,40 @@ class Cancelled:
 Outcome: TypeAlias = Returned | Raised | Cancelled
 
 
-@dataclass(frozen=True, slots=True)
-class ActorStatistics:
-    """A snapshot of one actor."""
-
-    state: ActorState
-    busy_lanes: int
-    branches: int
-    mailbox: MailboxStatistics
-    cancel_reason: CancelReason | None
-
-
+# Compared by identity: two actors are never the same call. Slots, because a server may hold thousands of actors.
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Actor:
     """One logical call. Made by `Supervisor.start`; its owner cancels it, parks it and posts to its mailbox."""
 
-    __slots__ = (
-        "__weakref__",
-        "_journal",
-        "branches",
-        "busy",
-        "cancel_reason",
-        "cancelled_at",
-        "deadline",
-        "held_bytes",
-        "name",
-        "on_cancel",
-        "on_done",
-        "on_quiescent",
-        "opened_mailbox",
-        "overdue_at",
-        "principal",
-        "scope",
-        "state",
-        "task",
-    )
+    name: str
+    principal: str | None
+    deadline: float
+    """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
+    _journal: Journal | None = None
+    opened_mailbox: Mailbox | None = None
+    scope: trio.CancelScope = field(init=False)
+    cancel_reason: CancelReason | None = None
+    cancelled_at: float = math.inf
+    """When `cancel_reason` was set, on Trio's clock (seconds)."""
+    state: ActorState = ActorState.RUNNING
+    busy: int = 1
+    """Number of busy lanes; the first is the body's, before its task first runs."""
+    branches: int = 0
+    held_bytes: int = 0
+    """Bytes of its requests so far, counted by its owner for the limits; it must not change while the actor is parked."""
+    on_quiescent: Callable[[], None] | None = None
+    """Called whenever the last busy lane stops being busy."""
+    on_cancel: Callable[[Actor], None] | None = None
+    """Called by `cancel`, before the scope is cancelled."""
+    on_done: Callable[[Actor, Outcome], None] | None = None
+    """Called once with the outcome; None afterwards."""
+    overdue_at: float = math.inf
+    """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
+    task: trio.lowlevel.Task | None = None
+    """The task that runs its body, while it does."""
 
-    def __init__(self, name: str, principal: str | None, deadline: float, journal: Journal | None = None) -> None:
-        self.name = name
-        self.principal = principal
-        self.deadline = deadline
-        """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
-        self.scope = trio.CancelScope(deadline=deadline)
-        self.opened_mailbox: Mailbox | None = None
-        self._journal = journal
-        self.cancel_reason: CancelReason | None = None
-        self.cancelled_at = math.inf
-        """When `cancel_reason` was set, on Trio's clock (seconds)."""
-        self.state = ActorState.RUNNING
-        self.busy = 1
-        self.branches = 0
-        self.held_bytes = 0
-        """Bytes of its requests so far, counted by its owner for the limits; it must not change while the actor is parked."""
-        self.on_quiescent: Callable[[], None] | None = None
-        """Called whenever the last busy lane stops being busy."""
-        self.on_cancel: Callable[[Actor], None] | None = None
-        """Called by `cancel`, before the scope is cancelled."""
-        self.on_done: Callable[[Actor, Outcome], None] | None = None
-        """Called once with the outcome; None afterwards."""
-        self.overdue_at = math.inf
-        """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
-        self.task: trio.lowlevel.Task | None = None
-        """The task that runs its body, while it does."""
+    def __post_init__(self) -> None:
+        self.scope = trio.CancelScope(deadline=self.deadline)
 
     @property
     def mailbox(self) -> Mailbox:
@@ -260,53 +233,40 @@ class Actor:
         if announce and self.busy == 0 and self.on_quiescent is not None:
             self.on_quiescent()
 
-    def statistics(self) -> ActorStatistics:
-        return ActorStatistics(self.state, self.busy, self.branches, self.mailbox.statistics(), self.cancel_reason)
-
     def __repr__(self) -> str:
         reason = f" cancelled={self.cancel_reason.value}" if self.cancel_reason else ""
         return f"<Actor {self.name} {self.state.value} busy={self.busy} {self.mailbox!r}{reason}>"
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 
-    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. The body makes its own, `Lane(actor)`;
-    its actor counts it as busy from the start. `path` is empty for the body and `/1/2` for the second branch of its first
-    branch: stable from run to run. `depth` is 0 for the body and one more for each branch below it.
+    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. An actor is made with one busy lane,
+    `Lane(actor)`, made by the code that runs its body.
+
+    `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
+    the body and one more for each branch below it.
     """
 
-    __slots__ = (
-        "_asked",
-        "_children",
-        "_joining",
-        "_named",
-        "_names",
-        "_open",
-        "actor",
-        "depth",
-        "parent",
-        "path",
-        "scope",
-        "siblings",
-    )
+    actor: Actor
+    path: str = ""
+    parent: Lane | None = None
+    siblings: Siblings | None = None
+    depth: int = 0
+    scope: trio.CancelScope | None = None
+    """The scope of its timeout; None without one. It is cancelled by its deadline only."""
+    _open: int = 0
+    _joining: int = 0
+    _children: int = 0
+    _asked: int = 0
+    # Tuples and not sets: an empty one costs nothing, and few bodies name more than a handful.
+    _named: tuple[str, ...] = ()
+    _names: tuple[str, ...] = ()
 
-    def __init__(
-        self, actor: Actor, path: str = "", parent: Lane | None = None, siblings: Siblings | None = None
-    ) -> None:
-        self.actor = actor
-        self.path = path
-        self.parent = parent
-        self.siblings = siblings
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        self.scope: trio.CancelScope | None = None
-        """The scope of its timeout; None without one. It is cancelled by its deadline only."""
-        self._open = 0
-        self._joining = 0
-        self._children = 0
-        self._asked = 0
-        self._named: tuple[str, ...] = ()
-        self._names: tuple[str, ...] = ()
+    def __post_init__(self) -> None:
+        if self.parent is not None:
+            self.depth = self.parent.depth + 1
 
     def next_key(self, kind: str) -> str:
         """Return a key for the next question of this lane: the same in every run of the same body."""

@@ -1,4 +1,4 @@
-"""What a body may leave behind in its task: nurseries that were never closed."""
+"""Clean-up after a body that left nurseries open in its task."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def cancel_leftover_nurseries(actor: Actor) -> None:
     task = trio.lowlevel.current_task()
     logger.error("%s left a nursery open; the tasks in it are cancelled", actor.name)
     # No await in here: the generator's own finalizer may be about to close the same nursery.
+    # Private names, since Trio has no public way to close the nursery of a generator that will never continue.
     while task.child_nurseries:
         nursery = task._child_nurseries.pop()  # noqa: SLF001
         nursery.cancel_scope.cancel()

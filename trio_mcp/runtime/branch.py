@@ -31,6 +31,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
@@ -55,17 +57,15 @@ MAX_DEPTH = 32
 """How deep branches may nest."""
 
 
+@dataclass(slots=True, eq=False)
 class Branch(Generic[T]):
     """A handle on one branch: `await branch.result()` inside the block, `branch.value` after it."""
 
-    __slots__ = ("_ended", "_group", "_joiners", "_outcome", "lane")
-
-    def __init__(self, group: Branches, lane: Lane) -> None:
-        self._group = group
-        self.lane = lane
-        self._ended = False
-        self._outcome: Outcome[T] | None = None
-        self._joiners: list[tuple[Lane, trio.Event]] | None = None
+    _group: Branches
+    lane: Lane
+    _ended: bool = False
+    _outcome: Outcome[T] | None = None
+    _joiners: list[tuple[Lane, trio.Event]] | None = None
 
     async def result(self) -> T:
         """Wait for the branch to end and return its value. A cancel while waiting leaves the branch running.
@@ -121,22 +121,20 @@ class Branch(Generic[T]):
         return f"<Branch {self.lane.path} {state}>"
 
 
+@dataclass(slots=True, eq=False)
 class Branches:
     """A group of branches of one lane; an async context manager that ends when all of them have."""
 
-    __slots__ = ("_nursery", "_opened", "_running", "_waiters_woken", "_waiting", "cancelled", "failed_at", "lane")
-
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
-        self.failed_at = math.inf
-        """See `Siblings`."""
-        self.cancelled = False
-        """Whether it was cancelled from within: by `cancel`, or because something in it failed."""
-        self._waiters_woken = False
-        self._opened = trio.open_nursery()
-        self._nursery: trio.Nursery | None = None
-        self._running = 0
-        self._waiting = False
+    lane: Lane
+    failed_at: float = math.inf
+    """See `Siblings`."""
+    cancelled: bool = False
+    """Whether it was cancelled from within: by `cancel`, or because something in it failed."""
+    _waiters_woken: bool = False
+    _opened: AbstractAsyncContextManager[trio.Nursery, bool | None] = field(default_factory=trio.open_nursery)
+    _nursery: trio.Nursery | None = None
+    _running: int = 0
+    _waiting: bool = False
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._opened.__aenter__()

@@ -4,13 +4,26 @@ The tokens of a branch are counted in its own budget and in every budget above i
 right even if the call then fails: the model has been paid for.
 """
 
+# Example: `call = TokenBudget(100)` and `branch = TokenBudget(80, call)`, after the body has used 30 tokens itself
+#
+#   step                 branch   call   result
+#   branch.charge(60)    60       90
+#   branch.check()       60       90     both have tokens left
+#   branch.charge(15)    75       105    raises, for the call: the branch is within its limit
+#   branch.check()       75       105    raises, for the call
+#
+# A limit can be exceeded, by the tokens of one answer, because its length is not known before. The alternative, to reserve
+# the most that an answer may have, would let parallel branches refuse each other tokens that none of them uses.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from ..errors import BranchLimit
 
 
+@dataclass(slots=True, eq=False)
 class TokenBudget:
     """The tokens that a call or a branch, with everything below it, may use.
 
@@ -20,13 +33,10 @@ class TokenBudget:
         owner: who may use it, for the error message.
     """
 
-    __slots__ = ("limit", "owner", "parent", "used")
-
-    def __init__(self, limit: int, parent: TokenBudget | None = None, owner: str = "this call") -> None:
-        self.limit = limit
-        self.parent = parent
-        self.owner = owner
-        self.used = 0
+    limit: int
+    parent: TokenBudget | None = None
+    owner: str = "this call"
+    used: int = 0
 
     def count(self, tokens: int) -> None:
         """Add used tokens here and in every budget above, without checking a limit."""
@@ -50,6 +60,7 @@ class TokenBudget:
         """
         self._refuse(lambda budget: budget.used >= budget.limit)
 
+    # Two comparisons: after an answer, exactly the limit is fine; before a question, it leaves no token for the answer.
     def _refuse(self, over: Callable[[TokenBudget], bool]) -> None:
         for budget in self._chain():
             if over(budget):

@@ -11,7 +11,7 @@ from .actor import CancelReason
 # Data only: quotas and parking have no files of their own, because every start, park, resume and end of a call would visit them.
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many actors may exist. Parked ones count in both `actors` and `parked`. The newest is refused, no older one evicted."""
+    """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted."""
 
     actors: int = 20_000
     actors_per_principal: int = 20_000

@@ -20,7 +20,7 @@ sessions; the session decides which key a reply belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
 
 import trio
@@ -41,17 +41,16 @@ class MailboxStatistics:
     closed: bool
 
 
+@dataclass(slots=True, eq=False)
 class Mailbox:
     """The keyed, typed, bounded mailbox of one actor."""
 
-    __slots__ = ("_closed", "_delivered", "_dropped", "_limit", "_slots")
-
-    def __init__(self, limit: int = 1024) -> None:
-        self._slots: dict[str, Slot[object]] = {}
-        self._limit = limit
-        self._delivered = 0
-        self._dropped = 0
-        self._closed: Exception | None = None
+    limit: int = 1024
+    """The most open slots."""
+    _slots: dict[str, Slot[object]] = field(default_factory=dict)
+    _delivered: int = 0
+    _dropped: int = 0
+    _closed: Exception | None = None
 
     def open(self, key: str, answer_type: type[T], on_settled: Callable[[], None] | None = None) -> Slot[T]:
         """Open a slot for an answer of `answer_type` under `key`.
@@ -77,8 +76,8 @@ class Mailbox:
         Raises:
             LimitExceeded: one more would exceed the limit.
         """
-        if len(self._slots) + queued >= self._limit:
-            raise LimitExceeded(f"this call already has {self._limit} open questions, which is the limit")
+        if len(self._slots) + queued >= self.limit:
+            raise LimitExceeded(f"this call already has {self.limit} open questions, which is the limit")
 
     def post(self, key: str, answer: object) -> bool:
         """Deliver an answer. Return False if no slot waits for it: then it is counted and dropped."""
@@ -125,18 +124,16 @@ class Mailbox:
         return f"<Mailbox open={list(self._slots)} delivered={self._delivered} dropped={self._dropped}>"
 
 
+@dataclass(slots=True, eq=False)
 class Slot(Generic[T]):
     """One awaited answer. `await slot.take()` waits for it; `slot.give_up()` closes a slot that will not be taken."""
 
-    __slots__ = ("_mailbox", "_on_settled", "_outcome", "_task", "_type", "key")
-
-    def __init__(self, mailbox: Mailbox, key: str, answer_type: type[T], on_settled: Callable[[], None] | None) -> None:
-        self.key = key
-        self._mailbox = mailbox
-        self._type = answer_type
-        self._on_settled = on_settled
-        self._outcome: Outcome[T] | None = None
-        self._task: trio.lowlevel.Task | None = None
+    _mailbox: Mailbox
+    key: str
+    _type: type[T]
+    _on_settled: Callable[[], None] | None
+    _outcome: Outcome[T] | None = None
+    _task: trio.lowlevel.Task | None = None
 
     async def take(self) -> T:
         """Wait for the answer and return it; raise the error that `fail` or `close` was given.

@@ -20,7 +20,7 @@ together, so that many messages cost one write.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import trio
@@ -38,25 +38,25 @@ class OutboxStatistics:
     closed: bool
 
 
+@dataclass(slots=True, eq=False)
 class Outbox(Generic[T]):
     """A bounded queue with one reader; items that come after `close` are dropped and counted."""
 
-    __slots__ = ("_dropped", "_limit", "_senders", "closed", "full", "items", "on_ready", "shortcut", "shortcut_unless")
-
-    def __init__(self, limit: int = 256) -> None:
-        self.items: list[T] = []
-        self.closed = False
-        self.full = False
-        """Whether `send` waits."""
-        self._limit = limit
-        self._dropped = 0
-        self._senders: trio.lowlevel.ParkingLot | None = None  # made for the first sender that has to wait
-        self.on_ready: Callable[[], None] | None = None
-        """Called once when there is something to take, or the outbox is closed; None afterwards."""
-        self.shortcut: Callable[[T], bool] | None = None
-        """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
-        self.shortcut_unless: Collection[object] = ()
-        """While this holds anything, items are queued instead, so that several share a write."""
+    limit: int = 256
+    """Queued items from which on `send` waits."""
+    items: list[T] = field(default_factory=list)
+    closed: bool = False
+    full: bool = False
+    """Whether `send` waits."""
+    on_ready: Callable[[], None] | None = None
+    """Called once when there is something to take, or the outbox is closed; None afterwards."""
+    shortcut: Callable[[T], bool] | None = None
+    """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
+    shortcut_unless: Collection[object] = ()
+    """While this holds anything, items are queued instead, so that several share a write."""
+    _dropped: int = 0
+    # Made for the first sender that has to wait: most outboxes are never full.
+    _senders: trio.lowlevel.ParkingLot | None = None
 
     def post(self, item: T, *, last: bool = False) -> None:
         """Queue an item without waiting, also above the limit; with `last`, close the outbox after it."""
@@ -66,7 +66,7 @@ class Outbox(Generic[T]):
         send_now = None if self.on_ready is None or self.items or self.shortcut_unless else self.shortcut
         if send_now is None or not send_now(item):
             self.items.append(item)
-            self.full = len(self.items) >= self._limit
+            self.full = len(self.items) >= self.limit
             self._ready()
         if last:
             self.close()
@@ -128,7 +128,7 @@ class Outbox(Generic[T]):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return f"<Outbox {state} queued={len(self.items)}/{self._limit} waiting={self.waiting}>"
+        return f"<Outbox {state} queued={len(self.items)}/{self.limit} waiting={self.waiting}>"
 
     def _ready(self) -> None:
         callback, self.on_ready = self.on_ready, None

@@ -287,6 +287,7 @@ class Supervisor:
                 self._cancelled[reason] += 1
         if self._idle is not None and not self._living:
             self._idle.set()
+        # A failure in here would end the nursery, and with it every other call.
         try:
             on_done(actor, outcome)
         except BaseException:  # noqa: ASYNC103
@@ -326,6 +327,7 @@ class Supervisor:
             where,
         )
         self._unpark(actor)
+        # Kept, because `reason` is derived from the deadline of its state, and the state changes now.
         actor.cancel_reason = reason
         actor.retire(ActorState.STUCK)
         actor.on_cancel = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 import trio
@@ -74,7 +74,7 @@ class ThreadLimiter:
                 self._jobs.discard(job)
                 if job.abandon():
                     self._count_abandoned()
-        # Only `_count_abandoned` cancels the scope of a job.
+        # Only `_count_abandoned` cancels the scope of a job, so this is no cancel from outside.
         raise self._refusal()
 
     def statistics(self) -> ThreadStatistics:
@@ -93,6 +93,7 @@ class ThreadLimiter:
 
     def _count_abandoned(self) -> None:
         """Count one more abandoned thread. If they now hold the whole limit, refuse the jobs that wait."""
+        # A lock although the loop is one thread: the threads themselves count down.
         with self._lock:
             self._abandoned += 1
         if self._abandoned >= self._limit:
@@ -113,20 +114,18 @@ class ThreadLimiter:
         return f"<ThreadLimiter {self.statistics()}>"
 
 
+@dataclass(slots=True, eq=False)
 class Job:
     """One call of a function in a thread, and whether a task still waits for it."""
 
-    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_wanted", "scope")
-
-    def __init__(self, fn: Callable[[], object], on_return: Callable[[], None]) -> None:
-        self.scope = trio.CancelScope()
-        """Cancelled if no thread will become free."""
-        self._fn = fn
-        self._on_return = on_return
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._running = False
-        self._wanted = True
+    _fn: Callable[[], object]
+    _on_return: Callable[[], None]
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """Cancelled if no thread will become free."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _pid: int = field(default_factory=os.getpid)
+    _running: bool = False
+    _wanted: bool = True
 
     def __call__(self) -> object:
         """Call the function; called in the thread."""

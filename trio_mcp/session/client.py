@@ -40,7 +40,7 @@ from ..protocol.connection import (
     Stray,
     StrayKind,
 )
-from ..protocol.http.headers import NAMED_BY, mirrored
+from ..protocol.http.headers import NAMED_BY, headers_of
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -274,7 +274,7 @@ class ClientSession:
             # Built here, where the params are still a model: the HTTP channel would have to parse what was just encoded.
             named = NAMED_BY.get(request.method, "")
             described: JsonObject = {"_meta": params.meta, named: getattr(params, named, None)}
-            headers = {**headers, **mirrored(request.method, described)}
+            headers = {**headers, **headers_of(request.method, described)}
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
 
     def _withdraw(self, request_id: RequestId, slot: Slot[Model]) -> None:

@@ -6,6 +6,14 @@
 #
 # Above a limit the least recently written stream is evicted, and not the oldest event of all: a client that missed one event of
 # a stream has to start over anyway, so half a stream is worth nothing.
+#
+# Example: `stream_events=3` and `total_events=4`
+#
+#   append     log of a           log of b     why
+#   a: 1-3     1 2 3              -
+#   a: 4       2 3 4              -            a is over `stream_events` and loses its oldest event
+#   b: 1       2 3 4              1
+#   b: 2       -                  1 2          5 events are over `total_events`, and a is the least recently written
 
 from __future__ import annotations
 

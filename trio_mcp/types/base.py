@@ -24,27 +24,30 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 
 
 class Model(BaseModel):
-    """A frozen value of the MCP schema: snake_case here, camelCase on the wire, unknown members kept.
+    """A frozen value of the MCP schema: snake_case in Python, camelCase on the wire, unknown members kept.
 
-    Types are strict: a JSON string never becomes a number or a boolean. Schemas are built on first use (`defer_build`),
-    so that importing the types costs a process almost nothing.
+    Types are strict: a JSON string never becomes a number or a boolean.
     """
 
     model_config = ConfigDict(
         alias_generator=to_camel,
         populate_by_name=True,
         serialize_by_alias=True,
+        # Kept, because the schema allows them: extensions and later revisions add members that a proxy must pass on.
         extra="allow",
+        # Several tasks and caches share a model.
         frozen=True,
         strict=True,
+        # Validators are built on first use: a process uses few of them, and should start quickly.
         defer_build=True,
-        ser_json_inf_nan="constants",  # so that encode() can see them and refuse
+        # The default writes null for NaN; so `encode` could not notice it.
+        ser_json_inf_nan="constants",
     )
-    # pydantic's documented way to say of what type unknown members are; its own annotation is wider.
+    # This is how pydantic documents the type of unknown members; its own annotation is wider.
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def wire(self) -> JsonObject:
-        """This value as the JSON object the wire carries, by wire names; members that are None are left out.
+        """Return the JSON object that is sent, with wire names; members that are None are left out.
 
         Nulls inside free-form JSON (`arguments`, `structuredContent`, `_meta`, ...) are kept.
         """
@@ -52,27 +55,29 @@ class Model(BaseModel):
         return cast("JsonObject", wire)
 
     def encode(self) -> bytes:
-        """The same object as compact UTF-8 JSON.
+        """Return the same object as compact JSON in UTF-8.
 
         Raises:
-            ValueError: it holds NaN, an infinity or a lone surrogate. `strict_json.dumps(self.wire())` says where.
+            ValueError: it holds NaN, an infinite number or a lone surrogate. `strict_json.dumps(self.wire())` says where.
         """
         raw = self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True)
-        if b"NaN" in raw or b"Infinity" in raw:  # perhaps only in a string; RFC 8259 section 6 has no such numbers
+        # RFC 8259 section 6 has no such numbers. The search is cheap, but the words may also stand in a string: only then is the
+        # value encoded once more, by an encoder that raises for the numbers alone.
+        if b"NaN" in raw or b"Infinity" in raw:
             json.dumps(self.wire(), allow_nan=False)
         return raw
 
 
 class MetaModel(Model):
-    """A model with the free-form `_meta` member."""
+    """A model with the free-form member `_meta`."""
 
     meta: JsonObject | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
 
 
 class NullableModel(MetaModel):
-    """A model in which a member that was set to None means JSON null, not absence.
+    """A model in which some members that were set to None are sent as null; elsewhere None means that the member is absent.
 
-    `nullable` names such members: (field, wire name).
+    `nullable` lists these members: (field, wire name).
     """
 
     nullable: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -86,12 +91,12 @@ class NullableModel(MetaModel):
         return wire
 
 
-def _whole(value: object) -> object:
+def _to_int(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Integer: TypeAlias = Annotated[int, BeforeValidator(_whole)]
-"""An integer as JSON Schema sees it: 10.0 is one (2020-12 section 6.1.1)."""
+Integer: TypeAlias = Annotated[int, BeforeValidator(_to_int)]
+"""An integer of JSON Schema: 10.0 is one (2020-12 section 6.1.1)."""
 
 Number: TypeAlias = int | float
 

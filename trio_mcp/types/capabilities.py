@@ -1,4 +1,4 @@
-"""What a client or a server says it can do."""
+"""The capabilities that clients and servers declare."""
 
 from collections.abc import Iterable
 
@@ -6,27 +6,27 @@ from .base import JsonObject, Model
 
 
 class RootsCapability(Model):
-    """The client can list roots. `list_changed` ended with 2025-11-25."""
+    """The client can list roots. `list_changed` exists up to 2025-11-25."""
 
     list_changed: bool | None = None
 
 
 class SamplingCapability(Model):
-    """The client can sample a model; `tools` and `context` since 2025-11-25."""
+    """The client can sample a model. `tools` and `context` exist since 2025-11-25."""
 
     tools: JsonObject | None = None
     context: JsonObject | None = None
 
 
 class ElicitationCapability(Model):
-    """The client can ask its user. Neither `form` nor `url` means: forms only."""
+    """The client can ask its user. Without `form` and `url` it can show forms only."""
 
     form: JsonObject | None = None
     url: JsonObject | None = None
 
 
 class ClientCapabilities(Model):
-    """What a client can do."""
+    """The capabilities of a client."""
 
     experimental: dict[str, JsonObject] | None = None
     roots: RootsCapability | None = None
@@ -56,7 +56,7 @@ class ToolsCapability(Model):
 
 
 class ServerCapabilities(Model):
-    """What a server can do."""
+    """The capabilities of a server."""
 
     experimental: dict[str, JsonObject] | None = None
     logging: JsonObject | None = None
@@ -69,14 +69,16 @@ class ServerCapabilities(Model):
 
 
 def declares(capabilities: ClientCapabilities | ServerCapabilities, gate: str) -> bool:
-    """Whether `capabilities` open a gate such as "tools", "resources.listChanged" or "elicitation.form"."""
+    """Return whether the capability `gate` is declared, such as "tools", "resources.listChanged" or "elicitation.form"."""
     name, _, detail = gate.partition(".")
     capability = getattr(capabilities, name, None)
     if capability is None or not detail:
         return capability is not None
+    # An empty object means forms: clients of 2025-06-18 had nothing else, and sent it (L-ELI-1c).
     if isinstance(capability, ElicitationCapability) and detail == "form":
-        return capability.form is not None or capability.url is None  # an empty object means forms (L-ELI-1c)
+        return capability.form is not None or capability.url is None
     members = capability.wire() if isinstance(capability, Model) else capability
+    # A flag may be false, and an object such as `tasks.list` may be empty: the one declares nothing, the other does.
     return members.get(detail) not in (None, False)
 
 

@@ -1,4 +1,4 @@
-"""Completion: suggestions for an argument while it is being typed."""
+"""Completion: suggestions for an argument while the user types it."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -9,7 +9,7 @@ from .messages import RequestParams, Result
 
 
 class PromptReference(Model):
-    """A prompt, by name."""
+    """Refers to a prompt by its name."""
 
     type: Literal["ref/prompt"] = "ref/prompt"
     name: str
@@ -17,7 +17,7 @@ class PromptReference(Model):
 
 
 class ResourceTemplateReference(Model):
-    """A resource template, by URI or template."""
+    """Refers to a resource template by its template, or to a resource by its URI."""
 
     type: Literal["ref/resource"] = "ref/resource"
     uri: str
@@ -27,20 +27,20 @@ Reference: TypeAlias = Annotated[PromptReference | ResourceTemplateReference, Fi
 
 
 class CompletionArgument(Model):
-    """The argument being typed, and what there is of it."""
+    """The argument that the user types, and the text so far."""
 
     name: str
     value: str
 
 
 class CompletionContext(Model):
-    """The arguments settled before (since 2025-06-18)."""
+    """The other arguments that already have values (since 2025-06-18)."""
 
     arguments: dict[str, str] | None = None
 
 
 class CompleteRequestParams(RequestParams):
-    """Suggest values for an argument."""
+    """The params of `completion/complete`."""
 
     ref: Reference
     argument: CompletionArgument
@@ -48,7 +48,7 @@ class CompleteRequestParams(RequestParams):
 
 
 class Completion(Model):
-    """At most 100 values, and whether there are more."""
+    """At most 100 suggested values, and whether there are more."""
 
     values: list[str]
     total: Integer | None = None
@@ -56,6 +56,6 @@ class Completion(Model):
 
 
 class CompleteResult(Result):
-    """The suggestions."""
+    """The result of `completion/complete`."""
 
     completion: Completion

@@ -1,4 +1,4 @@
-"""Content blocks: what tools, prompts and models say."""
+"""Content blocks: the parts of tool results, prompts and messages of a model; and resources."""
 
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
@@ -10,7 +10,7 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 
 class Annotations(Model):
-    """Hints about a block or a resource: for whom, how important (0 to 1), last changed when (ISO 8601)."""
+    """Hints about a block or a resource: its audience, its importance (0 to 1), and when it last changed (ISO 8601)."""
 
     audience: list[Role] | None = None
     priority: Fraction | None = None
@@ -44,7 +44,7 @@ class ImageContent(MetaModel):
 
 
 class AudioContent(MetaModel):
-    """Sound; `data` is base64."""
+    """Audio; `data` is base64."""
 
     type: Literal["audio"] = "audio"
     data: str
@@ -53,7 +53,7 @@ class AudioContent(MetaModel):
 
 
 class ResourceContents(MetaModel):
-    """What the contents of text and binary resources share."""
+    """The members that the contents of text and binary resources share."""
 
     uri: str
     mime_type: str | None = None
@@ -72,7 +72,7 @@ class BlobResourceContents(ResourceContents):
 
 
 class Resource(MetaModel):
-    """A resource a server can be asked to read; `size` is in bytes, before any encoding."""
+    """A resource that a client can read; `size` is in bytes, before any encoding."""
 
     uri: str
     name: str
@@ -85,13 +85,13 @@ class Resource(MetaModel):
 
 
 class ResourceLink(Resource):
-    """A pointer to a resource, as content."""
+    """A content block that refers to a resource."""
 
     type: Literal["resource_link"] = "resource_link"
 
 
 class EmbeddedResource(MetaModel):
-    """The contents of a resource, as content."""
+    """A content block with the contents of a resource."""
 
     type: Literal["resource"] = "resource"
     resource: TextResourceContents | BlobResourceContents
@@ -105,7 +105,7 @@ ContentBlock: TypeAlias = Annotated[
 
 
 class ToolUseContent(MetaModel):
-    """A model wants to call a tool (sampling)."""
+    """A tool call that a model requests (sampling)."""
 
     type: Literal["tool_use"] = "tool_use"
     id: str
@@ -114,7 +114,7 @@ class ToolUseContent(MetaModel):
 
 
 class ToolResultContent(NullableModel):
-    """What a tool answered, given back to a model (sampling)."""
+    """The result of a tool call, for the model that requested it (sampling)."""
 
     nullable: ClassVar[tuple[tuple[str, str], ...]] = (("structured_content", "structuredContent"),)
 

@@ -1,4 +1,8 @@
-"""Elicitation: asking the user, by a form or by a URL."""
+"""Elicitation: asking the user, with a form or by a URL."""
+
+# The schema has eight kinds of form field, and no member that tells them apart: four have the type "string".
+# `_kind` looks for the members that only one of them has. Without it pydantic would have to guess: a choice is a valid text field
+# too, since unknown members are allowed.
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -55,7 +59,7 @@ class UntitledSingleSelectEnumSchema(_PropertySchema):
 
 
 class TitledSingleSelectEnumSchema(_PropertySchema):
-    """One choice of several that have labels."""
+    """One choice of several with labels."""
 
     type: Literal["string"] = "string"
     one_of: list[EnumOption]
@@ -63,7 +67,7 @@ class TitledSingleSelectEnumSchema(_PropertySchema):
 
 
 class LegacyTitledEnumSchema(_PropertySchema):
-    """One choice of several with labels, as 2025-06-18 wrote it."""
+    """One choice of several with labels, in the form of 2025-06-18."""
 
     type: Literal["string"] = "string"
     enum: list[str]
@@ -98,13 +102,13 @@ class UntitledMultiSelectEnumSchema(_MultiSelectSchema):
 
 
 class TitledMultiSelectEnumSchema(_MultiSelectSchema):
-    """Any number of choices that have labels."""
+    """Any number of choices with labels."""
 
     items: TitledItems
 
 
 def _kind(value: Model | JsonValue) -> str:
-    """Which property schema this is: the schema file tells them apart by their members, not by one tag."""
+    """Return the name of the class for a field."""
     if isinstance(value, Model):
         return type(value).__name__
     return _kind_of_object(value) if isinstance(value, dict) else type(value).__name__
@@ -123,7 +127,7 @@ def _kind_of_object(schema: JsonObject) -> str:
         case "string":
             return _kind_of_text(schema)
         case other:
-            return f"type {other}"  # no such kind: refused
+            return f"type {other}"  # no class has this tag, so pydantic rejects the field and names the type
 
 
 def _kind_of_text(schema: JsonObject) -> str:
@@ -157,7 +161,7 @@ class RequestedSchema(Model):
 
 
 class ElicitRequestFormParams(RequestParams):
-    """Ask the user to fill in a form. Never for secrets (L-ELI-7s)."""
+    """The params of a form to fill in. Never ask for secrets with a form (L-ELI-7s)."""
 
     mode: Literal["form"] | None = None
     message: str
@@ -165,7 +169,7 @@ class ElicitRequestFormParams(RequestParams):
 
 
 class ElicitRequestURLParams(RequestParams):
-    """Ask the user to open a page. `elicitation_id` is for 2025-11-25, which requires it."""
+    """The params of a page to open. `elicitation_id` exists in 2025-11-25 only, which requires it."""
 
     mode: Literal["url"] = "url"
     message: str
@@ -176,24 +180,24 @@ class ElicitRequestURLParams(RequestParams):
 ElicitRequestParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
 
 ElicitValue: TypeAlias = str | int | float | bool | list[str] | None
-"""An answer to one field: fractions too, as in `schema.ts`, and the null that some clients send for an empty field."""
+"""The value of one field. It may be a fraction, as in `schema.ts`, and null, which some clients send for an empty field."""
 
 
 class ElicitResult(MetaModel):
-    """What the user chose. `content` comes with an accepted form only."""
+    """The answer of the user. Only an accepted form has `content`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, ElicitValue] | None = None
 
 
 class ElicitationCompleteNotificationParams(NotificationParams):
-    """What a URL elicitation was for is done (2025-11-25)."""
+    """The user has finished at the page of a URL elicitation (2025-11-25)."""
 
     elicitation_id: str
 
 
 class ElicitRequest(Model):
-    """The question, as one of the input requests of a round (2026-07-28)."""
+    """A question to the user, as one of the input requests of a round (2026-07-28)."""
 
     method: Literal["elicitation/create"] = "elicitation/create"
     params: ElicitRequestParams

@@ -1,11 +1,11 @@
-"""Who a client or a server is."""
+"""The name and version of a client or a server."""
 
 from .base import Model
 from .content import Icon
 
 
 class Implementation(Model):
-    """The name and version of a program, for display and logs; it never decides anything."""
+    """The name and version of a program, for display and logs only: no behaviour may depend on it."""
 
     name: str
     version: str

@@ -1,4 +1,4 @@
-"""How a conversation begins: `initialize` until 2025-11-25, `server/discover` since 2026-07-28."""
+"""How client and server learn about each other: `initialize` up to 2025-11-25, `server/discover` since 2026-07-28."""
 
 from .capabilities import ClientCapabilities, ServerCapabilities
 from .implementation import Implementation
@@ -6,7 +6,7 @@ from .messages import CacheableResult, RequestParams, Result
 
 
 class InitializeRequestParams(RequestParams):
-    """A client opens a legacy session."""
+    """The params of `initialize`, with which a client opens a legacy session."""
 
     protocol_version: str
     capabilities: ClientCapabilities
@@ -14,7 +14,7 @@ class InitializeRequestParams(RequestParams):
 
 
 class InitializeResult(Result):
-    """A server answers with the version it chose."""
+    """The result of `initialize`, with the version that the server has chosen."""
 
     protocol_version: str
     capabilities: ServerCapabilities
@@ -23,7 +23,7 @@ class InitializeResult(Result):
 
 
 class DiscoverResult(CacheableResult):
-    """What a modern server speaks and can do. Who it is stands in `_meta`."""
+    """The versions and capabilities of a modern server. Its name and version are in `_meta`."""
 
     supported_versions: list[str]
     capabilities: ServerCapabilities

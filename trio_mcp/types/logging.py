@@ -1,27 +1,18 @@
 """Log messages from a server to its client."""
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from .base import JsonValue, NullableModel
 from .messages import NotificationParams, RequestParams
 
 LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
-LOGGING_LEVELS: tuple[LoggingLevel, ...] = (
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-)
-"""From the least to the most severe (RFC 5424)."""
+LOGGING_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
+"""The levels in order, the most severe last (RFC 5424)."""
 
 
 class SetLevelRequestParams(RequestParams):
-    """Send log messages of this level and above (until 2025-11-25)."""
+    """The params of `logging/setLevel`: the least level that the client wants (up to 2025-11-25)."""
 
     level: LoggingLevel
 

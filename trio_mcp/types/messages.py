@@ -1,4 +1,4 @@
-"""What requests, notifications and results have in common."""
+"""The members that requests, notifications and results have in common."""
 
 from typing import Literal, TypeAlias
 
@@ -10,21 +10,21 @@ RequestId: TypeAlias = str | int
 CacheScope: TypeAlias = Literal["public", "private"]
 
 InputResponses: TypeAlias = dict[str, JsonObject]
-"""Answers by the key of their question; `Codec.decode_input_response` types each by the method that was asked."""
+"""Answers by the key of their question. They are untyped until `Codec.decode_input_response` is given the question's method."""
 
 
 class RequestParams(MetaModel):
-    """The params of a request that has none of its own."""
+    """The params of a request, and of those that have no other members."""
 
 
 class PaginatedRequestParams(RequestParams):
-    """The params of a list request; `cursor` is the `next_cursor` of the page before, opaque."""
+    """The params of a list request; `cursor` is the `next_cursor` of the previous page, and opaque."""
 
     cursor: Cursor | None = None
 
 
 class InputResponseRequestParams(RequestParams):
-    """The params of a request that can take several rounds (2026-07-28)."""
+    """The params of a request that may take several rounds (2026-07-28)."""
 
     input_responses: InputResponses | None = None
     request_state: str | None = None
@@ -37,27 +37,27 @@ class ResourceRequestParams(InputResponseRequestParams):
 
 
 class NotificationParams(MetaModel):
-    """The params of a notification that has none of its own."""
+    """The params of a notification, and of those that have no other members."""
 
 
 class Result(MetaModel):
-    """A result. `result_type` is only on the wire since 2026-07-28, where the codec fills it in."""
+    """A result. `result_type` exists since 2026-07-28; the codec of that revision sets it."""
 
     result_type: str | None = None
 
 
 class EmptyResult(Result):
-    """A result that only says: done."""
+    """A result without members."""
 
 
 class PaginatedResult(Result):
-    """One page; `next_cursor` is absent on the last."""
+    """One page of a list; the last page has no `next_cursor`."""
 
     next_cursor: Cursor | None = None
 
 
 class CacheableResult(Result):
-    """A result that may be kept for `ttl_ms` milliseconds (2026-07-28)."""
+    """A result that a client may cache for `ttl_ms` milliseconds (2026-07-28)."""
 
     ttl_ms: Integer | None = None
     cache_scope: CacheScope | None = None

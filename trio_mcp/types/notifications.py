@@ -5,14 +5,14 @@ from .messages import NotificationParams, ProgressToken, RequestId
 
 
 class CancelledNotificationParams(NotificationParams):
-    """The sender no longer wants the answer to one of its requests."""
+    """The sender cancels one of its requests."""
 
     request_id: RequestId
     reason: str | None = None
 
 
 class ProgressNotificationParams(NotificationParams):
-    """How far the request with this token is; `progress` only grows, in units of `total` where that is known."""
+    """The progress of the request that has this token. `progress` always increases; `total` is its final value, if known."""
 
     progress_token: ProgressToken
     progress: Number

@@ -15,7 +15,7 @@ class PromptArgument(Model):
 
 
 class Prompt(MetaModel):
-    """A prompt, or a template of one."""
+    """A prompt, or a template that arguments fill."""
 
     name: str
     title: str | None = None
@@ -38,7 +38,7 @@ class ListPromptsResult(PaginatedResult, CacheableResult):
 
 
 class GetPromptRequestParams(InputResponseRequestParams):
-    """Render a prompt."""
+    """The params of `prompts/get`."""
 
     name: str
     arguments: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Resources: listing, reading and watching them."""
+"""Resources: listing them, reading them, and subscribing to their changes."""
 
 from .base import MetaModel
 from .content import Annotations, BlobResourceContents, Icon, Resource, TextResourceContents
@@ -6,7 +6,7 @@ from .messages import CacheableResult, NotificationParams, PaginatedResult, Requ
 
 
 class ResourceTemplate(MetaModel):
-    """A family of resources, by an RFC 6570 URI template."""
+    """Resources whose URIs follow a template (RFC 6570)."""
 
     uri_template: str
     name: str
@@ -30,33 +30,33 @@ class ListResourceTemplatesResult(PaginatedResult, CacheableResult):
 
 
 class ReadResourceRequestParams(ResourceRequestParams):
-    """Read a resource."""
+    """The params of `resources/read`."""
 
 
 class ReadResourceResult(CacheableResult):
-    """The contents of a resource, or of the parts it stands for."""
+    """The contents of a resource, or of each of its parts."""
 
     contents: list[TextResourceContents | BlobResourceContents]
 
     @property
     def text(self) -> str:
-        """What of it is text, joined."""
+        """All text contents, joined."""
         return "".join(part.text for part in self.contents if isinstance(part, TextResourceContents))
 
 
 class SubscribeRequestParams(RequestParams):
-    """Watch a resource (until 2025-11-25)."""
+    """The params of `resources/subscribe` (up to 2025-11-25)."""
 
     uri: str
 
 
 class UnsubscribeRequestParams(RequestParams):
-    """Stop watching a resource (until 2025-11-25)."""
+    """The params of `resources/unsubscribe` (up to 2025-11-25)."""
 
     uri: str
 
 
 class ResourceUpdatedNotificationParams(NotificationParams):
-    """A watched resource, or a part of it, has changed."""
+    """A resource that the client subscribed to, or a part of it, has changed."""
 
     uri: str

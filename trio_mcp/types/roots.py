@@ -1,4 +1,4 @@
-"""Roots: the folders a client works in. They are advice, not access control."""
+"""Roots: the folders that a client works in. They are advice, not access control."""
 
 from typing import Literal
 
@@ -14,13 +14,13 @@ class Root(MetaModel):
 
 
 class ListRootsResult(MetaModel):
-    """The roots."""
+    """The answer of a client that was asked for its roots."""
 
     roots: list[Root]
 
 
 class ListRootsRequest(Model):
-    """The question, as one of the input requests of a round (2026-07-28)."""
+    """A question for the roots, as one of the input requests of a round (2026-07-28)."""
 
     method: Literal["roots/list"] = "roots/list"
     params: RequestParams | None = None

@@ -1,4 +1,7 @@
-"""Rounds: a server that needs something from the client ends the request with questions (2026-07-28, MRTR)."""
+"""Multi-round-trip requests (MRTR, 2026-07-28): a server that needs input ends the request with questions.
+
+The client sends the request again with the answers. In the code each such exchange is a *round*.
+"""
 
 from typing import Annotated, TypeAlias
 
@@ -18,7 +21,7 @@ InputResponse: TypeAlias = CreateMessageResult | ListRootsResult | ElicitResult
 
 
 class InputRequiredResult(Result):
-    """Not done yet: answer the questions, if any, and send the request again with the answers and the state."""
+    """The call needs input: answer the questions, if any, and send the request again with the answers and the state."""
 
     result_type: str | None = "input_required"
     input_requests: InputRequests | None = None

@@ -1,4 +1,4 @@
-"""Sampling: asking the client's model."""
+"""Sampling: a server asks the model of its client."""
 
 from typing import Literal, TypeAlias
 
@@ -8,7 +8,7 @@ from .messages import RequestParams
 from .tools import Tool
 
 SamplingMessageContent: TypeAlias = SamplingContentBlock | list[SamplingContentBlock]
-"""One block, or (since 2025-11-25) several."""
+"""One block, or several of them (since 2025-11-25)."""
 
 
 class SamplingMessage(MetaModel):
@@ -19,13 +19,13 @@ class SamplingMessage(MetaModel):
 
 
 class ModelHint(Model):
-    """Part of a model's name."""
+    """The name of a model, or a part of one."""
 
     name: str | None = None
 
 
 class ModelPreferences(Model):
-    """What matters in the choice of a model, each from 0 to 1; the hints are tried in order."""
+    """How to choose a model: priorities from 0 to 1, and hints that are tried in order."""
 
     hints: list[ModelHint] | None = None
     cost_priority: Fraction | None = None
@@ -34,13 +34,13 @@ class ModelPreferences(Model):
 
 
 class ToolChoice(Model):
-    """Whether the model must, may or must not use a tool; unset means it may."""
+    """Whether the model must, may or must not use a tool; without `mode` it may."""
 
     mode: Literal["auto", "required", "none"] | None = None
 
 
 class CreateMessageRequestParams(RequestParams):
-    """Ask for one message of at most `max_tokens` tokens."""
+    """The params of `sampling/createMessage`."""
 
     messages: list[SamplingMessage]
     max_tokens: Integer
@@ -55,7 +55,7 @@ class CreateMessageRequestParams(RequestParams):
 
 
 class CreateMessageResult(MetaModel):
-    """What the model said. `stop_reason` is an open set: endTurn, stopSequence, maxTokens, toolUse, ..."""
+    """The answer of the model. `stop_reason` is an open set: endTurn, stopSequence, maxTokens, toolUse, ..."""
 
     role: Role
     content: SamplingMessageContent
@@ -64,7 +64,7 @@ class CreateMessageResult(MetaModel):
 
 
 class CreateMessageRequest(Model):
-    """The question, as one of the input requests of a round (2026-07-28)."""
+    """A question to the model, as one of the input requests of a round (2026-07-28)."""
 
     method: Literal["sampling/createMessage"] = "sampling/createMessage"
     params: CreateMessageRequestParams

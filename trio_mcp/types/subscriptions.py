@@ -1,11 +1,11 @@
-"""Listening for changes (2026-07-28)."""
+"""Subscribing to changes (2026-07-28)."""
 
 from .base import Model
 from .messages import NotificationParams, RequestParams, Result
 
 
 class SubscriptionFilter(Model):
-    """Which notifications a listener wants; the extension's `taskIds` is kept as an extra member."""
+    """The notifications that a client subscribes to. `taskIds` of the tasks extension is kept as an unknown member."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
@@ -14,16 +14,16 @@ class SubscriptionFilter(Model):
 
 
 class SubscriptionsListenRequestParams(RequestParams):
-    """Start to listen."""
+    """The params of `subscriptions/listen`."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsAcknowledgedNotificationParams(NotificationParams):
-    """The first message of a stream: what of the filter the server honours."""
+    """The first message of a subscription: the part of the filter that the server accepts."""
 
     notifications: SubscriptionFilter
 
 
 class SubscriptionsListenResult(Result):
-    """The server has ended the stream; `_meta` names the subscription."""
+    """The server has ended the subscription that `_meta` names."""

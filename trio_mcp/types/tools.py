@@ -1,4 +1,4 @@
-"""Tools: what they are, and calling them."""
+"""Tools: listing and calling them."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ from .messages import CacheableResult, InputResponseRequestParams, PaginatedResu
 
 
 class ToolAnnotations(Model):
-    """Hints about a tool, never to be trusted (L-TOOL-10c).
+    """Hints about a tool, which a client must not trust (L-TOOL-10c).
 
-    Unset means: not read-only, destructive, not idempotent, open world.
+    Without hints a tool counts as not read-only, destructive, not idempotent, and open to the world.
     """
 
     title: str | None = None
@@ -46,14 +46,14 @@ class ListToolsResult(PaginatedResult, CacheableResult):
 
 
 class CallToolRequestParams(InputResponseRequestParams):
-    """A call of a tool."""
+    """The params of `tools/call`."""
 
     name: str
     arguments: JsonObject | None = None
 
 
 class CallToolResult(Result):
-    """What a tool answered. `structured_content` that was set to None is a JSON null; unset, it is absent."""
+    """The result of a tool. `structured_content` is sent as null if it was set to None, and left out if it was not set."""
 
     content: list[ContentBlock]
     structured_content: JsonValue = None
@@ -61,9 +61,10 @@ class CallToolResult(Result):
 
     @property
     def text(self) -> str:
-        """Its text blocks, joined."""
+        """All text blocks, joined."""
         return "".join(block.text for block in self.content if isinstance(block, TextContent))
 
+    # Not a `NullableModel`: its serializer in Python would cost every result of every tool, for a null that few of them have.
     def wire(self) -> JsonObject:
         wire = super().wire()
         return {**wire, "structuredContent": None} if self._says_null else wire

@@ -26,7 +26,7 @@ from talk import modern_meta
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http.headers import mirrored
+from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
 HERE = Path(__file__).parent
@@ -278,7 +278,7 @@ async def test_a_stream_asks_proxies_to_hold_nothing_back() -> None:
 
     meta = {**modern_meta(), "progressToken": "p"}
     params = {"name": "report", "arguments": {}, "_meta": meta}
-    headers = {"accept": "application/json, text/event-stream", **mirrored("tools/call", params)}
+    headers = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     async with served(server) as url, httpx2.AsyncClient() as client:
         response = await client.post(url, json=message, headers=headers)

@@ -1,1 +1,1 @@
-"""What the protocol says of HTTP: headers and event streams."""
+"""The parts of the HTTP transports that need no I/O: headers and event streams."""

@@ -1,7 +1,15 @@
 """The HTTP headers that repeat what a modern request says in its body (2026-07-28, Streamable HTTP: M-HTTP-3c to M-HTTP-5b).
 
-Intermediaries route and log by them, so a server must refuse a request whose headers say something else than its body.
+Intermediaries route and log by them, so a server must reject a request whose headers differ from its body.
 """
+
+# Example: the request {"method": "tools/call", "params": {"name": "café", "_meta": {...}}} of revision 2026-07-28
+#
+#   mcp-method            tools/call
+#   mcp-protocol-version  2026-07-28
+#   mcp-name              =?base64?Y2Fmw6k=?=     a header cannot hold the é
+#
+# Names are in lower case, as ASGI has them; HTTP compares them without case.
 
 from __future__ import annotations
 
@@ -25,8 +33,8 @@ NAMED_BY: Mapping[str, str] = {"tools/call": "name", "prompts/get": "name", "res
 MARK, END = "=?base64?", "?="
 
 
-def mirrored(method: str, params: JsonObject) -> dict[str, str]:
-    """The headers that a modern client sends with a request."""
+def headers_of(method: str, params: JsonObject) -> dict[str, str]:
+    """Return the headers that a modern client sends with a request."""
     headers = {METHOD_HEADER: method}
     meta = params.get("_meta")
     if isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
@@ -38,7 +46,7 @@ def mirrored(method: str, params: JsonObject) -> dict[str, str]:
 
 
 def check_headers(headers: Mapping[str, str], version: JsonValue, request: Request) -> None:
-    """Compare the headers of a modern request with its body.
+    """Raise unless the headers of a modern request agree with its body.
 
     Args:
         version: the revision that the body names (`Inbound.version`).
@@ -46,15 +54,15 @@ def check_headers(headers: Mapping[str, str], version: JsonValue, request: Reque
     Raises:
         RemoteProtocolError: -32020; the message names the header that is missing, malformed or different.
     """
-    for name, wanted in expected(version, request):
+    for name, wanted in expected_headers(version, request):
         sent = headers.get(name)
         if sent is None:
-            raise mismatch(f"the header {name} is missing; the body says {wanted!r}")
+            raise header_mismatch_error(f"the header {name} is missing; the body says {wanted!r}")
         if decode_value(name, sent) != wanted:
-            raise mismatch(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
+            raise header_mismatch_error(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
 
 
-def expected(version: JsonValue, request: Request) -> list[tuple[str, str]]:
+def expected_headers(version: JsonValue, request: Request) -> list[tuple[str, str]]:
     """Return the headers that the body of a request calls for."""
     pairs = [(METHOD_HEADER, request.method)]
     if isinstance(version, str):
@@ -68,7 +76,8 @@ def expected(version: JsonValue, request: Request) -> list[tuple[str, str]]:
 
 
 def encode_value(value: str) -> str:
-    """A header value as it is, or in base64 between marks when a header cannot carry it (M-HTTP-5b)."""
+    """Return a value for a header: as it is, or in base64 between marks if a header cannot hold it (M-HTTP-5b)."""
+    # A text that looks like an encoded one is encoded too: else the server would decode it.
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not (value.startswith(MARK) and value.endswith(END)):
         return value
@@ -76,22 +85,24 @@ def encode_value(value: str) -> str:
 
 
 def decode_value(name: str, value: str) -> str:
-    """What a header value stands for. Half of the marks is nothing special.
+    """Return the value that a header stands for. A value with only one of the marks is not encoded.
 
     Raises:
-        RemoteProtocolError: -32020, the value between the marks is not base64 of UTF-8; or there are no marks, and it holds
-            what only base64 can carry: an intermediary might read these bytes as another text than we do.
+        RemoteProtocolError: -32020; the value between the marks is not base64 of UTF-8, or the value holds characters that must
+            be encoded: an intermediary might read these bytes as another text than this server does.
     """
     value = value.strip(" \t")
     if not (value.isascii() and value.isprintable()):
-        raise mismatch(f"the header {name} holds more than printable ASCII: put base64 between {MARK} and {END}")
+        raise header_mismatch_error(
+            f"the header {name} holds more than printable ASCII: put base64 between {MARK} and {END}"
+        )
     if not (value.startswith(MARK) and value.endswith(END) and len(value) >= len(MARK) + len(END)):
         return value
     try:
         return base64.b64decode(value[len(MARK) : -len(END)], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise mismatch(f"the header {name} is not base64 of UTF-8 between {MARK} and {END}") from None
+        raise header_mismatch_error(f"the header {name} is not base64 of UTF-8 between {MARK} and {END}") from None
 
 
-def mismatch(message: str) -> RemoteProtocolError:
+def header_mismatch_error(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, code=HEADER_MISMATCH)

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from ...types.base import JsonObject, JsonValue
-from .headers import decode_value, encode_value, mismatch
+from .headers import decode_value, encode_value, header_mismatch_error
 
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "mcp-param-"
@@ -34,14 +34,17 @@ _TYPES: Final = frozenset({"string", "integer", "boolean"})
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _NUMBER: Final = re.compile(r"-?[0-9]{1,32}(?:\.[0-9]{1,32})?(?:[eE][+-]?[0-9]{1,3})?")
 
-# Where a schema holds schemas, apart from `properties`: one, several, or several by name. What is under any other keyword
-# (`default`, `enum`, an unknown one) is data and may hold anything.
+# Keywords that hold schemas: one, several, or several by name. The value of any other keyword (`default`, `enum`, an unknown
+# one) is data, and an annotation in it means nothing. All are searched although only `properties` may lead to an annotation,
+# because an annotation elsewhere makes the tool unusable and must be found.
 _ONE: Final = frozenset(
     {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not"}
     | {"propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
 )
 _SEVERAL: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-_NAMED: Final = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"})
+_NAMED: Final = frozenset(
+    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
+)
 
 
 class _SchemaLocation(NamedTuple):
@@ -145,7 +148,7 @@ class ParameterHeaders:
         return {header: encode_value(text) for header, text in texts if text is not None}
 
     def check(self, headers: Mapping[str, str], arguments: JsonObject) -> None:
-        """Compare the headers of a request, by lower-case name, with its arguments (M-HTTP-4s).
+        """Raise unless the headers of a request, by lower-case name, agree with its arguments (M-HTTP-4s).
 
         Raises:
             RemoteProtocolError: -32020; a header is missing, malformed, different, or present without its argument.
@@ -159,15 +162,15 @@ def _check(parameter: MirroredParameter, sent: str | None, arguments: JsonObject
     try:
         wanted = _text(parameter, arguments)
     except ValueError as error:
-        raise mismatch(str(error)) from None
+        raise header_mismatch_error(str(error)) from None
     if sent is None and wanted is None:
         return
     if sent is None:
-        raise mismatch(f"the header {header} is missing; the argument {name} is {_shown(wanted)}")
+        raise header_mismatch_error(f"the header {header} is missing; the argument {name} is {_shown(wanted)}")
     if wanted is None:
-        raise mismatch(f"the header {header} says {_shown(sent)}, but there is no such argument {name}")
+        raise header_mismatch_error(f"the header {header} says {_shown(sent)}, but there is no such argument {name}")
     if not _same(decode_value(header, sent), wanted, parameter.value_in(arguments)):
-        raise mismatch(f"the header {header} says {_shown(sent)}, the argument {name} {_shown(wanted)}")
+        raise header_mismatch_error(f"the header {header} says {_shown(sent)}, the argument {name} {_shown(wanted)}")
 
 
 def _same(sent: str, wanted: str, value: JsonValue) -> bool:
@@ -212,11 +215,11 @@ def _integer(parameter: MirroredParameter, value: int) -> str:
 def _parameter(location: str, path: tuple[str, ...] | None, schema: JsonObject) -> MirroredParameter:
     name = schema[ANNOTATION]
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise _illegal(location, f"is {name!r:.80}, which is no name of a header (an RFC 9110 token)")
+        raise _illegal(location, f"is {name!r:.80}, which is not the name of a header (an RFC 9110 token)")
     if len(name) > _MAX_NAME:
         raise _illegal(location, f"has {len(name)} characters; the limit is {_MAX_NAME}")
     if not path:
-        raise _illegal(location, "is at a place that `properties` alone do not lead to")
+        raise _illegal(location, "must be reachable by `properties` alone")
     if not _is_primitive(schema.get("type")):
         raise _illegal(
             location, f"is on the type {schema.get('type')!r:.80}; only string, integer and boolean have headers"
@@ -252,7 +255,7 @@ def _annotated(schema: JsonObject) -> Iterator[tuple[str, tuple[str, ...] | None
 
 def _within(location: _SchemaLocation, schema: JsonObject) -> Iterator[_SchemaLocation]:
     for keyword, value in schema.items():
-        if (keyword == "properties" and isinstance(value, dict)) or (keyword in _NAMED and isinstance(value, dict)):
+        if keyword in _NAMED and isinstance(value, dict):
             for name, inner in value.items():
                 yield _SchemaLocation(location, keyword, name, inner)
         elif keyword in _SEVERAL and isinstance(value, list):

@@ -1,12 +1,25 @@
 """Server-sent events, written and read as the HTML standard says (section 9.2, "Server-sent events").
 
-Two points are stricter than in a browser. An event has a limit. And bytes that are not UTF-8 end the stream instead of
-turning into U+FFFD, which would hand on a message that nobody sent.
+Two points are stricter than in a browser. The size of an event is limited. And bytes that are not UTF-8 end the stream: replaced
+by U+FFFD, as a browser does it, they would become a message that was never sent.
 """
+
+# What a line does; a block is the lines between two blank ones.
+#
+#   line            block                 decoder
+#   data: TEXT      one more line         -
+#   event: TEXT     its type              -
+#   id: TEXT        its id                last_event_id, when the block ends, even without data
+#   retry: MS       -                     retry, immediately
+#   (blank)         becomes an event      starts a new block; without data there is no event
+#   : TEXT, other   ignored               -
+#
+# Example: the bytes `id: 7\ndata:\n\n`, `data: a\n`, `data: b\n\n` give two events, '' and 'a\nb'; after both `last_event_id` is
+# 7, since only another id changes it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ...errors import RemoteProtocolError
@@ -22,8 +35,8 @@ class SseEvent:
     Attributes:
         data: the text; reading turns each line break in it into `\\n`.
         event: its type.
-        id: the id that this event itself carried, or None; see also `SseDecoder.last_event_id`.
-        retry: how long to wait before connecting again, in milliseconds, or None when the event does not say.
+        id: the id of this event itself, or None; see also `SseDecoder.last_event_id`.
+        retry: milliseconds to wait before reconnecting, or None if the event does not say.
     """
 
     data: str
@@ -36,7 +49,7 @@ class SseEvent:
 # split, and an event costs one formatting. This is the only place that writes the format.
 
 KEEP_ALIVE: Final = b": still here\n\n"
-"""A comment: it reaches the other side and means nothing there."""
+"""A comment, which the client ignores. It keeps proxies from closing a silent connection."""
 
 
 def encode_event(data: bytes, event_id: bytes | None = None, *, event: bytes = b"message") -> bytes:
@@ -56,7 +69,7 @@ def encode_priming_event(event_id: bytes) -> bytes:
 
 
 def encode_retry(seconds: float) -> bytes:
-    """Return the advice to wait for so long before connecting again."""
+    """Return a field that tells the client how long to wait before it reconnects."""
     return b"retry: %d\n\n" % round(seconds * 1000)
 
 
@@ -64,13 +77,12 @@ def encode_retry(seconds: float) -> bytes:
 
 
 class SseDecoder:
-    """Reads events from a stream of bytes, in time linear in the bytes and memory bounded by the limit.
+    """Reads events from a stream of bytes, in time linear in the bytes and with memory bounded by the limit.
 
-    An event that the stream cuts short is never delivered.
+    An event without its blank line at the end of the stream is dropped.
 
     Args:
-        max_event: the most bytes that the lines of one event may have, without line ends, comments and unknown fields;
-            no other line may have more either.
+        max_event: maximum bytes of the lines of one event, without line ends, comments and unknown fields, and of any one line.
     """
 
     def __init__(self, max_event: int) -> None:
@@ -79,32 +91,25 @@ class SseDecoder:
         self._max_event = max_event
         self._error: RemoteProtocolError | None = None
         self._first_line = True
-        self._line = bytearray()  # the start of a line whose end has not come
-        self._after_cr = False  # a \n that comes next belongs to that \r
+        self._line = bytearray()  # the start of a line whose end has not arrived
+        # A \r may be a whole line end or half of \r\n, which the next bytes decide. The line is not held back until then.
+        self._after_cr = False
         self._block = _Block()
-        self._last_event_id = ""
-        self._retry: int | None = None
+        self.last_event_id = ""
+        """What to send as `Last-Event-ID` when connecting again; empty: send none. Kept until an event changes it."""
+        self.retry: int | None = None
+        """The last `retry` of the stream in milliseconds, or None; it counts even without an event."""
 
     def __repr__(self) -> str:
         return f"<SseDecoder: {self._block.size + len(self._line)} bytes buffered, max_event={self._max_event}>"
 
-    @property
-    def last_event_id(self) -> str:
-        """What to send as `Last-Event-ID` when connecting again; empty: nothing. Kept until an event changes it."""
-        return self._last_event_id
-
-    @property
-    def retry(self) -> int | None:
-        """The last `retry` of the stream in milliseconds, or None; it counts even without an event."""
-        return self._retry
-
     def feed(self, data: bytes) -> list[SseEvent]:
-        """The events that these bytes complete.
+        """Return the events that these bytes complete.
 
         Raises:
-            RemoteProtocolError: an event is over the limit (-32600, naming it) or not UTF-8 (-32700). The decoder is
-                spent then. Events complete before the flaw come first: they are returned, and the next call raises;
-                call `feed(b"")` at the end of the stream to learn of an error that waits.
+            RemoteProtocolError: an event is over the limit (-32600, naming it) or not UTF-8 (-32700). The decoder cannot be used
+                any more. If events were complete before the error, they are returned, and the next call raises: call
+                `feed(b"")` at the end of the stream for an error that was held back.
         """
         if self._error is not None:
             raise self._error
@@ -149,26 +154,26 @@ class SseDecoder:
     def _add_field(self, line: bytes) -> None:
         self._block.add(line)
         if self._block.retry is not None:
-            self._retry = self._block.retry
+            self.retry = self._block.retry
 
     def _end_block(self, events: list[SseEvent]) -> None:
         block, self._block = self._block, _Block()
         if block.id is not None:
-            self._last_event_id = block.id
+            self.last_event_id = block.id
         event = block.event()
         if event is not None:
             events.append(event)
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """The fields between two blank lines."""
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._data = bytearray()
-        self._event = b""
-        self.id: str | None = None
-        self.retry: int | None = None
+    size: int = 0
+    _data: bytearray = field(default_factory=bytearray)
+    _event: bytes = b""
+    id: str | None = None
+    retry: int | None = None
 
     def add(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -183,11 +188,11 @@ class _Block:
             case b"retry" if value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
                 self.retry = int(value)
             case _:
-                return  # a comment, or to be ignored
+                return  # a comment, or a field that the standard says to ignore
         self.size += len(line)
 
     def event(self) -> SseEvent | None:
-        """The event, or None: without a line of data, be it empty, there is none."""
+        """Return the event, or None if the block has no line of data; an empty line of data counts."""
         if not self._data:
             return None
         return SseEvent(_decode(bytes(self._data[:-1])), _decode(self._event) or "message", self.id, self.retry)

@@ -1,1 +1,1 @@
-"""JSON Schema, for what a peer wrote as well as for what an author did."""
+"""JSON Schema: schemas and values that may come from a peer."""

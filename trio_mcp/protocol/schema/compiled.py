@@ -7,7 +7,7 @@ its value. That is sound because the schema is a private copy that lives as long
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final, cast
@@ -65,8 +65,10 @@ class CompiledSchema:
             return "; ".join(_problem_text(error, root) for error in errors) or None
         except BudgetExceeded:
             return f"{root or 'the value'} costs more to check than {MAX_STEPS} steps"
+        # A `$ref` that leads back to itself never comes to a smaller value. The stack may end before the budget does.
         except RecursionError:
             return f"{root or 'the value'} cannot be checked: the schema refers to itself without an end"
+        # `multipleOf` divides, and an integer of 640 digits is no float.
         except ArithmeticError:
             return f"{root or 'the value'} holds a number that is too large to be checked"
         finally:
@@ -75,7 +77,7 @@ class CompiledSchema:
     def _index_subschema(self, schema: JsonObject, role: SubschemaRole) -> None:
         for keyword in ("const", "enum"):
             if keyword in schema:
-                self._weights[id(schema[keyword])] = _size(schema[keyword])
+                self._weights[id(schema[keyword])] = sum(1 for _ in _values_in(schema[keyword]))
         self._roles[id(schema)] = role
         for pattern in _patterns_in(schema):
             if pattern not in self._patterns:
@@ -91,13 +93,15 @@ def _problem_text(error: ValidationError, root: str) -> str:
 def _kind_of(schema: JsonObject | bool) -> type[Validator]:
     if (depth := _depth(schema)) > MAX_DEPTH:
         raise ValueError(f"it is nested {depth} levels deep; the limit is {MAX_DEPTH}")
-    dialect = _dialect(_of_root(schema))
+    dialect = _dialect(schema)
     if dialect not in DIALECTS:
         raise ValueError(f"the dialect {dialect!r:.128} is not known; these are: {', '.join(DIALECTS)}")
     return DIALECTS[dialect]
 
 
-def _dialect(name: JsonValue) -> str:
+def _dialect(schema: JsonValue) -> str:
+    name = _as_object(schema).get("$schema", _DEFAULT_DIALECT)
+    # draft-07 names itself with an empty fragment, and many schemas leave it out.
     return name.removesuffix("#") if isinstance(name, str) else repr(name)
 
 
@@ -112,7 +116,7 @@ def _subschemas(
     root = specification.create_resource(schema)
     _one_dialect(root, schema)
     resolver = REGISTRY.with_resource(root.id() or "", root).crawl().resolver_with_root(root)
-    ours = _nested_ids(schema)
+    ours = set(map(id, _values_in(schema)))
     # First everything that the dialect's keywords make a schema, then what only references lead to: a target is checked against
     # the meta-schema only if it was not reached before.
     seen: set[int] = set()
@@ -142,35 +146,34 @@ def _subschemas(
                 waiting.append((inner, target.resolver))
 
 
-def _nested_ids(schema: JsonValue) -> set[int]:
-    """Return the ids of all values in a schema."""
-    waiting, ids = [schema], set[int]()
+def _values_in(value: JsonValue) -> Iterator[JsonValue]:
+    """Yield a value and all values in it."""
+    waiting = [value]
     while waiting:
         value = waiting.pop()
-        ids.add(id(value))
-        if isinstance(value, dict | list):
-            waiting += value.values() if isinstance(value, dict) else value
-    return ids
+        yield value
+        waiting += _members(value)
+
+
+def _members(value: JsonValue) -> Collection[JsonValue]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _one_dialect(resource: Resource[Any], schema: JsonValue) -> None:
     """Raise if a subschema has another dialect than the whole, before anything reads it by that dialect's rules."""
+    # `referencing` would follow the other dialect, and jsonschema would not: they would disagree about what is a subschema.
     waiting = [resource]
     while waiting:
         resource = waiting.pop()
-        if isinstance(resource.contents, dict):
-            _same_dialect(resource.contents, schema)
+        if "$schema" in _as_object(resource.contents) and _dialect(resource.contents) != _dialect(schema):
+            raise ValueError(f"a schema within it is of another dialect, {resource.contents['$schema']!r:.128}")
         waiting += resource.subresources()
 
 
-def _same_dialect(inner: Mapping[str, JsonValue], schema: JsonValue) -> None:
-    name = inner.get("$schema")
-    if name is not None and inner is not schema and _dialect(name) != _dialect(_of_root(schema)):
-        raise ValueError(f"a schema within it is of another dialect, {name!r:.128}")
-
-
-def _of_root(schema: JsonValue) -> JsonValue:
-    return schema.get("$schema", _DEFAULT_DIALECT) if isinstance(schema, dict) else _DEFAULT_DIALECT
+def _as_object(schema: JsonValue) -> Mapping[str, JsonValue]:
+    return schema if isinstance(schema, dict) else {}
 
 
 def _targets(schema: JsonObject, resolver: Any) -> list[Any]:
@@ -198,14 +201,4 @@ def _patterns_in(schema: JsonObject) -> Iterator[str]:
 
 
 def _depth(value: JsonValue) -> int:
-    if isinstance(value, dict | list):
-        members = value.values() if isinstance(value, dict) else value
-        return 1 + max(map(_depth, members), default=0)
-    return 0
-
-
-def _size(value: JsonValue) -> int:
-    if isinstance(value, dict | list):
-        members = value.values() if isinstance(value, dict) else value
-        return 1 + sum(map(_size, members))
-    return 1
+    return 1 + max(map(_depth, _members(value)), default=0) if isinstance(value, dict | list) else 0

@@ -11,7 +11,6 @@ matched without backtracking, see `patterns`.
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from typing import Final
 
@@ -46,7 +45,7 @@ class Schema:
                 pattern needs backtracking. The message says what and, if possible, where.
         """
         try:
-            return _compiled(_Encoded(schema))
+            return _compiled(_encoded(schema))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -58,26 +57,14 @@ class Schema:
         return self._check(value, root)
 
 
-class _Encoded:
-    """A schema as bytes, compared by their digest, so that the cache does not keep the bytes alive."""
-
-    __slots__ = ("digest", "encoded")
-
-    def __init__(self, schema: JsonObject | bool) -> None:
-        if not isinstance(schema, dict | bool):
-            raise ValueError(f"a schema is an object or a boolean, not {type(schema).__name__}")
-        self.encoded = dumps(schema, "schema")
-        if len(self.encoded) > MAX_BYTES:
-            raise ValueError(f"it has {len(self.encoded)} bytes; the limit is {MAX_BYTES}")
-        self.digest = hashlib.sha256(self.encoded).digest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Encoded) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+def _encoded(schema: JsonObject | bool) -> bytes:
+    if not isinstance(schema, dict | bool):
+        raise ValueError(f"a schema is an object or a boolean, not {type(schema).__name__}")
+    encoded = dumps(schema, "schema")
+    if len(encoded) > MAX_BYTES:
+        raise ValueError(f"it has {len(encoded)} bytes; the limit is {MAX_BYTES}")
+    return encoded
 
 
-@lru_cache(maxsize=_CACHED)
-def _compiled(schema: _Encoded) -> Schema:
-    return Schema(schema.encoded)
+# Keyed by the encoded schema, and not by `id()`: clients list the same tools again and again, as new objects.
+_compiled: Final = lru_cache(maxsize=_CACHED)(Schema)

@@ -65,6 +65,7 @@ class CheckBudget:
             raise BudgetExceeded
 
     def finds(self, pattern: str, text: str) -> bool:
+        """Return whether a pattern matches in a text, and take its cost from the budget."""
         compiled = self.patterns.get(pattern)
         # The patterns of the schema itself were compiled with it; this is one of a meta-schema.
         if compiled is None:
@@ -127,6 +128,7 @@ def _compared(keyword: Keyword) -> Keyword:
     return paying
 
 
+# Eight members count as one step: to iterate over a member is much cheaper than to call a keyword.
 def _width(value: object) -> int:
     return len(value) // 8 if isinstance(value, list | dict) else 0
 
@@ -187,6 +189,7 @@ def _others(
 def _unique_items(_validator: Any, unique: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if not unique or not isinstance(instance, list):
         return
+    # A set instead of the library's comparison of all pairs. The first repetition is enough: a list of all could be long.
     seen: set[object] = set()
     for position, item in enumerate(instance):
         key = _key(item)
@@ -281,6 +284,8 @@ _REPLACED: Final[Mapping[str, Keyword]] = {
     "patternProperties": _pattern_properties,
     "uniqueItems": _unique_items,
 }
+# draft-07 too, although MCP's default is 2020-12: popular generators of schemas still write it into `$schema`, and a client that
+# rejected it could not use these tools.
 _DRAFT_2020_12: Final = _bounded(
     Draft202012Validator,
     **_REPLACED,

@@ -17,12 +17,18 @@ from urllib.parse import quote
 MAX_TEMPLATE: Final = 8 * 1024
 """The longest template, in characters."""
 MAX_VARIABLES: Final = 64
-"""The most variables in one template; each place counts."""
+"""The most variables in one template; a name that occurs twice counts twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One row of the table: what an expression begins with, what parts its values, and how they are written."""
+    """One row of the table: the first character of an expansion, the separator of its values, and how they are written.
+
+    Attributes:
+        named: each value is written with its name, as in `?q=x`.
+        if_empty: what follows the name of an empty value.
+        reserved: reserved characters are not percent-encoded.
+    """
 
     symbol: str
     first: str
@@ -49,7 +55,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable at one place: its name, and `:n` (the first n characters) or `*` (each value for itself)."""
+    """A variable in an expression: its name, and the modifier `:n` (the first n characters) or `*` (each value separately)."""
 
     name: str
     prefix: int | None = None
@@ -58,14 +64,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What stands between braces."""
+    """The text between two braces, parsed."""
 
     operator: Operator
     variables: tuple[Variable, ...]
 
 
 Part: TypeAlias = str | Expression
-"""Literal text, as it stands in a URI, or an expression."""
+"""Literal text, percent-encoded as in a URI, or an expression."""
 
 
 # The name is matched with possessive quantifiers (`++`, `*+`): a long name that is wrong at its end fails after one pass,
@@ -76,10 +82,10 @@ _NO_LITERAL: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f-\x9f]|%(?![0-9A-Fa-f]{
 
 
 def parse_template(text: str) -> tuple[Part, ...]:
-    """The parts of a template.
+    """Return the parts of a template.
 
     Raises:
-        ValueError: it is none, or is over a limit; the text says where and why.
+        ValueError: the text is not a template, or exceeds a limit; the message says where and why.
     """
     if len(text) > MAX_TEMPLATE:
         raise ValueError(f"The URI template has {len(text)} characters; the limit is {MAX_TEMPLATE}.")
@@ -116,6 +122,7 @@ def _literal(text: str, at: int, literal: str) -> str:
 
 def _expression(text: str, at: int, inside: str) -> Expression:
     operator = OPERATORS.get(inside[:1]) or OPERATORS[""]
+    # Rejected and not taken as a part of the name: a later RFC may give these operators a meaning.
     if inside[:1] in {"=", ",", "!", "@", "|"}:
         raise _flaw(text, at, f"the operator {inside[0]!r} is reserved (RFC 6570, 2.2)")
     specs = inside.removeprefix(operator.symbol).split(",")
@@ -125,7 +132,7 @@ def _expression(text: str, at: int, inside: str) -> Expression:
 def _variable(text: str, at: int, spec: str) -> Variable:
     found = _VARIABLE.fullmatch(spec)
     if found is None:
-        raise _flaw(text, at, f"{spec[:64]!r} is no variable")
+        raise _flaw(text, at, f"{spec[:64]!r} is not a variable")
     name, prefix, explode = found.groups()
     return Variable(name, None if prefix is None else int(prefix), explode is not None)
 

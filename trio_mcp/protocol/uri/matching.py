@@ -233,8 +233,9 @@ def _read(segment: VariableSegment, text: str, values: dict[str, str]) -> bool:
 
 def _take(segment: VariableSegment, variable: Variable, text: str, values: dict[str, str]) -> bool:
     exploded_path = segment.operator.symbol == "/" and variable.explode
+    # It would look like a separator once it is decoded.
     if exploded_path and "%2F" in text.upper():
-        return False  # it would look like a separator once it is decoded
+        return False
     value = _decoded(text)
     if value is None or not _is_safe(value, _may_hold_paths(segment.operator) or exploded_path):
         return False
@@ -256,6 +257,7 @@ def _bind(variable: Variable, value: str, values: dict[str, str]) -> bool:
 # Values
 
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# Control characters end or split names in many programs, and a backslash is a separator on Windows.
 _NEVER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
 _SEPARATORS: Final = re.compile(r"[/\\]")
 _FURTHER_DECODINGS: Final = 3
@@ -281,6 +283,6 @@ def _is_safe(value: str, may_hold_paths: bool) -> bool:
     for _ in range(_FURTHER_DECODINGS):
         if not {".", ".."}.isdisjoint(_SEPARATORS.split(value)):
             return False
-        # A handler, or what it calls, may decode again.
+        # A handler, or what it calls, may decode again: `%252e%252e` is `..` to a proxy and a file system behind it.
         value = unquote(value)
     return {".", ".."}.isdisjoint(_SEPARATORS.split(value))

@@ -33,15 +33,6 @@ class UriTemplate:
     def __repr__(self) -> str:
         return f"<UriTemplate {self.text!r}>"
 
-    def __str__(self) -> str:
-        return self.text
-
-    def __eq__(self, other: object) -> bool:
-        return self.text == other.text if isinstance(other, UriTemplate) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values that expand to this URI, or None if there are none. Takes time linear in the URI.
 
@@ -59,6 +50,7 @@ class UriTemplate:
             return None
         return match(self._segments, uri)
 
+    # A variable that occurs twice is required if one of its occurrences is.
     def _required(self) -> set[str]:
         found = [segment for segment in self._segments if isinstance(segment, VariableSegment) and not segment.optional]
         return {variable.name for segment in found for variable in segment.variables}

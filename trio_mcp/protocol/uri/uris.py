@@ -41,5 +41,5 @@ def check_uri(uri: str) -> None:
         )
     if not is_uri(uri):
         raise RemoteProtocolError(
-            f"{uri[:128]!r} is no URI: it needs a scheme, such as file: or https:", code=INVALID_PARAMS
+            f"{uri[:128]!r} is not a URI: it needs a scheme, such as file: or https:", code=INVALID_PARAMS
         )

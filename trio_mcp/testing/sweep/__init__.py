@@ -1,4 +1,4 @@
-"""Cancelling a scenario everywhere: at its k-th step for every k, and its connection after the b-th message for every b.
+"""Interrupt a scenario everywhere: at its k-th step for every k, and its connection after the b-th message for every b.
 
     effects = Effects()
     server = Server("shop")
@@ -14,13 +14,13 @@
 
     sweep(server, scenario, on_elicit=lambda _asked: accept(value=True), effects=effects).check()
 
-The scenario runs once as it is, and then again and again, each time with one interruption. After each run everything must be
-as it was before: every request has exactly one of a result, an error and silence, nothing is said after a reply, no effect
-has happened twice, and no actor, mailbox, pending id, listener, parked call or task is left, nor any object of a call that
-only the garbage collector would free.
+The scenario runs once without an interruption, and then once with each. After each run nothing may be left: every request has
+exactly one of a result, an error and silence; no message about a request follows its reply; no effect has happened twice; and
+there is no actor, mailbox, pending id, subscriber, parked call or task, nor any object of a call that only the garbage
+collector would free.
 
-A run is deterministic: its clock is virtual, and Trio's scheduler is given a seed. So a problem names the interruption that
-shows it, and `only` repeats that one.
+A run is deterministic: its clock is virtual, and Trio's scheduler gets a seed. So a problem names the interruption that causes
+it, and `only` repeats that one.
 """
 
 from .run import Play, Strike, Way

@@ -1,7 +1,7 @@
-"""Counting what is left: the objects of calls and connections that are still alive, without asking the collector for help.
+"""Count the objects of calls and connections that are still alive, before the garbage collector runs.
 
-The collector is off while it counts, so what only a cycle keeps is found too: a busy server would carry it about until the
-collector comes round.
+The collector is off meanwhile, so objects that only a reference cycle keeps alive are found too: on a busy server they would use
+memory until the collector's next run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...session import ClientSession
 from ...session.calls.asks_requests import PendingAsks
 from ...session.replies import OpenRequests
 
-ROOMS: Final = (
+PACKAGES: Final = (
     "trio_mcp.runtime.",
     "trio_mcp.session.",
     "trio_mcp.client.",
@@ -36,23 +36,24 @@ HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     Mailbox: ("_slots",),
     Outbox: ("items",),
 }
-"""What is empty in each of them when nothing runs."""
+"""Attributes that are empty when nothing runs, by class."""
 
 
 def census() -> Counter[str]:
-    """How many objects of calls and connections are alive, by their type."""
+    """Count the objects of calls and connections that are alive, by type."""
     return Counter(type(each).__qualname__ for each in living())
 
 
 def living() -> Iterator[object]:
-    """The objects of calls and connections that are alive."""
+    """Yield the objects of calls and connections that are alive."""
+    # Found through the collector's own list and not by weak references: no class has to take part, so none can be forgotten.
     for each in gc.get_objects():
-        if str(type(each).__module__).startswith(ROOMS):
+        if str(type(each).__module__).startswith(PACKAGES):
             yield each
 
 
 def held() -> Iterator[str]:
-    """What the living ends of connections still wait for, as sentences."""
+    """Yield a sentence for each attribute of `HOLDS` that is not empty."""
     for each in gc.get_objects():
         for name in HOLDS.get(type(each), ()):
             content = getattr(each, name)
@@ -63,7 +64,8 @@ def held() -> Iterator[str]:
 
 @contextmanager
 def only_new_objects() -> Iterator[None]:
-    """For the length of the block the collector neither runs by itself nor sees what was there before."""
+    """In this block the collector does not run by itself, and does not see older objects."""
+    # Frozen objects are skipped: a collection then costs as much as one run has made, and not as much as the test process holds.
     was_enabled = gc.isenabled()
     gc.collect()
     gc.freeze()

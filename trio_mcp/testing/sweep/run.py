@@ -1,4 +1,7 @@
-"""One run of a scenario with one interruption, and what it left behind."""
+"""One run of a scenario with one interruption, and the checks after it."""
+
+# The interruption happens in an instrument of Trio, right before a task step: the only moments at which another task or a peer
+# can act. So a sweep over all steps of all tasks leaves no gap between two awaits unchecked.
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from .wire import BUFFER, Wire, WireEnd
 
 P = TypeVar("P")
 
-PATIENCE: Final = 10_000.0
-"""Seconds, virtual ones, after which a scenario is taken to hang."""
+RUN_TIMEOUT: Final = 10_000.0
+"""Virtual seconds after which a scenario counts as hanging."""
 
-CLOSING: Final = 60.0
-"""The same for the end of a connection."""
+CLOSE_TIMEOUT: Final = 60.0
+"""Virtual seconds that the server may take to notice the end of a connection."""
 
 
 class Way(Enum):
@@ -40,7 +43,7 @@ class Way(Enum):
 
 
 class Strike(NamedTuple):
-    """One interruption: a way, and the step, or the message, at which it happens. Both are counted from 1."""
+    """One interruption: its way, and the step or the message at which it happens, counted from 1."""
 
     way: Way
     at: int
@@ -52,12 +55,12 @@ class Strike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Play(Generic[P]):
-    """What is run: a server, how its peer is made of its end of the wire, and what the peer does.
+    """A server, a function that makes the peer from its end of the wire, and what the peer does.
 
     Attributes:
-        opening: interrupt while the peer is made, too.
-        logs: parts of errors that are to be logged.
-        buffer: messages that either end may be ahead of the other; one that is small makes who talks wait for who reads.
+        opening: interrupt also while the peer opens and closes.
+        logs: parts of the errors that are expected in the log.
+        buffer: messages that one end may be ahead of the other; with a small number, senders wait for readers.
     """
 
     server: Server
@@ -68,20 +71,20 @@ class Play(Generic[P]):
     buffer: int = BUFFER
 
 
-class Striker(trio.abc.Instrument):
-    """Counts the steps of all tasks, and acts right before one of them."""
+class Interrupter(trio.abc.Instrument):
+    """Counts the steps of all tasks, and calls `act` right before one of them."""
 
     def __init__(self, at: int | None, act: Callable[[], None], watch: Callable[[], bool]) -> None:
         self.steps = 0
         self.watched: list[int] = []
-        """The steps before which something could be cancelled by the peer."""
+        """The steps before which `watch` was true."""
         self.armed = False
         self.failure: Exception | None = None
         self._at = at
         self._act = act
         self._watch = watch
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  every task counts
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  the steps of every task count
         if not self.armed:
             return
         self.steps += 1
@@ -95,32 +98,32 @@ class Striker(trio.abc.Instrument):
 
 
 class Run(Generic[P]):
-    """`trio.run(run)` plays once; then `problems` tells what was wrong."""
+    """`trio.run(run)` plays once; then `problems` has a sentence for each problem."""
 
     def __init__(self, play: Play[P], strike: Strike | None) -> None:
         self.problems: list[str] = []
         self.messages = 0
-        """Those that crossed while it could be interrupted."""
+        """Messages that crossed while it could be interrupted."""
         self._play = play
         self._strike = strike
         at_message = strike is not None and strike.way is Way.MESSAGE
         self.wire = Wire(play.buffer)
         at_step = None if strike is None or at_message else strike.at
-        self.striker = Striker(at_step, self._act, lambda: bool(self.wire.open))
+        self.interrupter = Interrupter(at_step, self._act, lambda: bool(self.wire.open))
         self._scope = trio.CancelScope()
 
     async def __call__(self) -> None:
         """Play once."""
         before = trio.lowlevel.current_statistics().tasks_living
-        trio.lowlevel.add_instrument(self.striker)
+        trio.lowlevel.add_instrument(self.interrupter)
         with logged_errors() as errors:
             await self._serve_and_talk()
         await wait_all_tasks_blocked()
         left = trio.lowlevel.current_statistics().tasks_living - before
         if left:
             self.problems.append(f"{left} tasks are left")
-        if self.striker.failure is not None:
-            self.problems.append(f"the interruption itself failed: {self.striker.failure!r}")
+        if self.interrupter.failure is not None:
+            self.problems.append(f"the interruption itself failed: {self.interrupter.failure!r}")
         self.problems += [line for line in errors if not any(part in line for part in self._play.logs)]
         self.problems += broken_rules(self.wire.log, ended=self._ended)
 
@@ -144,12 +147,12 @@ class Run(Generic[P]):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, service, served)
                 await self._talk(service)
-                with trio.move_on_after(CLOSING):
+                with trio.move_on_after(CLOSE_TIMEOUT):
                     await served.wait()
                 if not served.is_set():
-                    self.problems.append(f"the server still holds the connection {CLOSING:g} s after its end")
+                    self.problems.append(f"the server still holds the connection {CLOSE_TIMEOUT:g} s after its end")
                 nursery.cancel_scope.cancel()
-            self.problems += counted(service)
+            self.problems += remaining_gauges(service)
             if len(service.subscriptions):
                 self.problems.append(f"{len(service.subscriptions)} subscribers are left")
 
@@ -165,26 +168,26 @@ class Run(Generic[P]):
                 async with self._play.connect(self.wire.client) as peer:
                     await self._play.scenario(peer)
             await self.wire.client.aclose()
-            await expired(service)
+            await wait_expired(service)
             return
         async with self._play.connect(self.wire.client) as peer:
             await wait_all_tasks_blocked()
             before = census()
             with self._struck():
                 await self._play.scenario(peer)
-            await expired(service)
+            await wait_expired(service)
             self._compare(before)
-            self.problems += counted(service)
+            self.problems += remaining_gauges(service)
             self.problems += held()
 
     @contextmanager
     def _struck(self) -> Iterator[None]:
-        """The part of a run that is interrupted, and may then end as it likes but not hang."""
-        self._scope.deadline = trio.current_time() + PATIENCE
+        """The part of a run that is interrupted. After its interruption it may end in any way, but must not hang."""
+        self._scope.deadline = trio.current_time() + RUN_TIMEOUT
         crossed = self.wire.crossed
         if self._strike is not None and self._strike.way is Way.MESSAGE:
             self.wire.cut_at = crossed + self._strike.at
-        self.striker.armed = True
+        self.interrupter.armed = True
         try:
             with self._scope:
                 yield
@@ -193,14 +196,14 @@ class Run(Generic[P]):
                 f"the scenario raised {each!r}" for each in leaf_exceptions(error) if not self._expected(each)
             ]
         finally:
-            self.striker.armed = False
+            self.interrupter.armed = False
             self.messages = self.wire.crossed - crossed
         ours = self._strike is not None and self._strike.way in (Way.PEER, Way.SCOPE)
         if self._scope.cancelled_caught and not ours:
-            self.problems.append(f"the scenario was not over after {PATIENCE:g} s")
+            self.problems.append(f"the scenario was not over after {RUN_TIMEOUT:g} s")
 
     def _expected(self, error: BaseException) -> bool:
-        """What a peer may raise whose connection was cut."""
+        """Return whether a peer may raise this: its connection was cut."""
         return self.wire.broken and isinstance(error, Disconnected | trio.EndOfChannel | trio.BrokenResourceError)
 
     def _compare(self, before: Counter[str]) -> None:
@@ -209,25 +212,26 @@ class Run(Generic[P]):
             self.problems.append(f"objects are left: {', '.join(f'{count} {name}' for name, count in more.items())}")
 
 
-async def expired(service: Service) -> None:
-    """Wait until nothing happens any more, and nothing is kept for a repeated request."""
+async def wait_expired(service: Service) -> None:
+    """Wait until no task can run, and no parked call or outcome is kept for a repeated request."""
     await wait_all_tasks_blocked()
     await trio.sleep(service.options.actors.park_ttl + service.options.outcome_grace + 1)
     await wait_all_tasks_blocked()
-    service.directory.find("")  # what is kept too long goes when somebody looks
+    # The directory has no timer: it drops expired entries at each look-up.
+    service.directory.find("")
 
 
-def counted(service: Service) -> Iterator[str]:
-    """What the gauges of a server say that is left."""
+def remaining_gauges(service: Service) -> Iterator[str]:
+    """Yield a sentence for each gauge of a server that is not back at zero."""
     now = service.statistics()
     if not now.quiet or now.actors.parked_bytes:
         yield f"the server is not quiet: {now}"
     if len(service.directory):
-        yield f"{len(service.directory)} calls can still be carried on"
+        yield f"{len(service.directory)} calls can still be resumed"
 
 
 class Errors(logging.Handler):
-    """Keeps what was logged as an error, in one line each."""
+    """Keeps each logged error as one line."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -240,7 +244,7 @@ class Errors(logging.Handler):
 
 @contextmanager
 def logged_errors() -> Iterator[list[str]]:
-    """What this package and Trio log as errors within the block; nobody else hears of it, thousands of runs would be too much."""
+    """Collect the errors that this package and Trio log in this block, and hide them from all other handlers."""
     handler = Errors()
     loggers = [logging.getLogger("trio_mcp"), logging.getLogger("trio")]
     before = [(each.level, each.propagate) for each in loggers]

@@ -1,4 +1,4 @@
-"""All the runs of a scenario, one for each interruption, and what they found."""
+"""All runs of a scenario, one for each interruption, and the report of their problems."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ SHOWN: Final = 20
 
 
 class Effects:
-    """What a scenario's tools do to the world: each says so, under a name that must not occur twice in a run."""
+    """Records the effects of a scenario's tools; no name may occur twice in a run."""
 
     def __init__(self) -> None:
         self._done: Counter[str] = Counter()
 
     def did(self, name: str) -> None:
-        """Something was done that must not be done twice."""
+        """Record an effect that must not happen twice."""
         self._done[name] += 1
 
     def forget(self) -> None:
-        """Start anew."""
+        """Forget all effects, before the next run."""
         self._done.clear()
 
     @property
     def repeated(self) -> list[str]:
-        """What was done more than once."""
+        """The names of the effects that happened more than once."""
         return [name for name, times in self._done.items() if times > 1]
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class Effects:
 
 
 class Problem(NamedTuple):
-    """What was wrong after an interruption, or without any."""
+    """A problem after an interruption, or without any."""
 
     strike: Strike | None
     what: str
@@ -61,13 +61,13 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep found.
+    """The result of a sweep.
 
     Attributes:
-        steps: task steps of the scenario when nothing interrupts it.
-        messages: messages that cross then.
-        runs: how often it was run.
-        problems: what was wrong, in the order of the interruptions.
+        steps: task steps of the scenario without an interruption.
+        messages: messages that cross without an interruption.
+        runs: number of runs.
+        problems: all problems, in the order of the interruptions.
     """
 
     steps: int
@@ -76,7 +76,7 @@ class SweepReport:
     problems: tuple[Problem, ...]
 
     def check(self) -> None:
-        """Raises `AssertionError`, naming the first problems, unless there are none."""
+        """Raise `AssertionError` with the first problems if there are any."""
         if self.problems:
             lines = [str(problem) for problem in self.problems[:SHOWN]]
             count = f"{len(self.problems)} problems in {self.runs} runs"
@@ -100,15 +100,15 @@ def sweep(
 ) -> SweepReport:
     """Run `scenario(client)` over a connection in memory, interrupted at every step and after every message.
 
-    It runs Trio itself, once for each interruption, so it is called from plain code and never from a task.
+    It runs Trio itself, once for each interruption, so call it from plain code and not from a task.
 
     Args:
         mode: as for `Client.connect`.
-        on_elicit, on_sample, on_roots: what answers the server's questions.
-        effects: what the server's tools did.
-        opening: also interrupt while the client opens and closes; else only what the scenario does.
-        logs: parts of errors that are to be logged; any other error in the log is a problem.
-        buffer: messages that either end may be ahead of the other.
+        on_elicit, on_sample, on_roots: the handlers that answer the server's questions.
+        effects: where the server's tools record their effects.
+        opening: interrupt also while the client opens and closes, and not only what the scenario does.
+        logs: parts of the errors that are expected in the log; any other logged error is a problem.
+        buffer: messages that one end may be ahead of the other.
         only: one interruption, instead of all.
         stride: interrupt at every n-th step; always after every message.
     """
@@ -139,7 +139,7 @@ def sweep_play(
     only: Strike | None = None,
     stride: int = 1,
 ) -> SweepReport:
-    """The same for a peer that is no `Client`: `play.connect` makes it of its end of the wire."""
+    """Sweep with a peer that is not a `Client`: `play.connect` makes it from its end of the wire."""
     return Sweep(play, effects or Effects(), ways, stride).run(only)
 
 
@@ -154,11 +154,12 @@ class Sweep(Generic[P]):
         self._runs = 0
         self._problems: list[Problem] = []
         self._lasting: Counter[str] = Counter()
-        """What a whole connection and its service leave to the collector, without an interruption."""
+        """Objects that a whole connection and its service leave to the collector without an interruption."""
 
     def run(self, only: Strike | None) -> SweepReport:
         with scheduled():
-            self._once(None, Run(self._play, None))  # caches are filled
+            # The first run fills caches, whose objects would look like leaks of a later one.
+            self._once(None, Run(self._play, None))
             self._problems.clear()
             with only_new_objects():
                 first = Run(self._play, None)
@@ -167,29 +168,30 @@ class Sweep(Generic[P]):
                 if not self._problems:
                     for strike in self._strikes(first) if only is None else [only]:
                         self._once(strike, Run(self._play, strike))
-        return SweepReport(first.striker.steps, first.messages, self._runs, tuple(self._problems))
+        return SweepReport(first.interrupter.steps, first.messages, self._runs, tuple(self._problems))
 
     def _strikes(self, first: Run[P]) -> Iterator[Strike]:
-        steps = range(1, first.striker.steps + 1)
-        places = {
-            Way.PEER: first.striker.watched,
+        steps = range(1, first.interrupter.steps + 1)
+        positions = {
+            Way.PEER: first.interrupter.watched,
             Way.SCOPE: steps,
             Way.END: steps,
             Way.MESSAGE: range(1, first.messages + 1),
         }
-        return (Strike(way, at) for way in self._ways for at in places[way][self._thinned(way)])
+        return (Strike(way, at) for way in self._ways for at in positions[way][self._thinned(way)])
 
     def _thinned(self, way: Way) -> slice:
-        """Return which places of a way are struck; each way begins at another step, so that together they strike more."""
+        """Return which positions of a way are used; each way starts at another one, so that together they cover more steps."""
         if way is Way.MESSAGE:
             return slice(None)
         return slice(list(Way).index(way) % self._stride, None, self._stride)
 
     def _check_repeatable(self, first: Run[P]) -> None:
+        # Step numbers mean nothing if the scheduler, a set's order or real time makes two runs differ.
         second = Run(self._play, None)
         self._once(None, second)
-        if second.striker.steps != first.striker.steps:
-            steps = f"{first.striker.steps} steps and then {second.striker.steps}"
+        if second.interrupter.steps != first.interrupter.steps:
+            steps = f"{first.interrupter.steps} steps and then {second.interrupter.steps}"
             self._problems.append(Problem(None, f"two runs differ: {steps}"))
 
     def _once(self, strike: Strike | None, run: Run[P]) -> None:
@@ -215,7 +217,7 @@ async def channel(end: WireEnd) -> AsyncGenerator[WireEnd]:
 
 @contextmanager
 def scheduled() -> Iterator[None]:
-    """Let Trio's scheduler depend on its seed alone, as its own plugin for Hypothesis does."""
+    """Make Trio's scheduler depend on its seed alone, as Trio's own plugin for Hypothesis does."""
     state, allowed = trio_run._r.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING  # noqa: SLF001
     trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # noqa: SLF001
     try:

@@ -1,6 +1,6 @@
-"""A connection in memory whose every message is seen, and which can be cut at any moment: what a sweep tests over.
+"""A connection in memory for sweeps: it logs every message, and can be cut at any moment.
 
-Messages cross as bytes, so strictness and limits are those of a real wire. The log is the server's: in the order in which it
+Messages cross as bytes, so a sweep has the parser and the limits of a real transport. The log has the order in which the server
 received and sent.
 """
 
@@ -23,8 +23,8 @@ class Crossed(NamedTuple):
     """One message that was received or sent by the server.
 
     Attributes:
-        inward: it came from the client.
-        about: the request it belongs to, as far as its sender said so.
+        inward: whether it came from the client.
+        about: the request that it belongs to, if its sender said so.
     """
 
     inward: bool
@@ -33,30 +33,31 @@ class Crossed(NamedTuple):
 
 
 class Wire:
-    """Two ends, `client` and `server`, and what has crossed between them.
+    """Two ends, `client` and `server`, and the messages that have crossed between them.
 
     Args:
-        buffer: messages that either end may be ahead of the other.
+        buffer: messages that one end may be ahead of the other.
     """
 
     def __init__(self, buffer: int = BUFFER) -> None:
         self.buffer = buffer
-        to_server, at_server = trio.open_memory_channel[bytes](UNBOUNDED)  # each end bounds what it has on its way
+        # Unbounded, because `cancel_open` and `cut` act between two steps and cannot wait. A semaphore in each end is the limit.
+        to_server, at_server = trio.open_memory_channel[bytes](UNBOUNDED)
         to_client, at_client = trio.open_memory_channel[bytes](UNBOUNDED)
         self._inject = to_server
         self.client = WireEnd(self, to_server, at_client, self._client_sent)
         self.server = WireEnd(self, to_client, at_server, self._server_sent, self._server_received)
         self.log: list[Crossed] = []
         self.crossed = 0
-        """Messages so far; an array counts as one."""
+        """Number of messages so far; a batch counts as one."""
         self.open: dict[RequestId, None] = {}
-        """The client's requests that the server has not answered, from the moment they are sent."""
+        """The client's requests without an answer, from the moment they are sent; in order, since runs must be repeatable."""
         self.broken = False
         self.cut_at: int | None = None
         """The message after which the connection ends; None for never."""
 
     def cancel_open(self) -> int:
-        """Tell the server, behind the client's back, that no open request is wanted any more; returns how many there were."""
+        """Cancel all open requests at the server without the client's knowledge; return how many there were."""
         if self.broken:
             return 0
         for request_id in self.open:
@@ -65,7 +66,7 @@ class Wire:
         return len(self.open)
 
     def cut(self) -> None:
-        """End the connection: what is on its way still arrives, and then nothing more in either direction."""
+        """End the connection: messages on their way still arrive, and no later ones in either direction."""
         self.broken = True
         for end in (self.client, self.server):
             end.end_sending()
@@ -73,7 +74,7 @@ class Wire:
     def other(self, end: WireEnd) -> WireEnd:
         return self.server if end is self.client else self.client
 
-    # what crosses
+    # Called by the two ends, for each message
 
     def _client_sent(self, message: Message, _about: RequestId | None) -> None:
         if isinstance(message, Request):
@@ -88,7 +89,7 @@ class Wire:
             self.open.pop(message.id, None)
 
     def count(self) -> None:
-        """One more has crossed."""
+        """Count one more message, and cut the connection if it was the last one allowed."""
         self.crossed += 1
         if self.crossed == self.cut_at:
             self.cut()
@@ -113,7 +114,7 @@ class WireEnd(MessageChannel):
         self._room = trio.Semaphore(wire.buffer)
 
     async def send(self, value: Envelope) -> None:
-        """Send one message, waiting while the wire buffers all it may. A cancel means that it was not sent.
+        """Send one message, waiting while the buffer is full. After a cancel it was not sent.
 
         Raises:
             trio.BrokenResourceError: the connection was cut, or the other end closed.
@@ -131,7 +132,7 @@ class WireEnd(MessageChannel):
         self._wire.count()
 
     async def receive(self) -> Envelope[Received]:
-        """Return the next message. A cancel loses nothing. Raises `trio.EndOfChannel` when there will be no more."""
+        """Return the next message; raise `trio.EndOfChannel` after the last one. A cancel loses no message."""
         data = await self._receives.receive()
         self._wire.other(self).make_room()
         for message in members(data):
@@ -139,16 +140,16 @@ class WireEnd(MessageChannel):
         return Envelope(parse(data), size=len(data))
 
     def make_room(self) -> None:
-        """One message less is on its way from here."""
+        """Note that the other end has received a message of this one."""
         self._room.release()
 
     def end_sending(self) -> None:
-        """Nothing more is sent from this end."""
+        """Stop sending from this end."""
         self._sends.close()
         self.wake()
 
     def wake(self) -> None:
-        """Let those who wait for room find out that there will be none."""
+        """Wake the senders that wait for room, so that they find the connection closed."""
         for _ in range(self._room.statistics().tasks_waiting):
             self._room.release()
 
@@ -165,7 +166,7 @@ class WireEnd(MessageChannel):
 
 
 def members(data: bytes) -> Iterator[Message]:
-    """The message, or the messages of an array; what is malformed is nobody's."""
+    """Yield the message, or the messages of a batch, without malformed ones."""
     parsed = parse(data)
     for message in parsed.messages() if isinstance(parsed, Batch) else (parsed,):
         if not isinstance(message, Malformed):

@@ -16,7 +16,7 @@ import httpx2
 import trio
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER, mirrored
+from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER, headers_of
 from trio_mcp.protocol.http.sse import SseEvent
 from trio_mcp.protocol.jsonrpc import (
     Batch,
@@ -178,7 +178,7 @@ class HttpConnection:
             return PostHeaders({**extra, **CONTENT}, {}, resumable=False)
         if isinstance(message, Request):
             # Our own client says `stateless`. A program that sends its own messages may only have named the revision in them.
-            own = mirrored(message.method, decoded(message.params))
+            own = headers_of(message.method, decoded(message.params))
             if VERSION_HEADER in own:
                 return PostHeaders({**extra, **CONTENT, **own}, {}, resumable=False)
             if message.method == "initialize":
