@@ -1,19 +1,41 @@
 """Calling servers: `Client`, and what answers their questions."""
 
-from .cache import CacheStatistics as CacheStatistics, ResponseCache as ResponseCache
-from .calls import MAX_ROUNDS as MAX_ROUNDS
-from .changes import Change as Change, ChangeKind as ChangeKind, Changes as Changes, OnChange as OnChange
-from .client import Client as Client
+from .cache import CacheStatistics, ResponseCache
+from .calls import MAX_ROUNDS
+from .changes import Change, ChangeKind, Changes, OnChange
+from .client import Client
 from .handlers import (
-    Handlers as Handlers,
-    OnElicit as OnElicit,
-    OnElicitUrl as OnElicitUrl,
-    OnLog as OnLog,
-    OnRoots as OnRoots,
-    OnSample as OnSample,
-    accept as accept,
-    accept_defaults as accept_defaults,
-    decline as decline,
-    dismiss as dismiss,
+    Handlers,
+    OnElicit,
+    OnElicitUrl,
+    OnLog,
+    OnRoots,
+    OnSample,
+    accept,
+    accept_defaults,
+    decline,
+    dismiss,
 )
-from .options import ClientOptions as ClientOptions
+from .options import ClientOptions
+
+__all__ = [
+    "MAX_ROUNDS",
+    "CacheStatistics",
+    "Change",
+    "ChangeKind",
+    "Changes",
+    "Client",
+    "ClientOptions",
+    "Handlers",
+    "OnChange",
+    "OnElicit",
+    "OnElicitUrl",
+    "OnLog",
+    "OnRoots",
+    "OnSample",
+    "ResponseCache",
+    "accept",
+    "accept_defaults",
+    "decline",
+    "dismiss",
+]

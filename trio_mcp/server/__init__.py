@@ -1,18 +1,39 @@
 """Writing servers: `Server`, `Context`, and the types that tools, prompts and resources take and return."""
 
 from .asking import (
-    Accepted as Accepted,
-    Declined as Declined,
-    Dismissed as Dismissed,
-    Elicited as Elicited,
-    Sampled as Sampled,
+    Accepted,
+    Declined,
+    Dismissed,
+    Elicited,
+    Sampled,
 )
-from .branching import BranchOptions as BranchOptions
-from .context import BranchGroup as BranchGroup, Context as Context
-from .forms import Elicit as Elicit, FormError as FormError, Titled as Titled
-from .prompts import PromptKeywords as PromptKeywords
-from .resources import ResourceKeywords as ResourceKeywords
-from .results import ToolResult as ToolResult
-from .server import Server as Server
-from .signature import Mirrored as Mirrored
-from .tool import Tool as Tool, ToolKeywords as ToolKeywords
+from .branching import BranchOptions
+from .context import BranchGroup, Context
+from .forms import Elicit, FormError, Titled
+from .prompts import PromptKeywords
+from .resources import ResourceKeywords
+from .results import ToolResult
+from .server import Server
+from .signature import Mirrored
+from .tool import Tool, ToolKeywords
+
+__all__ = [
+    "Accepted",
+    "BranchGroup",
+    "BranchOptions",
+    "Context",
+    "Declined",
+    "Dismissed",
+    "Elicit",
+    "Elicited",
+    "FormError",
+    "Mirrored",
+    "PromptKeywords",
+    "ResourceKeywords",
+    "Sampled",
+    "Server",
+    "Titled",
+    "Tool",
+    "ToolKeywords",
+    "ToolResult",
+]
