@@ -1,21 +1,36 @@
-"""The page on architecture names only modules that exist, and leaves out none of a package that it describes as a table."""
+"""The page on architecture names only modules that exist, and every module of a package that it describes as a table."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 NAME = re.compile(r"`([a-z_0-9/]+(?:\.py|/))`")
 
 
-def paths() -> set[str]:
-    return {str(path.relative_to(ROOT)) + ("/" if path.is_dir() else "") for path in ROOT.glob("t*/**/*") if "__pycache__" not in path.parts}
+def is_there(name: str) -> bool:
+    """Return whether a file or a folder has this path, below the root or below any folder of the packages and tests."""
+    trees = (ROOT / "trio_mcp", ROOT / "transports", ROOT / "tests")
+    return (ROOT / name).exists() or any(next(tree.glob(f"**/{name.rstrip('/')}"), None) is not None for tree in trees)
+
+
+def section(title: str) -> str:
+    """Return the text below a heading, up to the next one."""
+    return PAGE.split(f"### {title}\n", 1)[1].split("\n##", 1)[0]
 
 
 def test_every_module_that_the_page_names_exists() -> None:
-    known = paths()
-    named = NAME.findall(PAGE)
-    assert named
-    assert [name for name in named if not any(path == name or path.endswith(f"/{name}") for path in known)] == []
+    names = NAME.findall(PAGE)
+    assert names
+    assert [name for name in names if not is_there(name)] == []
+
+
+@pytest.mark.parametrize("package", ["runtime", "session", "client"])
+def test_a_table_names_every_module_of_its_package(package: str) -> None:
+    folder = ROOT / "trio_mcp" / package
+    modules = {str(file.relative_to(folder)) for file in folder.rglob("*.py") if file.name != "__init__.py"}
+    assert sorted(modules - set(NAME.findall(section(f"`{package}/`")))) == []

@@ -40,16 +40,16 @@ class NoSuchEvent(LookupError):
 class EventStore(Protocol):
     """Keeps what was sent on the streams of legacy HTTP sessions, so that a client can ask for what it missed.
 
-    Events of a stream are numbered from 1. A store is bounded by limits or by age of its own and may forget at any time, of one
-    stream always the oldest events first. What it raises, other than what is named here, costs the events their log and nothing
-    else; a call that takes longer than a few seconds is cancelled and counts as failed.
+    Events of a stream are numbered from 1. A store is bounded by number, size or age and may evict events at any time, of one
+    stream always the oldest first. If it raises anything that is not named here, the events are not stored, and the call
+    continues. An operation that takes longer than a few seconds is cancelled and counts as failed.
     """
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Keep `events` under the numbers from `first` on, in place of any that are kept under these or later numbers.
 
-        A hole before `first` makes everything before it unreadable. A cancel may or may not have kept them; whoever was cancelled
-        appends them again.
+        A gap before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the
+        caller appends them again.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The changes that one subscriber is told of."""
+"""The changes that one subscriber receives."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ChangeSource(Protocol):
 
 
 class Changes:
-    """The changes that one subscriber is told of; made by `Client.listen`.
+    """The changes that one subscriber receives; made by `Client.listen`.
 
         async with client.listen(tools=True, uris=["config://app"]) as changes:
             async for change in changes:

@@ -102,7 +102,7 @@ class Malformed:
     Attributes:
         error: what to answer; its `request_id` is the id of the request, or None when there was none or none was valid.
         answers: the id under which the bytes tried to answer a request of ours. Fail that request with `error` and send
-            nothing: the peer could take an error under this id for the answer to a request of its own.
+            nothing: the peer could take an error under this id for the answer to its own request.
     """
 
     error: RemoteProtocolError
@@ -114,7 +114,7 @@ class Batch(Malformed):
     """An array: several messages in 2025-03-26, and in every other revision as malformed as its base says.
 
     Attributes:
-        items: the members of the array, which nobody has looked at yet.
+        items: the members of the array, not validated yet.
     """
 
     items: Sequence[JsonValue] = ()
@@ -200,7 +200,7 @@ def is_request_id(value: object) -> TypeGuard[RequestId]:
         case int():
             return -MAX_INTEGER <= value <= MAX_INTEGER
         case str():
-            # A string in memory may hold half a surrogate pair; `surrogatepass` counts it instead of raising.
+            # A string in memory may hold a lone surrogate; `surrogatepass` counts it instead of raising.
             return len(value) <= MAX_ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
         case _:
             return False

@@ -270,7 +270,7 @@ class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 
     A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. An actor is made with one busy lane,
-    `Lane(actor)`, which whoever runs its body makes.
+    `Lane(actor)`, which the owner of its body makes.
 
     `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
     the body and one more for each branch below it.

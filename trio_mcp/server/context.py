@@ -42,7 +42,7 @@ R = TypeVar("R", bound=Model)
 class Context:
     """The running call, for a handler that declares a parameter of this type.
 
-    It can be used until the call ends, in any task of the call. A branch gets a context of its own, with its own messages.
+    It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.
     """
 
     __slots__ = ("_call", "_lane", "_messages", "_terms")

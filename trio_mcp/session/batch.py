@@ -28,7 +28,7 @@ class OpenBatch:
         """Those of its requests that were not refused at once."""
         self._owns_outbox = owns_outbox
         self._answers: list[Response | ErrorResponse] = []
-        self._open = 1  # whoever reads the batch: no answer goes out before the last message has been read
+        self._open = 1  # the reader of the batch: no answer is sent before the last message has been read
 
     @property
     def finished(self) -> bool:
@@ -55,7 +55,7 @@ class OpenBatch:
             self._send()
 
     def answer(self, answer: Response | ErrorResponse) -> None:
-        """Answer a message at once, that nobody was told to expect an answer to."""
+        """Add the answer to a message for which `expect` was not called."""
         self._answers.append(answer)
 
     def all_read(self) -> bool:

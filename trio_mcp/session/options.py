@@ -23,9 +23,9 @@ class ServiceOptions:
     """The longest that any call may take, whatever its own `timeout` says."""
     cancel_grace: float = 5.0
     """How long a call may take to clean up when it was cancelled or its time is up; then it is *stuck*: its caller is answered,
-    and nobody waits for it any longer."""
+    and nothing waits for it any longer."""
     watchdog: float = 0.25
-    """A tool that keeps the event loop from turning for this long is logged with its stack; `inf` for not looking."""
+    """A tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog."""
     settle: float = 0.2
     """How long a busy branch may hold back the questions of its siblings."""
     outcome_grace: float = 60.0

@@ -51,7 +51,7 @@ class Service:
         self.request_checks = request_checks
         self.identity = identity
         self.capabilities = capabilities
-        """What is offered now; whoever adds something of a new kind while serving replaces it."""
+        """What the server offers now; replaced when something of a new kind is added while serving."""
         self.subscriptions = Subscriptions()
         self.instructions = instructions
         self.options = options
@@ -118,7 +118,7 @@ class Service:
 
 
 FAREWELL: Final = 0.5
-"""Seconds in which those who listen for changes are told that there will be none."""
+"""Seconds for ending the streams of change notifications with their results."""
 
 NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
 

@@ -130,7 +130,7 @@ class SessionState:
         return EmptyResult()
 
     def subscribe(self, params: Model) -> Model:
-        """A client may subscribe before it has said that it is initialized; it is told from then on."""
+        """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
         assert isinstance(params, SubscribeRequestParams)
         self.initialized()
         assert self._subscriber is not None

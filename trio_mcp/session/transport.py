@@ -31,7 +31,7 @@ class Transport(Protocol):
 
     @property
     def serve(self) -> Callable[..., Awaitable[None]]:
-        """`await serve(server, **options)` serves a `ChannelServer` until its peers are gone or it is told to stop."""
+        """`await serve(server, **options)` serves a `ChannelServer` until its peers have disconnected or it is stopped."""
         ...
 
     @property

@@ -14,7 +14,7 @@ InputResponses: TypeAlias = dict[str, JsonObject]
 
 
 class RequestParams(MetaModel):
-    """The params of a request that has none of its own."""
+    """The params of a request that defines none."""
 
 
 class PaginatedRequestParams(RequestParams):
@@ -37,7 +37,7 @@ class ResourceRequestParams(InputResponseRequestParams):
 
 
 class NotificationParams(MetaModel):
-    """The params of a notification that has none of its own."""
+    """The params of a notification that defines none."""
 
 
 class Result(MetaModel):

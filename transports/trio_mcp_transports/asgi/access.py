@@ -62,8 +62,8 @@ USUAL: Final[Mapping[bytes, str]] = {
         b"x-forwarded-proto",
     )
 }
-"""Names that all requests share: those that wait for long keep their headers. Others are not interned, since some versions of
-Python never let go of what is."""
+"""Header names that all requests share, because long requests keep their headers. Other names are not interned, since some
+versions of Python never free an interned string."""
 
 
 WEBSOCKET_KEY = re.compile("[A-Za-z0-9+/]{22}==")

@@ -43,7 +43,7 @@ class HardExit:
         if seconds is None or self._left_within(seconds):
             return
         with suppress(OSError, AttributeError):
-            os.set_blocking(2, False)  # nobody may be reading it
+            os.set_blocking(2, False)  # a full pipe without a reader would block
             os.write(2, b"trio_mcp: the shutdown did not end in time; the process is ended by force\n")
         os._exit(HARD_EXIT_CODE)
 

@@ -72,7 +72,7 @@ class SseConnection:
         Raises:
             Disconnected: the server cannot be reached, or the stream ended at once.
             RequestTimeout: its first event did not come in time.
-            RemoteProtocolError: it answers with something else, or names no URI of its own.
+            RemoteProtocolError: it answers with something else, or names a URI of another origin.
 
         A cancel closes it again.
         """
@@ -82,7 +82,7 @@ class SseConnection:
         raise RequestTimeout(f"{self._url}: no event `endpoint` came within {self._limits.connect:g} seconds")
 
     async def post(self, nursery: trio.Nursery, message: Sent) -> None:
-        """Post one message, after those before it. What does not arrive ends nothing but itself: a request is told so.
+        """Post one message, after those before it. If it does not arrive, only its own request fails.
 
         Raises:
             trio.BrokenResourceError: the stream has ended.
@@ -100,7 +100,7 @@ class SseConnection:
             logger.warning("a %s did not reach %s: %s", type(message).__name__, self._url, why)
             return
         told = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{self._url}: {why}")
-        nursery.start_soon(self._pass_on, Envelope(told))  # in a task: whoever makes room for it may wait for this one
+        nursery.start_soon(self._pass_on, Envelope(told))  # in a task: the receiver may be waiting for this post
 
     def check(self) -> None:
         """Raise `BrokenResourceError` if the stream broke off."""
@@ -114,7 +114,7 @@ class SseConnection:
     # one step each
 
     async def _read(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Read the stream to its end; what is wrong before the first event is raised to whoever opens it."""
+        """Read the stream to its end; an error before the first event is raised where the stream is opened."""
         try:
             with self._reading:
                 await self._read_stream(task_status)
@@ -185,7 +185,7 @@ class SseChannel(MessageChannel):
     async def send(self, value: Envelope) -> None:
         """Post one message, after those before it, and wait until the server has taken it.
 
-        What does not arrive ends nothing but itself: a request is told so, anything else is logged.
+        If it does not arrive, only its own request fails; for other messages a warning is logged.
 
         Raises:
             trio.ClosedResourceError: the channel was closed.
@@ -253,7 +253,7 @@ async def connect_sse(
 
 
 async def discard_body(response: httpx2.Response) -> None:
-    """Read what nobody needs, so that its connection can be used again; it need not end, nor be well formed."""
+    """Read and discard a body, so that its connection can be used again; it need not end, nor be well formed."""
     with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
         await read_body(response, MAX_DISCARDED_BYTES)
 
@@ -298,7 +298,7 @@ def endpoint_uri(url: str, event: SseEvent) -> str:
 
 
 def origin(uri: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port; None for what has none of its own, or a user's name in it."""
+    """Return scheme, host and port; None if one of them is missing, or the URI contains a user's name."""
     try:
         parts: SplitResult = urlsplit(uri)
         port = parts.port or PORTS.get(parts.scheme)

@@ -7,10 +7,10 @@ fd 1, a child that reads fd 0. So the two descriptors are moved away to private,
 | what happens                               | what the server does                     | exit status |
 |--------------------------------------------|------------------------------------------|-------------|
 | end of stdin                               | the session ends; nothing more is read   | 0           |
-| SIGTERM, SIGHUP (unless ignored)           | calls are cancelled, their callers told  | 0           |
-| SIGINT (unless ignored)                    | calls are cancelled, their callers told  | 130         |
+| SIGTERM, SIGHUP (unless ignored)           | calls are cancelled and answered         | 0           |
+| SIGINT (unless ignored)                    | calls are cancelled and answered         | 130         |
 | the parent process is gone                 | everything is cancelled, within 5 s      | 0           |
-| stdout is closed (EPIPE), or nobody reads  | `send` raises; the session ends          | 0           |
+| stdout is closed (EPIPE), or is not read   | `send` raises; the session ends          | 0           |
 | clean-up takes longer than the grace       | stacks to stderr, the process is ended   | 1           |
 | a second signal                            | the process is ended                     | 1           |
 
@@ -134,7 +134,7 @@ class _Shutdown:
         faulthandler.dump_traceback_later(self._grace, exit=True, file=STDERR)
 
     def cut(self, reason: str) -> None:
-        """Cancel everything: nobody is there to be told."""
+        """Cancel everything, without replies: the client is gone."""
         self.limit_clean_up()
         self.scope.cancel(reason)
 

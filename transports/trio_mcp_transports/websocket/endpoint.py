@@ -207,7 +207,7 @@ class AsgiWebSocket(MessageChannel):
         """Close in order, with the reason given to `end`; bounded, also when cancelled."""
         if not self._closed:
             self._closed = True
-            code, reason = self._ending or CLOSE_GOING_AWAY  # the server is being cut, and nobody has said anything
+            code, reason = self._ending or CLOSE_GOING_AWAY  # the connection is being cut without a given reason
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
         await trio.lowlevel.checkpoint()

@@ -34,7 +34,7 @@ async def open_socket(
     failed: Failed,
     subprotocol: str | None = SUBPROTOCOL,
 ) -> WebSocketConnection:
-    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is told when an error ends it, now or later.
+    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is called when an error ends it, now or later.
 
     Args:
         max_message: characters of one message.
@@ -68,7 +68,7 @@ async def open_socket(
 
 
 class ReaderNursery:
-    """Stands for a nursery where trio-websocket starts its reader: what that raises is told, and breaks nothing else."""
+    """Stands for a nursery where trio-websocket starts its reader: its errors are passed to `failed` and break nothing else."""
 
     def __init__(self, nursery: trio.Nursery, failed: Failed, opening: trio.CancelScope) -> None:
         self.failure: str | None = None
@@ -85,10 +85,10 @@ class ReaderNursery:
             await reader()
         except ConnectionRejected as rejection:
             self._fail(rejection_text(rejection))
-        except Exception as error:  # noqa: BLE001  it is told to whoever uses the connection
+        except Exception as error:  # noqa: BLE001  raised to the users of the connection
             self._fail(f"the connection failed: {error_text(error)}")
         finally:
-            self._opening.cancel()  # nobody else ends the wait for a handshake that never comes
+            self._opening.cancel()  # without the reader, the handshake would never complete
 
     def _fail(self, why: str) -> None:
         self.failure = why

@@ -1,4 +1,4 @@
-"""One codec for each revision: the only place, beside the backchannel, where revisions differ."""
+"""One codec for each revision: with `downlevel` and `rewrites`, the place where messages of the revisions differ."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .downlevel import LATE_MEMBERS, Downlevel
 class Codec:
     """Reads and writes the messages of one revision.
 
-    Past this class nothing is a dict and nobody asks for the revision. Reading raises `RemoteProtocolError` with the
-    code to answer with; writing raises `LocalProtocolError` for what this revision or JSON itself cannot say.
+    Past this class every message is a typed model, and its revision does not matter. Reading raises `RemoteProtocolError` with
+    the code to answer with; writing raises `LocalProtocolError` for what this revision or JSON itself cannot say.
     """
 
     __slots__ = ("_downlevel", "_modern", "_received", "revision")

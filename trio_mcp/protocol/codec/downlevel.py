@@ -233,7 +233,7 @@ def _plain_call(model: Model, form: Shape) -> bool:
 
 
 def _plain_tools(model: Model, form: Shape) -> bool:
-    """Modern listings only lose `execution`, which nobody sets."""
+    """Modern listings only lose `execution`, which is never set."""
     assert isinstance(model, ListToolsResult)
     rewritten = any(child.rewrites or child.lacks != ("execution",) for _, child in form.children)
     return not rewritten and all(tool.execution is None for tool in model.tools)

@@ -1,7 +1,7 @@
 """Server-sent events, written and read as the HTML standard says (section 9.2, "Server-sent events").
 
 Two points are stricter than in a browser. An event has a limit. And bytes that are not UTF-8 end the stream instead of
-turning into U+FFFD, which would hand on a message that nobody sent.
+turning into U+FFFD, which would pass on a message that was never sent.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Claims:
     """What a sealed state says.
 
     Attributes:
-        principal: who made the request, or None when nobody is known by name.
+        principal: the authenticated caller, or None without authentication.
         method: its method.
         digest: of its name or URI and its arguments, see `digest`.
         audience: the server that sealed it.

@@ -15,7 +15,7 @@ CHANGES = (UPDATED, *(f"notifications/{name}/list_changed" for name in LISTS))
 
 
 class Watch:
-    """One listener: in the modern era a stream of its own, in the handshake era the session with what it subscribed to."""
+    """One listener: a separate stream in the modern era, the session with its subscriptions in the legacy era."""
 
     def __init__(self, peer: Peer, stream: RequestId | None, uris: Sequence[str]) -> None:
         self._peer = peer

@@ -240,7 +240,7 @@ class Errors(logging.Handler):
 
 @contextmanager
 def logged_errors() -> Iterator[list[str]]:
-    """What this package and Trio log as errors within the block; nobody else hears of it, thousands of runs would be too much."""
+    """Collect the errors that this package and Trio log within the block, without passing them on."""
     handler = Errors()
     loggers = [logging.getLogger("trio_mcp"), logging.getLogger("trio")]
     before = [(each.level, each.propagate) for each in loggers]

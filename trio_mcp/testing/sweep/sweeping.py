@@ -27,7 +27,7 @@ SHOWN: Final = 20
 
 
 class Effects:
-    """What a scenario's tools do to the world: each says so, under a name that must not occur twice in a run."""
+    """Records what a scenario's tools change outside of the server: each by a name that must not occur twice in a run."""
 
     def __init__(self) -> None:
         self._done: Counter[str] = Counter()

@@ -165,7 +165,7 @@ class WireEnd(MessageChannel):
 
 
 def members(data: bytes) -> Iterator[Message]:
-    """The message, or the messages of an array; what is malformed is nobody's."""
+    """Yield the message, or the messages of an array; nothing if it is malformed."""
     parsed = parse(data)
     for message in parsed.messages() if isinstance(parsed, Batch) else (parsed,):
         if not isinstance(message, Malformed):

@@ -50,7 +50,7 @@ class HttpConnection:
         return parse(data, self._json_limits)
 
     async def deliver(self, message: Received) -> None:
-        """Hand a message to whoever receives; the requests that it answers end soon, on whatever stream it came."""
+        """Pass a message to the receiver; the requests that it answers end soon, on any stream."""
         try:
             await self.arrived.send(Envelope(message))
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -66,7 +66,7 @@ class EventLog:
             with trio.fail_after(STORE_SECONDS):
                 await self._store.append(self._key(stream), first, events)
         except Exception:
-            logger.exception("the event store did not keep what was sent; nobody can ask for it again")
+            logger.exception("the event store did not keep what was sent; it cannot be resumed")
         if self.sealed:  # meanwhile; the forgetting came first
             await self.forget(stream)
 

@@ -151,7 +151,7 @@ class SessionStream:
         return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
 
     def set_consumer(self, consumer: StreamConsumer) -> None:
-        """Make this the consumer; the one before is told by `on_replaced`."""
+        """Make this the consumer, and call `on_replaced` of the one before."""
         before, self.consumer = self.consumer, consumer
         if before is not None:
             before.on_replaced()
