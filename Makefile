@@ -28,7 +28,7 @@ test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real process
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
 
 long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, full sweeps, mutants
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m long
+	TRIO_MCP_RUNS=5000 $(BIN)/python -m pytest $(PYTEST_FLAGS) -o faulthandler_timeout=0 --hypothesis-profile long -m 'long or hypothesis'
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/sweep --every-step
 	$(MAKE) mutants
 

@@ -16,7 +16,9 @@ HERE = Path(__file__).parent
 LANES = ("wires", "long")
 
 # How long an example takes says something about the machine, and nothing about the rule.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FOR_EVERY_PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("house", max_examples=50, **FOR_EVERY_PROFILE)
+settings.register_profile("long", max_examples=2000, **FOR_EVERY_PROFILE)  # --hypothesis-profile long
 settings.load_profile("house")
 
 

@@ -39,8 +39,7 @@ from trio_mcp.protocol import jsonrpc
 from trio_mcp.session import find_transport
 from trio_mcp.types import TextContent
 from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.stdio.channel import LineChannel
-from trio_mcp_transports.stdio.pipe import Pipe
+from trio_mcp_transports.stdio.channel import LineChannel, Pipe
 
 Json = dict[str, Any]
 Conversation = Callable[[Recorder | None], Awaitable[None]]

@@ -23,7 +23,7 @@ from trio_mcp_transports.background import open_background
 from trio_mcp_transports.entry_points import sse as transport
 from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.httpx.limits import INBOX, ClientLimits
-from trio_mcp_transports.sse.client import SseChannel, SseConnection, connect_sse
+from trio_mcp_transports.sse.client import SseChannel, connect_sse
 
 URL = "http://scripted.test/sse"
 ENDPOINT = b"event: endpoint\ndata: /message?session_id=1\n\n"
@@ -39,10 +39,8 @@ async def channel_to(wire: HttpWire, url: str = URL) -> AsyncIterator[SseChannel
     limits = ClientLimits(message=LIMIT)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
         async with open_background() as nursery:
-            arrived, inbox = trio.open_memory_channel[Envelope](INBOX)
-            conversation = SseConnection(http, url, arrived, limits)
-            await conversation.open(nursery)
-            channel = SseChannel(conversation, inbox, nursery)
+            channel = SseChannel(url, http, nursery, limits)
+            await channel.open()
             try:
                 yield channel
             finally:

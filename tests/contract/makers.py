@@ -22,7 +22,7 @@ from trio_mcp.testing.contract import Proxy, Stage, Trait, lent_server, open_pro
 from trio_mcp_transports import stdio
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.http.client import channel as http_client
-from trio_mcp_transports.http.client.session import ACCEPT
+from trio_mcp_transports.http.client.exchange import ACCEPT
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 from trio_mcp_transports.sse import client as sse_client
@@ -147,7 +147,7 @@ class StreamableHttpMaker:
 async def post_bytes(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     assert isinstance(channel, http_client.HttpChannel)
     connection = channel._connection
-    return await posted(connection.http, connection.url, data, {"accept": ACCEPT, **connection.session.current})
+    return await posted(connection.http, connection.url, data, {"accept": ACCEPT, **connection.session})
 
 
 class WebSocketMaker:

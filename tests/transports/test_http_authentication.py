@@ -207,7 +207,7 @@ async def test_an_empty_principal_is_nobody(autojump_clock: MockClock, principal
 
 
 def test_what_is_no_function_is_refused_where_it_is_written() -> None:
-    with pytest.raises(TypeError, match="authenticate: an async function"):
+    with pytest.raises(TypeError, match="authenticate must be an async function"):
         asgi_app(server(), authenticate="alice")  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp_transports.http.client.open_requests import OpenRequest, OpenRequests
+from trio_mcp_transports.http.client.exchange import OpenRequest, OpenRequests
 
 
 def test_a_question_leads_to_the_request_on_whose_response_it_came() -> None:

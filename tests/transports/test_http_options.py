@@ -20,10 +20,10 @@ ACCESS: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"allowed_hosts": "mcp.example.com"},
         TypeError,
-        "allowed_hosts: a list, as in ['mcp.example.com'], not one string",
+        "allowed_hosts must be a list, such as ['mcp.example.com'], not 'mcp.example.com'",
     ),
-    ({"allowed_hosts": 3}, TypeError, "allowed_hosts: a list, as in ['mcp.example.com'], not 3"),
-    ({"allowed_hosts": [3]}, TypeError, "allowed_hosts: 3 is no string"),
+    ({"allowed_hosts": 3}, TypeError, "allowed_hosts must be a list, such as ['mcp.example.com'], not 3"),
+    ({"allowed_hosts": [3]}, TypeError, "each item of allowed_hosts must be a string, not 3"),
     ({"allowed_hosts": ["https://mcp.example.com"]}, ValueError, "is no host name: write it as 'mcp.example.com'"),
     ({"allowed_hosts": ["mcp.example.com:443"]}, ValueError, "without scheme, port and path"),
     ({"allowed_hosts": ["*"]}, ValueError, "allowed_hosts: '*' is no host name"),
@@ -32,13 +32,13 @@ ACCESS: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"allowed_origins": "https://app.example.com"},
         TypeError,
-        "allowed_origins: a list, as in ['https://app.example.com']",
+        "allowed_origins must be a list, such as ['https://app.example.com']",
     ),
     ({"allowed_origins": ["app.example.com"]}, ValueError, "'app.example.com' is no origin: write it as 'https://app."),
     ({"allowed_origins": ["https://app.example.com/"]}, ValueError, "with a scheme and without a path"),
     ({"allowed_origins": ["*"]}, ValueError, "allowed_origins: '*' is no origin"),
     ({"allowed_origins": ["null"]}, ValueError, "allowed_origins: 'null' is no origin"),
-    ({"limits": 3}, TypeError, "limits: HttpLimits(...), not 3"),
+    ({"limits": 3}, TypeError, "limits must be HttpLimits(...), not 3"),
 ]
 
 
@@ -60,13 +60,13 @@ def test_names_and_origins_as_requests_have_them_are_taken() -> None:
 
 
 SERVED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"port": "8000"}, TypeError, "port: a whole number from 0 to 65535, not '8000'"),
-    ({"port": 99999}, ValueError, "port: a whole number from 0 to 65535, not 99999"),
-    ({"port": -1}, ValueError, "port: a whole number from 0 to 65535, not -1"),
-    ({"drain": -1}, ValueError, "drain: seconds from 0 on, not -1"),
-    ({"drain": float("nan")}, ValueError, "drain: seconds from 0 on, not nan"),
-    ({"drain": float("inf")}, ValueError, "drain: seconds from 0 on, not inf"),
-    ({"drain": "10"}, TypeError, "drain: seconds from 0 on, not '10'"),
+    ({"port": "8000"}, TypeError, "port must be a whole number from 0 to 65535, not '8000'"),
+    ({"port": 99999}, ValueError, "port must be a whole number from 0 to 65535, not 99999"),
+    ({"port": -1}, ValueError, "port must be a whole number from 0 to 65535, not -1"),
+    ({"drain": -1}, ValueError, "drain must be a finite number of seconds, 0 or more, not -1"),
+    ({"drain": float("nan")}, ValueError, "drain must be a finite number of seconds, 0 or more, not nan"),
+    ({"drain": float("inf")}, ValueError, "drain must be a finite number of seconds, 0 or more, not inf"),
+    ({"drain": "10"}, TypeError, "drain must be a finite number of seconds, 0 or more, not '10'"),
 ]
 
 

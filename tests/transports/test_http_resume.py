@@ -36,52 +36,6 @@ async def test_a_resume_brings_exactly_what_came_after_the_last_event(
         assert resumed.ids == [f"1-{number}" for number in range(seen + 1, 5)]
 
 
-@pytest.mark.parametrize("seen", range(5))
-async def test_a_stream_that_has_ended_can_be_read_again_from_any_event(
-    autojump_clock: MockClock, stage: Stage, seen: int
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.say(1, 2, 3)
-        await talk.answer()
-        assert said(await reply.end()) == EVERYTHING
-        for _ in range(2):
-            again = await (await session.get(f"1-{seen}")).end()
-            assert (again.status, said(again)) == (200, EVERYTHING[seen:])
-
-
-async def test_a_call_that_ends_while_nobody_reads_leaves_its_answer_in_the_log(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.say(1)
-        await session.drop(reply)
-        await talk.say(2, 3)
-        await talk.answer()
-        await trio.sleep(10 * GRACE)
-        assert said(await (await session.get("1-1")).end()) == [2, 3, "done"]
-
-
-async def test_a_resume_stops_the_clock_and_a_new_drop_starts_it_again(autojump_clock: MockClock, stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.say(1)
-        await session.drop(reply)
-        await trio.sleep(GRACE - 1)
-        resumed = await session.get("1-1")
-        await trio.sleep(10 * GRACE)
-        assert not talk.over.is_set()
-        await session.drop(resumed)
-        await trio.sleep(GRACE - 1)
-        assert not talk.over.is_set()
-        await trio.sleep(2)
-        assert talk.reason is CancelReason.DISCONNECT
-
-
 async def test_after_the_grace_there_is_nothing_to_come_back_for(autojump_clock: MockClock, stage: Stage) -> None:
     talk, store = stage.expect(), WatchedStore()
     async with talking(stage, store=store) as session:
@@ -170,16 +124,6 @@ async def test_an_event_that_was_never_sent_is_refused_and_takes_nothing_from_th
         assert said(await reply.end()) == [1, "done"]
 
 
-async def test_an_event_after_the_end_of_a_stream_was_never_sent(autojump_clock: MockClock, stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        await session.call()
-        await talk.say(1)
-        await talk.answer()
-        refused = await session.get("1-3")
-        assert (refused.status, "was never sent" in refused.json["error"]["message"]) == (400, True)
-
-
 async def test_an_evicted_event_is_refused_and_says_so(autojump_clock: MockClock, stage: Stage) -> None:
     talk = stage.expect()
     async with talking(stage, store=MemoryEventStore(stream_events=2)) as session:
@@ -207,29 +151,7 @@ async def test_a_session_reads_its_own_streams_only(autojump_clock: MockClock, s
         assert stranger.status == 404
 
 
-async def test_without_a_session_there_is_nothing_to_resume(autojump_clock: MockClock, stage: Stage) -> None:
-    async with talking(stage) as session:
-        nobody = Session(session.peer, {"host": "localhost"})
-        assert (await nobody.get("1-0")).status == 405
-
-
 # two readers
-
-
-async def test_a_resume_takes_the_stream_over_and_the_reader_before_is_told(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        first = await session.call()
-        await talk.say(1)
-        second = await session.get("1-0")
-        await talk.say(2)
-        assert (said(await first.end()), said(second)) == ([1], [1, 2])
-        await session.drop(first)
-        third = await session.get("1-2")
-        await talk.answer()
-        assert (said(await second.end()), said(await third.end())) == ([1, 2], ["done"])
 
 
 async def test_a_reader_that_is_stuck_in_a_write_holds_up_nobody_who_resumes(

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import trio
 from asgi_peer import JSON_HEADERS, LEGACY, Reply, initialize, served
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from talking import GRACE, Session, Stage, Talk, said
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -166,7 +166,6 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=25))
 @example([("drop", 0, 1, 0), ("wait", 0, 12, 0), ("wait", 0, 18, 0)])
-@settings(max_examples=150, deadline=None)
 def test_nothing_is_lost_or_repeated_whatever_happens(steps: list[Step]) -> None:
     trio.run(play, steps, clock=MockClock(autojump_threshold=0))
 

@@ -79,16 +79,6 @@ async def test_ids_are_unique_in_the_session_and_name_their_stream(autojump_cloc
         assert [reply.ids for reply in [standalone, *replies]] == [["1-0"], ["2-0", "2-1", "2-2"], ["3-0", "3-1"]]
 
 
-async def test_a_cancelled_call_ends_its_stream_without_an_answer(autojump_clock: MockClock, stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call(id="x")
-        await talk.say(1)
-        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}}
-        await session.peer.post(cancel, session.headers)
-        assert said(await reply.end()) == [1]
-
-
 # the standalone stream
 
 
@@ -232,20 +222,6 @@ async def test_the_stream_has_ended_when_end_stream_returns(autojump_clock: Mock
         reply = await session.peer.post(legacy_call("hang_up"), session.headers)
         assert (reply.ids, reply.events, b"retry" in reply.body) == (["1-0"], [], False)
         assert said(await (await session.get("1-0")).end()) == ["at once"]
-
-
-async def test_a_stream_may_be_ended_again_and_again(autojump_clock: MockClock, stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply, last, heard = await session.call(), "1-0", list[object]()
-        for number in range(1, 5):
-            await talk.say(number)
-            await talk.end_stream(1)
-            heard += said(await reply.end())
-            last = reply.ids[-1]
-            reply = await session.get(last)
-        await talk.answer()
-        assert [*heard, *said(await reply.end())] == [1, 2, 3, 4, "done"]
 
 
 async def test_nobody_is_hurried_while_told_to_stay_away(autojump_clock: MockClock, stage: Stage) -> None:

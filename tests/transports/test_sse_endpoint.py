@@ -165,23 +165,6 @@ async def test_answers_are_message_events_of_the_stream(autojump_clock: MockCloc
     assert talk.answer(2)["result"]["content"][0]["text"] == "hi\r\nthere"
 
 
-async def test_a_tool_asks_on_the_stream_and_is_answered_by_a_post(autojump_clock: MockClock, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
-    await talk.taken(legacy_call("ask"))
-    question = talk.said[-1]
-    assert question["method"] == "roots/list"
-    await talk.taken({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///home"}]}})
-    assert talk.answer(2)["result"]["content"][0]["text"] == "file:///home"
-
-
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_session_may_be_of_any_revision(autojump_clock: MockClock, peer: AsgiPeer, version: str) -> None:
-    talk = await connected(peer)
-    await talk.open(version)
-    assert talk.answer(1)["result"]["protocolVersion"] == version
-
-
 async def test_a_modern_request_needs_no_handshake_and_no_headers(autojump_clock: MockClock, peer: AsgiPeer) -> None:
     talk = await connected(peer)
     meta = {
@@ -190,49 +173,6 @@ async def test_a_modern_request_needs_no_handshake_and_no_headers(autojump_clock
     }
     await talk.taken(legacy_call("echo", {"text": "hi"}, _meta=meta))
     assert talk.answer(2)["result"]["resultType"] == "complete"
-
-
-async def test_changes_of_lists_are_told_on_the_stream(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
-
-    @stage.server.tool
-    async def another() -> str:
-        return "another"
-
-    await wait_all_tasks_blocked()
-    assert talk.said[-1]["method"] == "notifications/tools/list_changed"
-
-
-async def test_a_batch_is_answered_where_the_revision_has_batches(autojump_clock: MockClock, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open("2025-03-26")
-    await talk.taken([legacy_call("echo", {"text": each}, id=each) for each in "ab"])
-    assert sorted(answer["id"] for answer in talk.said[-1]) == ["a", "b"]
-    other = await connected(peer)
-    await other.open("2024-11-05")
-    await other.taken([legacy_call("echo", {"text": "a"}, id="a")])
-    assert other.said[-1]["error"]["code"] == -32600
-
-
-async def test_two_open_requests_may_not_share_an_id(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
-    await talk.taken(legacy_call("wait", id=7))
-    await talk.taken(legacy_call("echo", {"text": "x"}, id=7))
-    assert talk.answer(7)["error"]["code"] == -32600
-    stage.go_on.set()
-    await wait_all_tasks_blocked()
-    assert talk.said[-1]["result"]["content"][0]["text"] == "waited"
-
-
-async def test_sessions_hear_nothing_of_each_other(autojump_clock: MockClock, peer: AsgiPeer) -> None:
-    one, other = await connected(peer), await connected(peer)
-    assert one.uri != other.uri
-    await one.open()
-    await other.open()
-    await one.taken(legacy_call("echo", {"text": "one"}))
-    assert "one" not in str(other.said)
 
 
 async def test_the_uri_is_below_the_path_where_the_application_is_mounted(
@@ -306,17 +246,6 @@ async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(
     assert (refused.status, "unknown or has ended" in refused.json["error"]["message"]) == (404, True)
 
 
-async def test_a_cancellation_is_a_message_and_overtakes_all_work(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
-) -> None:
-    talk = await connected(peer)
-    await talk.open()
-    await talk.taken(legacy_call("wait", id=7))
-    await talk.taken({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
-    assert stage.reason is CancelReason.CLIENT
-    assert [each for each in talk.said if each.get("id") == 7] == []
-
-
 async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_are_open(
     autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
 ) -> None:
@@ -333,18 +262,6 @@ async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_ar
         stage.go_on.set()
     await talk.stream.end()
     assert talk.answer(7)["result"]["content"][0]["text"] == "waited"
-
-
-async def test_a_call_that_the_shutdown_cancels_is_answered_before_its_stream_ends(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
-) -> None:
-    talk = await connected(peer)
-    await talk.open()
-    await talk.taken(legacy_call("wait", id=7))
-    await peer.app.drain(1)
-    await talk.stream.end()
-    assert stage.reason is CancelReason.SHUTDOWN
-    assert "shutting down" in talk.answer(7)["error"]["message"]
 
 
 async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(
@@ -444,12 +361,6 @@ async def test_streams_are_counted_and_one_too_many_is_refused(autojump_clock: M
     assert "3 streams" in refused.json["error"]["message"]
     await talks[0].leave()
     await (await connected(peer)).open()
-
-
-async def test_an_early_message_is_refused_on_the_stream(autojump_clock: MockClock, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.taken(legacy_call("echo", {"text": "hi"}))
-    assert "error" in talk.answer(2)
 
 
 # slow readers

@@ -1,8 +1,16 @@
 """Caching responses for as long as the server allows (2026-07-28, caching: M-CACHE-2c).
 
 A cached result belongs to a server, to a request (its method and the params that the result depends on) and, unless its scope is
-public, to a principal. It goes when it expires, when the server announces a change, or when others need the space.
+public, to a principal. It is removed when it expires, when the server announces a change, or when the cache is full and it was
+used least recently.
 """
+
+# Two things are not cached on purpose. Results of tools: a tool may have effects, and the specification has no time to live for
+# them. And requests that are under way: two callers that miss at the same time send two requests, because a shared one would
+# have to outlive the cancel of the caller that sent it.
+#
+# A change that is announced while a request is under way may be older or newer than its result. `changes` settles it: a result
+# that was requested before the last invalidation is returned to its caller, and not stored.
 
 from __future__ import annotations
 
@@ -51,7 +59,7 @@ class CacheStatistics:
 
 
 class ResponseCache:
-    """Caches results of one server or several; pass it to `Client.connect(cache=...)`.
+    """Caches the results of one or more servers; pass it to `Client.connect(cache=...)`.
 
     Args:
         max_entries, max_bytes: how much is cached; the least recently used result is evicted first.
@@ -95,45 +103,41 @@ class ResponseCache:
             if entry is not None and entry.expires_at > trio.current_time():
                 self._entries.move_to_end(key)
                 self._hits += 1
-                return entry.result.model_copy(deep=True)  # the caller may change its lists
-            self._remove(key)
+                # Models are frozen, but the lists in them are not, and the caller may change those.
+                return entry.result.model_copy(deep=True)
+            self.remove(key)
         self._misses += 1
         return None
 
     def store(self, key: CacheKey, result: CacheableResult) -> None:
-        """Store a result for as long as it says; one without a time to live is not stored."""
+        """Store a result for as long as its server allows; without a time to live it is not stored."""
         self._check_run()
-        self._remove(key)
-        seconds = (
-            min(max(result.ttl_ms or 0, 0), self._max_ttl * 1000) / 1000
-        )  # in this order: it may be too large to divide
-        if not seconds:
-            return
-        size = len(result.encode())
-        if size > self._max_bytes:
+        # Also if the new result may not be stored: the server has just said that the old one no longer holds.
+        self.remove(key)
+        # Limited before it is divided: the number is the server's, and an int that is too large for a float cannot be divided.
+        seconds = min(max(result.ttl_ms or 0, 0), self._max_ttl * 1000) / 1000
+        if not seconds or (size := len(result.encode())) > self._max_bytes:
             return
         self._entries[key] = CachedResult(result.model_copy(deep=True), trio.current_time() + seconds, size)
         self._bytes += size
         while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
-            self._remove(next(iter(self._entries)))
+            self.remove(next(iter(self._entries)))
 
     def invalidate(self, is_stale: Callable[[CacheKey], bool]) -> None:
         """Remove what has changed, for every principal."""
         self.changes += 1
         for key in [key for key in self._entries if is_stale(key)]:
-            self._remove(key)
+            self.remove(key)
 
-    def forget(self, key: CacheKey) -> None:
-        """Remove one result."""
-        self._remove(key)
-
-    def _remove(self, key: CacheKey) -> None:
+    def remove(self, key: CacheKey) -> None:
+        """Remove one result, if it is there."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._bytes -= entry.size
 
     def _check_run(self) -> None:
-        """Start empty in another run of Trio: its clock starts from another time."""
+        """Start empty in another run of Trio."""
+        # Expiry is in Trio's time, and the clock of another run starts from another number.
         run = trio.lowlevel.current_trio_token()
         if run is not self._run:
             self.clear()
@@ -172,7 +176,8 @@ class CacheView:
             return
         private, public = self._private(method, request_key), self._public(method, request_key)
         kept, other = (public, private) if result.cache_scope == "public" else (private, public)
-        self.cache.forget(other)
+        # A server may change its mind about the scope. A public result must not hide a newer private one, or the reverse.
+        self.cache.remove(other)
         self.cache.store(kept, result)
 
     def invalidate(self, *methods: str) -> None:
@@ -181,7 +186,7 @@ class CacheView:
             self.cache.invalidate(lambda key: key.server == self.server and key.method in methods)
 
     def invalidate_resource(self, uri: str) -> None:
-        """Remove what was read from a resource, and from those that it is a part of."""
+        """Remove the cached content of a resource, and of those that contain it."""
 
         def stale(key: CacheKey) -> bool:
             ours = key.server == self.server and key.method == "resources/read"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 import trio
@@ -49,27 +48,26 @@ from .timeouts import timeout_error
 M = TypeVar("M", bound=Model)
 
 MAX_ROUNDS: Final = 10
-"""Rounds after which a client gives up; other SDKs have the same limit (protocol.md 3.7)."""
+"""Rounds after which a call fails; other SDKs have the same limit (protocol.md 3.7)."""
 
 EMPTY_ROUND_DELAYS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before answering a round without questions, by round: such a server is not ready yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How a call is made; `Client.call_tool` describes each option.
+class CallOptions(NamedTuple):
+    """How a call is made; `Client.call_tool` describes each option."""
 
-    Raises:
-        TypeError, ValueError: an option is not what it should be.
-    """
+    meta: JsonObject | None
+    timeout: float
+    on_progress: OnProgress | None
+    max_rounds: int
+    idle_timeout: float
 
-    timeout: float = math.inf
-    on_progress: OnProgress | None = None
-    max_rounds: int = MAX_ROUNDS
-    idle_timeout: float = math.inf
-
-    def __post_init__(self) -> None:
-        # The defaults are valid; most calls pass nothing else, and pay for no check.
+    def check(self) -> None:
+        """Raise `TypeError` or `ValueError` if an option is invalid."""
+        # The defaults are valid. Most calls pass nothing else, and should not pay for checks.
+        if self.meta is not None:
+            check_instance("meta", self.meta, dict, "a dict of members for `_meta`")
         if self.timeout is not math.inf:
             check_seconds("timeout", self.timeout, hint="math.inf for no limit")
         if self.on_progress is not None:
@@ -78,13 +76,6 @@ class CallOptions:
             check_seconds("idle_timeout", self.idle_timeout, positive=True, hint="math.inf for no limit")
         if self.max_rounds is not MAX_ROUNDS:
             check_int("max_rounds", self.max_rounds)
-
-
-class CompletedRequest(NamedTuple):
-    """A complete result, and after how many rounds it came."""
-
-    result: Model
-    rounds: int
 
 
 class Calls:
@@ -103,50 +94,54 @@ class Calls:
         self._tools = tools
         self._refresh_tools = refresh_tools
 
-    async def tool(
-        self, name: str, arguments: Mapping[str, JsonValue] | None, meta: JsonObject | None, options: CallOptions
-    ) -> CallToolResult:
-        """Call a tool; its result is validated if the tool was listed with an output schema."""
+    async def tool(self, name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions) -> CallToolResult:
+        """Call a tool. If it was listed with an output schema, its result is validated."""
+        options.check()
         check_str("the name of the tool", name)
-        params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=check_meta(meta))
-        result = expect_type((await self._complete("tools/call", params, options, name)).result, CallToolResult)
+        params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=options.meta)
+        result, _ = await self._complete("tools/call", params, CallToolResult, options, name)
+        # Looked up again after the call, which may have listed the tools anew: the newest schema is the one that counts.
         listed = self._tools.by_name.get(name)
         if listed is not None:
             listed.check_result(result)
         return result
 
-    async def prompt(
-        self, name: str, arguments: Mapping[str, str] | None, meta: JsonObject | None, options: CallOptions
-    ) -> GetPromptResult:
+    async def prompt(self, name: str, arguments: Mapping[str, str] | None, options: CallOptions) -> GetPromptResult:
         """Render a prompt."""
+        options.check()
         check_str("the name of the prompt", name)
         given = None if arguments is None else check_str_mapping("the arguments of the prompt", arguments)
-        params = GetPromptRequestParams(name=name, arguments=given, meta=check_meta(meta))
-        return expect_type((await self._complete("prompts/get", params, options, name)).result, GetPromptResult)
+        params = GetPromptRequestParams(name=name, arguments=given, meta=options.meta)
+        result, _ = await self._complete("prompts/get", params, GetPromptResult, options, name)
+        return result
 
-    async def resource(self, uri: str, meta: JsonObject | None, options: CallOptions) -> ReadResourceResult:
-        """Read a resource, from the cache where that has it.
+    async def resource(self, uri: str, options: CallOptions) -> ReadResourceResult:
+        """Read a resource, from the cache if possible.
 
-        A result that took rounds depends on the user's answers, and one that was requested with more `_meta` on that: neither
-        is cached (M-CACHE-2c).
+        The result is cached only if it depends on the URI alone: not if the server asked the user something, and not if the
+        request had more `_meta` (M-CACHE-2c).
         """
+        options.check()
         check_str("the URI", uri)
         method = "resources/read"
-        params = ReadResourceRequestParams(uri=uri, meta=check_meta(meta))
-        cached = None if meta else self._cache.find(method, uri)
+        params = ReadResourceRequestParams(uri=uri, meta=options.meta)
+        cached = None if options.meta else self._cache.find(method, uri)
         if isinstance(cached, ReadResourceResult):
             return cached
         generation = self._cache.generation()
-        completed = await self._complete(method, params, options, uri)
-        result = expect_type(completed.result, ReadResourceResult)
-        if not completed.rounds and not meta:
+        result, rounds = await self._complete(method, params, ReadResourceResult, options, uri)
+        if not rounds and not options.meta:
             self._cache.store(method, uri, result, generation)
         return result
 
     async def _complete(
-        self, method: str, params: InputResponseRequestParams, options: CallOptions, what: str
-    ) -> CompletedRequest:
-        """Send a request and answer its rounds, all within the timeout; `what` names it in errors.
+        self, method: str, params: InputResponseRequestParams, kind: type[M], options: CallOptions, what: str
+    ) -> tuple[M, int]:
+        """Send a request and answer its rounds, all within the timeout; return its result and how many rounds it took.
+
+        Args:
+            kind: the type of the result.
+            what: names the call in errors.
 
         Raises:
             LimitExceeded: the server asked in more than `max_rounds` rounds.
@@ -156,9 +151,12 @@ class Calls:
         """
         with trio.move_on_after(options.timeout):
             for number in range(options.max_rounds + 1):
-                result = await self._request(method, params, options)
+                result = await self._send(method, params, options)
                 if not isinstance(result, InputRequiredResult):
-                    return CompletedRequest(result, number)
+                    # For type checkers: the codec decodes the result of a method to its one type.
+                    assert isinstance(result, kind)
+                    return result, number
+                # No answers after the last round that is allowed: the user would fill in a form that is never sent.
                 if number < options.max_rounds:
                     params = await self._answered(params, result, number)
             raise LimitExceeded(f"the server asked in more than {options.max_rounds} rounds; the limit is max_rounds")
@@ -172,25 +170,28 @@ class Calls:
         answers = await answer_round(self._request_handlers, asked.input_requests or {}, codec)
         if not answers:
             await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
+        # Both members are replaced, also by None: a state that the server did not send again must not be echoed (M-MRTR-8c).
         return params.model_copy(update={"input_responses": answers or None, "request_state": asked.request_state})
 
-    async def _request(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
-        """Send one request of a call. If its headers were wrong, the tool was listed too long ago: try again (M-HTTP-7c)."""
-        if not isinstance(params, CallToolRequestParams):
-            return await self._link.request(method, params, idle=options.idle_timeout, on_progress=options.on_progress)
+    async def _send(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
+        """Send one request of a call."""
         try:
-            return await self._call_tool(params, options)
+            return await self._request(method, params, options)
         except PeerError as error:
-            if error.code != HEADER_MISMATCH:
+            if error.code != HEADER_MISMATCH or not isinstance(params, CallToolRequestParams):
                 raise
+        # The tool was listed too long ago, and by now repeats other arguments in headers. The server rejected the call before
+        # it ran, so it may be sent again (M-HTTP-7c). Once: a server that rejects the newest headers too would never accept.
         await self._refresh_tools()
-        return await self._call_tool(params, options)
+        return await self._request(method, params, options)
 
-    async def _call_tool(self, params: CallToolRequestParams, options: CallOptions) -> Model:
-        listed = self._tools.by_name.get(params.name)
-        headers = NO_HEADERS if listed is None else listed.headers(params.arguments or {})
-        return await self._link.request(
-            "tools/call", params, idle=options.idle_timeout, on_progress=options.on_progress, headers=headers
+    def _request(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Awaitable[Model]:
+        headers = NO_HEADERS
+        if isinstance(params, CallToolRequestParams):
+            listed = self._tools.by_name.get(params.name)
+            headers = NO_HEADERS if listed is None else listed.headers(params.arguments or {})
+        return self._link.request(
+            method, params, idle=options.idle_timeout, on_progress=options.on_progress, headers=headers
         )
 
 
@@ -202,13 +203,3 @@ def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonV
             mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
         )
     return dict(arguments)
-
-
-def check_meta(meta: JsonObject | None) -> JsonObject | None:
-    return None if meta is None else check_instance("meta", meta, dict, "a dict of members for `_meta`")
-
-
-def expect_type(result: Model, kind: type[M]) -> M:
-    """Return the result as its type, for type checkers: the codec decodes the result of a method to its one type."""
-    assert isinstance(result, kind)
-    return result

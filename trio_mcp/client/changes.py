@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
@@ -50,40 +50,44 @@ def change_of(method: str, params: Model) -> Change | None:
     return None if kind is None else Change(kind)
 
 
+def lists_in(wanted: SubscriptionFilter) -> list[ChangeKind]:
+    """Return the lists whose changes a filter lets through."""
+    flags = (wanted.tools_list_changed, wanted.prompts_list_changed, wanted.resources_list_changed)
+    return [kind for kind, flag in zip(LISTS.values(), flags, strict=True) if flag]
+
+
+def filter_of(lists: Collection[ChangeKind], uris: Sequence[str] = ()) -> SubscriptionFilter:
+    """Return a filter that lets through changes of these lists and of the resources at these URIs."""
+    # None and not False for what is not wanted: the member is then absent, as in the specification's examples.
+    return SubscriptionFilter(
+        tools_list_changed="tools" in lists or None,
+        prompts_list_changed="prompts" in lists or None,
+        resources_list_changed="resources" in lists or None,
+        resource_subscriptions=list(uris) or None,
+    )
+
+
 def changes_matching(wanted: SubscriptionFilter) -> list[Change]:
     """Return one change of each kind that a filter lets through."""
-    lists: list[tuple[bool | None, ChangeKind]] = [
-        (wanted.tools_list_changed, "tools"),
-        (wanted.prompts_list_changed, "prompts"),
-        (wanted.resources_list_changed, "resources"),
-    ]
-    changes = [Change(kind) for on, kind in lists if on]
+    changes = [Change(kind) for kind in lists_in(wanted)]
     return changes + [Change("updated", uri) for uri in wanted.resource_subscriptions or ()]
 
 
 def intersection(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> SubscriptionFilter:
-    """Return what the server honours of what was asked for; anything else that it names is ignored (M-SUB-2s)."""
-    asked = set(wanted.resource_subscriptions or ())
-    return SubscriptionFilter(
-        tools_list_changed=(wanted.tools_list_changed and honoured.tools_list_changed) or None,
-        prompts_list_changed=(wanted.prompts_list_changed and honoured.prompts_list_changed) or None,
-        resources_list_changed=(wanted.resources_list_changed and honoured.resources_list_changed) or None,
-        resource_subscriptions=[uri for uri in dict.fromkeys(honoured.resource_subscriptions or ()) if uri in asked]
-        or None,
-    )
+    """Return the part of `wanted` that the server honours; anything else that it names is ignored (M-SUB-2s)."""
+    requested, lists = set(wanted.resource_subscriptions or ()), lists_in(honoured)
+    # A server may repeat a URI; a subscriber that sees it twice would release it twice.
+    uris = [uri for uri in dict.fromkeys(honoured.resource_subscriptions or ()) if uri in requested]
+    return filter_of([kind for kind in lists_in(wanted) if kind in lists], uris)
 
 
 def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Sequence[str]) -> SubscriptionFilter:
-    """Return what to subscribe to, see `Client.listen`; raise for arguments that name nothing or have the wrong type."""
+    """Return the filter for the arguments of `Client.listen`; raise if they name nothing or have the wrong type."""
     check_sequence("uris", uris, str, 'a list of URIs, such as ["config://app"]', "a URI, as a string")
     if not (tools or prompts or resources or uris):
         raise ValueError("listen to something: tools, prompts, resources, or the uris of some")
-    return SubscriptionFilter(
-        tools_list_changed=tools or None,
-        prompts_list_changed=prompts or None,
-        resources_list_changed=resources or None,
-        resource_subscriptions=list(uris) or None,
-    )
+    flags = zip(LISTS.values(), (tools, prompts, resources), strict=True)
+    return filter_of([kind for kind, flag in flags if flag], uris)
 
 
 class ChangeSource(Protocol):

@@ -214,8 +214,8 @@ class Client:
             the result; look at `is_error`, and at `text` or `structured_content`. If the tool was listed, the structured content
             was validated against its output schema.
         """
-        options = CallOptions(timeout, on_progress, max_rounds, idle_timeout)
-        return await self._calls.tool(name, arguments, meta, options)
+        options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
+        return await self._calls.tool(name, arguments, options)
 
     async def get_prompt(
         self,
@@ -229,8 +229,8 @@ class Client:
         idle_timeout: float = math.inf,
     ) -> GetPromptResult:
         """Render a prompt, answering the questions that it asks; the arguments are as for `call_tool`."""
-        options = CallOptions(timeout, on_progress, max_rounds, idle_timeout)
-        return await self._calls.prompt(name, arguments, meta, options)
+        options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
+        return await self._calls.prompt(name, arguments, options)
 
     async def read_resource(
         self,
@@ -243,8 +243,8 @@ class Client:
         idle_timeout: float = math.inf,
     ) -> ReadResourceResult:
         """Read a resource, answering the questions that it asks; the arguments are as for `call_tool`."""
-        options = CallOptions(timeout, on_progress, max_rounds, idle_timeout)
-        return await self._calls.resource(uri, meta, options)
+        options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
+        return await self._calls.resource(uri, options)
 
     async def complete(
         self,

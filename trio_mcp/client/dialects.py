@@ -72,13 +72,16 @@ class Dialect(ABC):
     Attributes:
         facts: what the server says about itself.
         ping_method: the request that any server answers.
+        can_reopen: whether the server may lose the session, and `reopen` opens another.
+        session: sends and receives.
     """
 
     ping_method: ClassVar[str]
+    can_reopen: ClassVar[bool]
     facts: ServerFacts
 
     def __init__(self, session: ClientSession, options: ClientOptions) -> None:
-        self._session = session
+        self.session = session
         self._options = options
 
     @abstractmethod
@@ -114,6 +117,7 @@ class LegacyDialect(Dialect):
     """A session that `initialize` opens and the server remembers."""
 
     ping_method = "ping"
+    can_reopen = True
 
     async def open(self, version: str) -> None:
         """Propose a revision, and accept the one that the server answers with (L-LC-1c to L-LC-3c).
@@ -122,7 +126,7 @@ class LegacyDialect(Dialect):
             RemoteProtocolError: the server wants a revision that this client does not speak in this era.
             PeerError, RequestTimeout, Disconnected: the server did not open the session.
         """
-        session, options = self._session, self._options
+        session, options = self.session, self._options
         session.terms = SessionTerms(codec_for(version), {}, stateless=False)
         params = InitializeRequestParams(
             protocol_version=version, capabilities=options.handlers.capabilities, client_info=options.info
@@ -147,7 +151,7 @@ class LegacyDialect(Dialect):
             return
         params = SetLevelRequestParams(level=level)
         try:
-            await self._session.request("logging/setLevel", params, timeout=HANDSHAKE_TIMEOUT)
+            await self.session.request("logging/setLevel", params, timeout=HANDSHAKE_TIMEOUT)
         except (PeerError, RequestTimeout, RemoteProtocolError) as error:
             logger.debug("the server keeps its own log level: %s", error)
 
@@ -155,7 +159,7 @@ class LegacyDialect(Dialect):
         await link.request("logging/setLevel", SetLevelRequestParams(level=level), timeout=timeout)
 
     def announce_changed_roots(self) -> None:
-        self._session.notify("notifications/roots/list_changed", NotificationParams())
+        self.session.notify("notifications/roots/list_changed", NotificationParams())
 
     def parameter_headers(self, tool: Tool) -> None:  # noqa: ARG002  these revisions have no such annotation
         return None
@@ -168,6 +172,7 @@ class ModernDialect(Dialect):
     """Requests that carry all their context; the server keeps nothing between them."""
 
     ping_method = "server/discover"
+    can_reopen = False
 
     async def open(self, version: str, timeout: float = HANDSHAKE_TIMEOUT) -> None:
         """Ask the server what it is, in this revision.
@@ -176,7 +181,7 @@ class ModernDialect(Dialect):
             RemoteProtocolError: the server answered, but does not list this revision.
             PeerError, RequestTimeout, Disconnected: the server did not answer with what it is.
         """
-        session, options = self._session, self._options
+        session, options = self.session, self._options
         codec = codec_for(version)
         meta: JsonObject = {
             PROTOCOL_VERSION: version,
@@ -197,8 +202,8 @@ class ModernDialect(Dialect):
         raise Disconnected("the server lost a session, although its revision has none")
 
     async def apply_log_level(self, level: LoggingLevel) -> None:
-        terms = self._session.terms
-        self._session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
+        terms = self.session.terms
+        self.session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
         await trio.lowlevel.checkpoint()
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""Answering the server's questions: what the program passes as `on_elicit`, `on_sample` and `on_roots`.
+"""Answering the server's questions with the functions that the program passes as `on_elicit`, `on_sample` and `on_roots`.
 
 A handler is a function of the question's params, plain or async. It may return a short form: `accept(seat="aisle")`,
 `decline()`, a string for a sample, a list of folders for the roots.
@@ -55,14 +55,14 @@ OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 
 
 def accept(**content: JsonValue) -> ElicitResult:
-    """The user filled in the form: `accept(flight="TP1", seat="aisle")`."""
+    """Return the answer of a user who filled in the form: `accept(flight="TP1", seat="aisle")`."""
     return ElicitResult.model_validate({"action": "accept", "content": content})
 
 
 def accept_defaults(params: ElicitRequestFormParams, **content: ElicitValue) -> ElicitResult:
-    """The form as it came: every field that has a default has it (SEP-1034), and `content` fills in others or replaces some.
+    """Return the form with its defaults (SEP-1034); `content` fills in other fields or replaces defaults.
 
-    It can stand in for a user: `on_elicit=accept_defaults`. A form with a required field that has no value is declined.
+    It can replace a user: `on_elicit=accept_defaults`. A form with a required field that has no value is declined.
     """
     schema = params.requested_schema
     defaults: dict[str, ElicitValue] = {name: field.default for name, field in schema.properties.items()}
@@ -75,12 +75,12 @@ def accept_defaults(params: ElicitRequestFormParams, **content: ElicitValue) -> 
 
 
 def decline() -> ElicitResult:
-    """The user said no."""
+    """Return the answer of a user who refuses."""
     return ElicitResult(action="decline")
 
 
 def dismiss() -> ElicitResult:
-    """The user closed the question without choosing."""
+    """Return the answer of a user who closed the question without a choice."""
     return ElicitResult(action="cancel")
 
 
@@ -102,42 +102,46 @@ class Handlers:
     @property
     def capabilities(self) -> ClientCapabilities:
         """The capabilities to declare."""
+        elicitation = None
+        # An empty object would declare forms (L-ELI-1c), so without a handler the member is absent.
+        if self.on_elicit or self.on_elicit_url:
+            elicitation = ElicitationCapability(
+                form={} if self.on_elicit else None, url={} if self.on_elicit_url else None
+            )
         return ClientCapabilities(
-            elicitation=self._elicitation,
+            elicitation=elicitation,
             sampling=SamplingCapability() if self.on_sample else None,
             roots=RootsCapability(list_changed=True) if self.on_roots else None,
         )
 
     @property
-    def _elicitation(self) -> ElicitationCapability | None:
-        if self.on_elicit is None and self.on_elicit_url is None:
-            return None
-        return ElicitationCapability(form={} if self.on_elicit else None, url={} if self.on_elicit_url else None)
-
-    @property
     def request_handlers(self) -> Mapping[str, RequestHandler]:
         """The handler of each method that the server may request."""
-        served: dict[str, RequestHandler] = {}
-        if self._elicitation is not None:
-            served["elicitation/create"] = self._elicit
-        if self.on_sample is not None:
-            served["sampling/createMessage"] = self._sample
-        if self.on_roots is not None:
-            served["roots/list"] = self._roots
-        return served
+        served: list[tuple[str, object, RequestHandler]] = [
+            ("elicitation/create", self.on_elicit or self.on_elicit_url, self._elicit),
+            ("sampling/createMessage", self.on_sample, self._sample),
+            ("roots/list", self.on_roots, self._roots),
+        ]
+        return {method: handler for method, given, handler in served if given is not None}
 
     async def _elicit(self, params: Model) -> Model:
-        match params:
-            case ElicitRequestURLParams() if self.on_elicit_url is not None:
-                return to_elicit_result("on_elicit_url", "accept()", await maybe_await(self.on_elicit_url(params)))
-            case ElicitRequestFormParams() if self.on_elicit is not None:
-                return to_elicit_result("on_elicit", "accept(field=value)", await maybe_await(self.on_elicit(params)))
-        mode = "url" if isinstance(params, ElicitRequestURLParams) else "form"
-        raise CapabilityError(f"the server asked in {mode} mode, which this client did not declare", {})
+        # One method with two kinds of params, each with its own capability: a client may have declared only one of them.
+        if isinstance(params, ElicitRequestURLParams) and self.on_elicit_url is not None:
+            expected, result = "on_elicit_url returns accept()", await maybe_await(self.on_elicit_url(params))
+        elif isinstance(params, ElicitRequestFormParams) and self.on_elicit is not None:
+            expected, result = "on_elicit returns accept(field=value)", await maybe_await(self.on_elicit(params))
+        else:
+            mode = "url" if isinstance(params, ElicitRequestURLParams) else "form"
+            raise CapabilityError(f"the server asked in {mode} mode, which this client did not declare", {})
+        # The handler is the program's, which may not be type-checked.
+        if not isinstance(result, ElicitResult):
+            raise TypeError(f"{expected}, decline() or dismiss(), not {result!r:.80}")
+        return result
 
     async def _sample(self, params: Model) -> Model:
         assert self.on_sample is not None
         assert isinstance(params, CreateMessageRequestParams)
+        # The client declares plain sampling, without `tools`: a server must not send them.
         if params.tools or params.tool_choice is not None:
             raise CapabilityError("the server asked for a sample with tools, which this client did not declare", {})
         answer: CreateMessageResult | str = await maybe_await(self.on_sample(params))
@@ -151,24 +155,14 @@ class Handlers:
     async def _roots(self, _params: Model) -> Model:
         assert self.on_roots is not None
         roots: object = await maybe_await(self.on_roots())
+        # A string is iterable too, and its characters would become roots.
         if isinstance(roots, str) or not isinstance(roots, Iterable):
             raise TypeError(f"on_roots returns a list of pathlib.Path or Root, not {roots!r:.80}")
         return ListRootsResult(roots=[as_root(root) for root in roots])
 
 
-def to_elicit_result(handler: str, accepted: str, result: object) -> ElicitResult:
-    """Return the answer that a handler gave.
-
-    Raises:
-        TypeError: it is not an answer.
-    """
-    if not isinstance(result, ElicitResult):
-        raise TypeError(f"{handler} returns {accepted}, decline() or dismiss(), not {result!r:.80}")
-    return result
-
-
 def as_root(root: object) -> Root:
-    """Return a root in the form in which it is sent (L-ROOT-1c).
+    """Return a root as it is sent (L-ROOT-1c).
 
     Raises:
         ValueError: its URI is not the URI of a file.
@@ -193,16 +187,17 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
 async def answer_round(
     handlers: Mapping[str, RequestHandler], questions: Mapping[str, InputRequest], codec: Codec
 ) -> dict[str, JsonObject]:
-    """Answer the questions of one round (2026-07-28), all at the same time, and return the answers by key.
+    """Answer the questions of one round (2026-07-28) concurrently, and return the answers by key.
 
     Raises:
         LimitExceeded: there are more than `MAX_QUESTIONS`.
         CapabilityError: one asks for something that this client never declared.
 
-    What a handler raises ends the round: the server gets no answers, and is not waiting for any.
+    An exception of a handler ends the round and cancels the other handlers. The server receives no answers; it does not wait
+    for any, as the request has ended.
     """
     if len(questions) > MAX_QUESTIONS:
-        raise LimitExceeded(f"the server asked {len(questions)} questions at once; the limit is {MAX_QUESTIONS}")
+        raise LimitExceeded(f"the server asked {len(questions)} questions in one round; the limit is {MAX_QUESTIONS}")
     answers: dict[str, JsonObject] = {}
 
     async def answer(key: str, question: InputRequest) -> None:
@@ -215,11 +210,14 @@ async def answer_round(
 
     failure: Exception | None = None
     try:
+        # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock of
+        # its own.
         async with trio.open_nursery() as nursery:
             for key, question in questions.items():
                 nursery.start_soon(answer, key, question)
     except ExceptionGroup as group:
         failure = unwrap(group)
-    if failure is not None:  # raised out here, so that it keeps its own context
+    # Raised outside of the `except`, so that it keeps its own context and does not show the nursery's group.
+    if failure is not None:
         raise failure
     return answers

@@ -22,10 +22,10 @@ import contextvars
 import logging
 import math
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TypeVarTuple
+from typing import TypeVarTuple, Unpack
 
 import trio
 from sniffio import current_async_library
@@ -33,14 +33,13 @@ from sniffio import current_async_library
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..session import AnyChannel, ClientSession
-from ..session.client import NO_HEADERS, OnNotification
-from ..session.idle_timeout import OnProgress
+from ..session.client import RequestOptions
 from ..types import LoggingLevel, Model, RequestParams, ServerCapabilities
 from .dialects import Dialect, ServerFacts
 from .link_state import LinkEvent, LinkState, Phase
-from .listeners import Listeners
+from .listeners import Listeners, SendRequest
 from .notifications import NotificationRouter
-from .opening import open_conversation
+from .opening import open_dialect
 from .options import ClientOptions
 
 logger = logging.getLogger("trio_mcp.client")
@@ -74,9 +73,11 @@ class Link:
         self._options = options
         self._log_level: LoggingLevel | None = None if options.on_log is None else options.log_level
         """The least severe log messages that are asked for; None: none are."""
+        # An attribute that opening and closing replace, and not a method: with a server that has no session to lose, a
+        # request then goes straight to `ClientSession.request`.
+        self.request: SendRequest = reject_request
         self._router = NotificationRouter(options)
         self._state = LinkState()
-        self._session: ClientSession | None = None
         self._dialect: Dialect | None = None
         self._nursery: trio.Nursery | None = None
         self._attempt: ReopenAttempt | None = None
@@ -115,6 +116,7 @@ class Link:
         was_started = self._state.phase is not Phase.NEW
         self._state.move(LinkEvent.CLOSE)
         self._closing.set()
+        self.request = reject_request
         if was_started:
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 await self._done.wait()
@@ -133,31 +135,6 @@ class Link:
 
     # requests
 
-    async def request(
-        self,
-        method: str,
-        params: RequestParams,
-        *,
-        timeout: float = math.inf,
-        idle: float = math.inf,
-        on_progress: OnProgress | None = None,
-        on_notification: OnNotification | None = None,
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> Model:
-        """Send a request as `ClientSession.request` does, and once more if the session was lost; all within `timeout`."""
-        send = partial(
-            self.session.request,
-            method,
-            params,
-            idle=idle,
-            on_progress=on_progress,
-            on_notification=on_notification,
-            headers=headers,
-        )
-        with trio.move_on_after(timeout):
-            return await self._request_with_retry(send)
-        raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
-
     async def set_log_level(self, level: LoggingLevel, timeout: float) -> None:
         """Have log messages of this level and above, also in a session that is reopened."""
         dialect = self.dialect
@@ -166,10 +143,8 @@ class Link:
 
     @property
     def session(self) -> ClientSession:
-        """The conversation; raises `Disconnected` when the link is not open."""
-        if self._session is None or self._closing.is_set():
-            raise Disconnected(NOT_OPEN)
-        return self._session
+        """The session of client and server; raises `Disconnected` when the link is not open."""
+        return self.dialect.session
 
     @property
     def dialect(self) -> Dialect:
@@ -204,16 +179,26 @@ class Link:
 
     # reopening the session
 
-    async def _request_with_retry(self, send: Callable[[], Awaitable[Model]]) -> Model:
-        if self._attempt is not None:
-            await self._attempt.done.wait()
-        generation = self._state.generation
-        try:
+    async def _request_with_retry(
+        self, method: str, params: RequestParams, /, **options: Unpack[RequestOptions]
+    ) -> Model:
+        """Send a request as `ClientSession.request` does, and again if the session was lost; all within `timeout`."""
+        # One scope round both attempts and the reopening, so that `timeout` is what the caller waits at most.
+        timeout = options.pop("timeout", math.inf)
+        send = partial(self.session.request, method, params, **options)
+        with trio.move_on_after(timeout):
+            # A request that is sent while the session is being reopened would only be lost as well.
+            if self._attempt is not None:
+                await self._attempt.done.wait()
+            # Read before the request is sent: another task may have reopened the session by the time that this one fails.
+            generation = self._state.generation
+            try:
+                return await send()
+            except SessionLost as lost:
+                logger.info("%s: reopening it", lost)
+            await self._reopen(generation)
             return await send()
-        except SessionLost as lost:
-            logger.info("%s: it is opened again", lost)
-        await self._reopen(generation)
-        return await send()
+        raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     def _session_lost(self) -> None:
         """Reopen the session at once if a subscriber waits for it; else the next request does."""
@@ -308,11 +293,11 @@ class Link:
 
     async def _serve(self) -> None:
         async with self._channel as channel, trio.open_nursery() as nursery:
-            session = self._session = ClientSession(
+            session = ClientSession(
                 channel, self._options.handlers.request_handlers, self._router.dispatch, self._session_lost
             )
             nursery.start_soon(self._run, session, nursery)
-            self._dialect = await self._open_conversation(session)
+            await self._open_dialect(session)
             self._nursery = nursery
             self._state.move(LinkEvent.OPENED)
             self._ready.set()
@@ -320,12 +305,14 @@ class Link:
             await session.flush()
             nursery.cancel_scope.cancel()
 
-    async def _open_conversation(self, session: ClientSession) -> Dialect:
-        dialect = await open_conversation(session, self._options)
+    async def _open_dialect(self, session: ClientSession) -> None:
+        dialect = self._dialect = await open_dialect(session, self._options)
+        # `aclose` may have come meanwhile, and what it has put there stays.
+        if not self._closing.is_set():
+            self.request = self._request_with_retry if dialect.can_reopen else session.request
         self._router.listeners = dialect.listeners(self, self._router.dispatch_change)
         if self._log_level is not None:
             await dialect.apply_log_level(self._log_level)
-        return dialect
 
     async def _run(self, session: ClientSession, nursery: trio.Nursery) -> None:
         try:
@@ -333,3 +320,8 @@ class Link:
         finally:
             if self._router.listeners is not None:
                 self._router.listeners.end(session.closed_because or Disconnected("the connection ended"))
+
+
+async def reject_request(method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:  # noqa: ARG001
+    """Raise `Disconnected`: what `Link.request` is before the link is open, and after it was closed."""
+    raise Disconnected(NOT_OPEN)

@@ -1,8 +1,16 @@
 """Subscribing to changes at a server, in either era.
 
-In the modern era each subscriber has its own stream, a `subscriptions/listen` request that is opened again when it is lost. In
-the legacy era everything arrives on the session: single resources are subscribed to, changes of lists come anyway.
+In the modern era each subscriber has its own stream: a `subscriptions/listen` request, which is sent again when its stream is
+lost. In the legacy era everything arrives on the session: the client subscribes to single resources, and the server announces
+changes of its lists unasked.
 """
+
+# Both kinds keep one promise to a subscriber: no change is lost without a sign of it. A change that happens while no stream or
+# session is open cannot be seen, so after each interruption everything that the server honours counts as changed. A spurious
+# change costs the program one request; a missed one leaves it with stale data for good.
+#
+# The two differ in who retries. A modern stream is its own request, so each `ListenStream` reopens itself. Legacy subscribers
+# share the session, so the link reopens it once for all of them and then calls `restore`.
 
 from __future__ import annotations
 
@@ -11,7 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import trio
 
@@ -26,7 +34,7 @@ from ..errors import (
     without_traceback,
 )
 from ..session import ClientSession
-from ..session.client import OnNotification
+from ..session.client import RequestOptions
 from ..types import (
     Model,
     RequestParams,
@@ -38,7 +46,16 @@ from ..types import (
     UnsubscribeRequestParams,
 )
 from ..types.capabilities import declares
-from .changes import Change, Changes, OnChange, change_of, changes_matching, intersection
+from .changes import (
+    Change,
+    Changes,
+    OnChange,
+    change_of,
+    changes_matching,
+    filter_of,
+    intersection,
+    lists_in,
+)
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -51,26 +68,23 @@ END_TIMEOUT = 2.0
 BACKOFF = Backoff(first=0.5)
 
 
+class SendRequest(Protocol):
+    """Sends a request and returns its result, as `ClientSession.request` does."""
+
+    async def __call__(self, method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model: ...
+
+
+# A protocol, and not `Link` itself, because the link knows its listeners: the import would close a circle.
 class Requester(Protocol):
-    """What listeners need of the link to the server."""
+    """The part of the link that listeners use."""
+
+    request: SendRequest
 
     @property
     def session(self) -> ClientSession: ...
 
     @property
     def server_capabilities(self) -> ServerCapabilities: ...
-
-    async def request(
-        self,
-        method: str,
-        params: RequestParams,
-        /,
-        *,
-        timeout: float = ...,
-        on_notification: OnNotification | None = ...,
-    ) -> Model:
-        """Send a request and return its result, as `ClientSession.request` does."""
-        ...
 
     def start(self, fn: Callable[[], Awaitable[object]], /) -> None:
         """Run a function in a task of the link; it must let only `trio.Cancelled` out."""
@@ -82,6 +96,8 @@ class Listeners(ABC):
 
     Args:
         on_change: called with each change, before any subscriber gets it.
+
+    What a session brings, `dispatch_change` and `restore`, does nothing here: a modern server has none.
     """
 
     def __init__(self, link: Requester, on_change: OnChange) -> None:
@@ -106,24 +122,22 @@ class Listeners(ABC):
 
     @abstractmethod
     async def unsubscribe(self, uri: str) -> None:
-        """Take one `subscribe` back. Raises as that does."""
-
-    @abstractmethod
-    def dispatch_change(self, change: Change) -> None:
-        """Hand a change that came on the session to the subscribers that want it."""
-
-    @property
-    @abstractmethod
-    def needs_session(self) -> bool:
-        """Whether a subscriber waits for what only an open session brings: a lost one is then opened again at once."""
-
-    @abstractmethod
-    async def restore(self, session: ClientSession) -> None:
-        """Subscribe again in a session that was reopened, and report what may have changed meanwhile."""
+        """Take one `subscribe` back. Raises the same errors."""
 
     @abstractmethod
     def end(self, why: Disconnected) -> None:
         """End every subscription: the connection is closed."""
+
+    @property
+    def needs_session(self) -> bool:
+        """Whether a subscriber waits for what only an open session brings. A lost session is then reopened immediately."""
+        return False
+
+    def dispatch_change(self, change: Change) -> None:  # noqa: B027
+        """Pass a change that came on the session to the subscribers that want it."""
+
+    async def restore(self, session: ClientSession) -> None:  # noqa: B027
+        """Subscribe again in a session that was reopened, and report what may have changed meanwhile."""
 
 
 # modern
@@ -134,7 +148,7 @@ class ListenStream:
 
     def __init__(self, link: Requester, changes: Changes, on_change: OnChange) -> None:
         self.started = trio.Event()
-        """Set when the stream was acknowledged for the first time, or never will be."""
+        """Set when the stream is acknowledged for the first time, or has failed before."""
         self.done = trio.Event()
         self.scope = trio.CancelScope()
         self._link = link
@@ -165,7 +179,9 @@ class ListenStream:
                 # The first stream's failure is the caller's to handle; a closed connection brings no other stream.
                 if not self.started.is_set() or self._link.session.closed_because is not None:
                     raise
-                logger.info("a stream of changes was lost, and is opened again: %s", error)
+                logger.info("a stream of changes was lost; reopening it: %s", error)
+            # Measured from the acknowledgement: a server that accepts the connection and drops it after ten seconds without
+            # an acknowledgement is not stable. Without one the time is infinite, and the difference negative.
             if trio.current_time() - self._acknowledged_at >= STABLE_AFTER:
                 self._losses = 0
             await trio.sleep(BACKOFF.delay(self._losses))
@@ -175,6 +191,8 @@ class ListenStream:
         """Open the stream and read it to its end."""
         self._acknowledged_at = math.inf
         params = SubscriptionsListenRequestParams(notifications=self._changes.wanted)
+        # The request itself has no timeout: its answer is the end of the stream, which may come after days. Only the
+        # acknowledgement has one, and `_acknowledge` lifts it.
         with trio.move_on_after(ACKNOWLEDGE_TIMEOUT) as self._acknowledge_scope:
             await self._link.request("subscriptions/listen", params, on_notification=self._on_notification)
             return
@@ -190,11 +208,13 @@ class ListenStream:
             self._changes.offer(change)
 
     def _acknowledge(self, honoured: SubscriptionFilter) -> None:
-        if self._acknowledged_at < math.inf:  # a server acknowledges a stream once; what it repeats means nothing
+        # A server acknowledges a stream once. A second acknowledgement must not move the start of the stable time.
+        if self._acknowledged_at < math.inf:
             return
         self._acknowledge_scope.deadline = math.inf
         self._acknowledged_at = trio.current_time()
         self._changes.honoured_filter = intersection(self._changes.wanted, honoured)
+        # A stream after the first: changes between the two were announced to no one.
         if self.started.is_set():
             for change in changes_matching(self._changes.honoured_filter):
                 self._on_change(change)
@@ -211,12 +231,15 @@ class ListenStreams(Listeners):
         self._streams: dict[Changes, ListenStream] = {}
 
     async def begin(self, changes: Changes, /) -> None:
+        # The stream runs in a task of the link: `async with client.listen()` must not open a nursery round its body, which
+        # would deliver the subscriber's own errors in an exception group.
         stream = ListenStream(self._link, changes, self._on_change)
         self._link.start(stream.run)
         self._streams[changes] = stream
         try:
             await stream.started.wait()
-        except BaseException:  # a cancel, or a Ctrl-C
+        # Also for a cancel or a Ctrl-C: the stream would otherwise run on, and no `__aexit__` would ever end it.
+        except BaseException:
             await self.finish(changes)  # noqa: ASYNC102  it is shielded and bounded itself
             raise
         if changes.failure is not None:
@@ -232,23 +255,10 @@ class ListenStreams(Listeners):
             await stream.done.wait()
 
     async def subscribe(self, uri: str) -> None:  # noqa: ARG002
-        raise self._use_listen("subscribe")
+        raise CapabilityError(f"subscribe is for legacy servers; {self._version} has Client.listen for it", {})
 
     async def unsubscribe(self, uri: str) -> None:  # noqa: ARG002
-        raise self._use_listen("unsubscribe")
-
-    def _use_listen(self, method: str) -> CapabilityError:
-        return CapabilityError(f"{method} is for legacy servers; {self._version} has Client.listen for it", {})
-
-    def dispatch_change(self, change: Change) -> None:
-        """A change that names no stream was subscribed to by none of them."""
-
-    @property
-    def needs_session(self) -> bool:
-        return False
-
-    async def restore(self, session: ClientSession) -> None:
-        """There is no session; each stream opens itself again."""
+        raise CapabilityError(f"unsubscribe is for legacy servers; {self._version} has Client.listen for it", {})
 
     def end(self, why: Disconnected) -> None:
         for changes in self._streams:
@@ -266,8 +276,10 @@ class Subscriptions(Listeners):
         self._open: dict[Changes, None] = {}
         self._uris: Counter[str] = Counter()
         """Subscribers of each resource."""
+        # Requests to subscribe and to unsubscribe must reach the server in the order of the counts above. Over HTTP each is
+        # a POST, and two in flight may overtake each other: the server would end up without a subscription that has one
+        # subscriber left.
         self._turn = trio.Lock()
-        """Subscribe and unsubscribe requests must reach the server in order."""
 
     async def begin(self, changes: Changes, /) -> None:
         self._open[changes] = None
@@ -279,8 +291,10 @@ class Subscriptions(Listeners):
             for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
                 if declares(offered, "resources.subscribe") and await self._try_to_subscribe(uri):
                     honoured.append(uri)
+                    # After each URI, so that `finish` knows which to release if the next one fails.
                     update = {"resource_subscriptions": list(honoured)}
                     changes.honoured_filter = changes.honoured_filter.model_copy(update=update)
+        # A cancel between two of the URIs: those before are subscribed to, and are released again.
         except BaseException:
             await self.finish(changes)  # noqa: ASYNC102  it is shielded and bounded itself
             raise
@@ -296,13 +310,14 @@ class Subscriptions(Listeners):
         try:
             await self.subscribe(uri)
         except PeerError as error:
-            logger.info("the server does not tell of changes of %s: %s", uri, error)
+            logger.info("the server does not announce changes of %s: %s", uri, error)
             return False
         return True
 
     async def subscribe(self, uri: str) -> None:
-        """Subscribe to one resource. After a cancel the server may or may not have got the request."""
+        """Subscribe to one resource. After a cancel the server may or may not have received the request."""
         async with self._turn:
+            # Counted before the request: if the session is lost while it waits, `restore` subscribes to this one too.
             self._uris[uri] += 1
             try:
                 await self._link.request("resources/subscribe", SubscribeRequestParams(uri=uri))
@@ -311,7 +326,7 @@ class Subscriptions(Listeners):
                 raise
 
     async def unsubscribe(self, uri: str) -> None:
-        """Take one subscription back; the server is asked only when it was the last one of this resource."""
+        """Take one subscription back; a request is sent only if it was the last one of this resource."""
         self._release_uri(uri)
         await self._unsubscribe(uri)
 
@@ -346,10 +361,12 @@ class Subscriptions(Listeners):
 
     async def restore(self, session: ClientSession) -> None:
         with trio.move_on_after(ACKNOWLEDGE_TIMEOUT) as bound:
+            # A copy: a subscriber may come or go during any of these requests. They go to the session directly, since the
+            # link's `request` would wait for the very attempt that this is a part of.
             for uri in list(self._uris):
                 await resubscribe(session, uri)
         if bound.cancelled_caught:
-            logger.warning("the server took too long to say of which resources it still tells the changes")
+            logger.warning("the server took too long to restore the subscriptions to resources")
         for changes in self._open:
             for change in changes_matching(changes.honoured_filter):
                 self._on_change(change)
@@ -362,15 +379,12 @@ class Subscriptions(Listeners):
 
 def lists_of(wanted: SubscriptionFilter, offered: ServerCapabilities) -> SubscriptionFilter:
     """Return the lists of a filter whose changes the server announces, by its capabilities."""
-    return SubscriptionFilter(
-        tools_list_changed=(wanted.tools_list_changed and declares(offered, "tools.listChanged")) or None,
-        prompts_list_changed=(wanted.prompts_list_changed and declares(offered, "prompts.listChanged")) or None,
-        resources_list_changed=(wanted.resources_list_changed and declares(offered, "resources.listChanged")) or None,
-    )
+    return filter_of([kind for kind in lists_in(wanted) if declares(offered, f"{kind}.listChanged")])
 
 
 async def resubscribe(session: ClientSession, uri: str) -> None:
+    """Subscribe to a resource in a new session. A refusal is only logged: the other subscriptions still work."""
     try:
         await session.request("resources/subscribe", SubscribeRequestParams(uri=uri))
     except (PeerError, RemoteProtocolError) as error:
-        logger.warning("the server no longer tells of changes of %s: %s", uri, error)
+        logger.warning("the server no longer announces changes of %s: %s", uri, error)

@@ -1,5 +1,13 @@
 """Reading lists page by page, from the cache where that has the page."""
 
+# A cursor belongs to one version of the list. If a cached page has a cursor that the server no longer knows, every cached page
+# of the list is stale: they are dropped, and a list that is read as a whole starts once more. An iterator cannot start again,
+# as it has handed out items, so there the error reaches the caller.
+#
+# `next_page` is a method of an object that holds the position, and not an asynchronous generator inside of `items`. When the
+# outer generator is closed, Python does not close an inner one at once: its `finally` would run in another task, whenever the
+# garbage collector finds it.
+
 from __future__ import annotations
 
 import math
@@ -27,6 +35,7 @@ from .link import Link
 from .listed_tools import ListedTools
 
 T = TypeVar("T")
+P = TypeVar("P", bound=PaginatedResult)
 
 MAX_ITEMS = 100_000
 """Items that a list may have when it is read as a whole; an iterator over it has no such limit."""
@@ -43,38 +52,25 @@ class ListKind(Generic[T]):
     items: Callable[[PaginatedResult], list[T]]
 
 
-def tools_of(page: PaginatedResult) -> list[Tool]:
-    assert isinstance(page, ListToolsResult)
-    return page.tools
+def list_kind(method: str, page_type: type[P], items: Callable[[P], list[T]]) -> ListKind[T]:
+    def items_of(page: PaginatedResult) -> list[T]:
+        # For type checkers: the codec decodes the result of a method to its one type.
+        assert isinstance(page, page_type)
+        return items(page)
+
+    return ListKind(method, items_of)
 
 
-def prompts_of(page: PaginatedResult) -> list[Prompt]:
-    assert isinstance(page, ListPromptsResult)
-    return page.prompts
+TOOLS: ListKind[Tool] = list_kind("tools/list", ListToolsResult, lambda page: page.tools)
+PROMPTS: ListKind[Prompt] = list_kind("prompts/list", ListPromptsResult, lambda page: page.prompts)
+RESOURCES: ListKind[Resource] = list_kind("resources/list", ListResourcesResult, lambda page: page.resources)
+RESOURCE_TEMPLATES: ListKind[ResourceTemplate] = list_kind(
+    "resources/templates/list", ListResourceTemplatesResult, lambda page: page.resource_templates
+)
 
 
-def resources_of(page: PaginatedResult) -> list[Resource]:
-    assert isinstance(page, ListResourcesResult)
-    return page.resources
-
-
-def templates_of(page: PaginatedResult) -> list[ResourceTemplate]:
-    assert isinstance(page, ListResourceTemplatesResult)
-    return page.resource_templates
-
-
-TOOLS = ListKind("tools/list", tools_of)
-PROMPTS = ListKind("prompts/list", prompts_of)
-RESOURCES = ListKind("resources/list", resources_of)
-RESOURCE_TEMPLATES = ListKind("resources/templates/list", templates_of)
-
-
-class RejectedCursor(Exception):
+class RejectedCursor(PeerError):
     """The server rejected the cursor of a cached page; all cached pages of the list were invalidated (M-CACHE-2c)."""
-
-    def __init__(self, error: PeerError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class Lists:
@@ -86,7 +82,7 @@ class Lists:
         self._tools = tools
 
     async def read_all(self, kind: ListKind[T]) -> list[T]:
-        """Return all items of all pages. If a cached page had a stale cursor, start once more, without the cache.
+        """Return all items of all pages.
 
         Raises:
             LimitExceeded: there are more than `MAX_ITEMS`.
@@ -95,23 +91,18 @@ class Lists:
             return await self._collect(kind)
         except RejectedCursor:
             pass
-        try:
-            return await self._collect(kind)
-        except RejectedCursor as rejected:  # another task cached a page meanwhile
-            raise rejected.error from None
+        # Not in a loop: if another task caches a stale page meanwhile, the server changes its list faster than it can be read.
+        return await self._collect(kind)
 
     async def items(self, kind: ListKind[T], timeout: float = math.inf) -> AsyncGenerator[T]:
-        """Yield the items one by one; a page is requested when the one before is used up, and may take `timeout` seconds."""
+        """Yield the items one by one. A page is requested when the one before is used up, and may take `timeout` seconds."""
         reader = ListReader(self, kind, timeout)
-        try:
-            while (page := await reader.next_page()) is not None:
-                for item in page:
-                    yield item
-        except RejectedCursor as rejected:
-            raise rejected.error from None
+        while (page := await reader.next_page()) is not None:
+            for item in page:
+                yield item
 
     async def refresh_tools(self) -> None:
-        """List the tools anew, and so learn which of their arguments go into headers."""
+        """List the tools again, to learn which of their arguments are repeated in headers."""
         self._cache.invalidate(TOOLS.method)
         await self.read_all(TOOLS)
 
@@ -133,14 +124,16 @@ class Lists:
         cached = self._cache.find(method, cursor)
         if isinstance(cached, PaginatedResult):
             return cached, True
+        # Taken before the request: a change that is announced while it is under way makes the page stale.
         generation = self._cache.generation()
         try:
             page = await self._link.request(method, PaginatedRequestParams(cursor=cursor), timeout=timeout)
         except PeerError as error:
             if cursor is not None and error.code == INVALID_PARAMS:
                 self._cache.invalidate(method)
+                # Without a cached page before it, the server rejected a cursor that it has just given out: its own mistake.
                 if after_cached:
-                    raise RejectedCursor(error) from None
+                    raise RejectedCursor(error.code, error.message, error.data) from None
             raise
         assert isinstance(page, PaginatedResult)
         assert isinstance(page, CacheableResult)
@@ -148,14 +141,17 @@ class Lists:
         return page, False
 
     def usable(self, page: PaginatedResult) -> PaginatedResult:
-        """Return the page without the tools that this client must not offer (S-57), and remember the others."""
+        """Return the page without the tools that this client must not offer (S-57), and remember the others.
+
+        Cached pages pass through here too: another client of the same cache may have stored them.
+        """
         if not isinstance(page, ListToolsResult):
             return page
         return page.model_copy(update={"tools": self._tools.add(page.tools, self._link.dialect)})
 
 
 class ListReader(Generic[T]):
-    """How far one reader of a list has come. A class and not a generator: a generator in a generator is closed too late."""
+    """The position of one reader in a list."""
 
     def __init__(self, lists: Lists, kind: ListKind[T], timeout: float) -> None:
         self._lists = lists

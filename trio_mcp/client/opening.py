@@ -23,7 +23,7 @@ MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})
 """Errors that only a modern server sends, and that another revision would not cure."""
 
 
-async def open_conversation(session: ClientSession, options: ClientOptions) -> Dialect:
+async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialect:
     """Open the conversation in the era that `options.mode` or the server chooses, and return how to speak it.
 
     Raises:

@@ -19,7 +19,7 @@ together, so that many messages cost one write.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -41,7 +41,7 @@ class OutboxStatistics:
 class Outbox(Generic[T]):
     """A bounded queue with one reader; items that come after `close` are dropped and counted."""
 
-    __slots__ = ("_dropped", "_limit", "_senders", "closed", "full", "items", "on_ready", "shortcut")
+    __slots__ = ("_dropped", "_limit", "_senders", "closed", "full", "items", "on_ready", "shortcut", "shortcut_unless")
 
     def __init__(self, limit: int = 256) -> None:
         self.items: list[T] = []
@@ -55,13 +55,16 @@ class Outbox(Generic[T]):
         """Called once when there is something to take, or the outbox is closed; None afterwards."""
         self.shortcut: Callable[[T], bool] | None = None
         """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
+        self.shortcut_unless: Collection[object] = ()
+        """While this holds anything, items are queued instead, so that several share a write."""
 
     def post(self, item: T, *, last: bool = False) -> None:
         """Queue an item without waiting, also above the limit; with `last`, close the outbox after it."""
         if self.closed:
             self._dropped += 1
             return
-        if self.shortcut is None or self.on_ready is None or self.items or not self.shortcut(item):
+        send_now = None if self.on_ready is None or self.items or self.shortcut_unless else self.shortcut
+        if send_now is None or not send_now(item):
             self.items.append(item)
             self.full = len(self.items) >= self._limit
             self._ready()

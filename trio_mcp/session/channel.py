@@ -12,6 +12,7 @@ from typing import TypeAlias, cast
 
 import trio
 
+from ..runtime import Outbox
 from .envelope import Envelope, Received, Sent
 
 
@@ -43,20 +44,36 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         """
         return False
 
-    def receive_ready(self) -> Iterable[Envelope[Received]]:
-        """Yield what can be received without waiting, such as further lines of the last read."""
-        return ()
+    async def receive_many(self) -> Iterable[Envelope[Received]]:
+        """Wait for a message; return it with all that can be received without waiting, such as further lines of one read.
 
-    def deliver_to(self, take: Callable[[Envelope[Received]], bool]) -> None:
-        """Offer each message to `take` as soon as it arrives, while a task waits in `receive` and no earlier message is queued.
+        The caller iterates once and at once: a channel may parse each message only when its turn comes, so that a flood costs its
+        bytes and no more. Raises what `receive` raises.
+        """
+        return (await self.receive(),)
 
-        A message for which `take` returns False is received as usual. The default offers none.
+    def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
+        """Hand messages to `take` as they arrive, while a task waits in `receive`, nothing is queued and `outbox` is not full.
+
+        Every other message is received as usual. The default hands over none.
         """
 
     @property
     def close_reason(self) -> str | None:
         """Why the peer ended the connection, in words for an error message; None if it has not, or nothing is known."""
         return None
+
+
+async def write_all(channel: MessageChannel, outbox: Outbox[Envelope]) -> None:
+    """Send everything from the outbox until it is closed and empty.
+
+    Raises:
+        trio.BrokenResourceError: the channel broke; what was queued is lost.
+    """
+    while envelopes := await outbox.take():
+        await channel.send_many(envelopes)
+        # Not kept while this waits: the next ones may come in an hour, and these may be large.
+        del envelopes
 
 
 PlainChannel: TypeAlias = trio.abc.Channel[Envelope[Sent | Received]]

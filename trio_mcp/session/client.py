@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 import trio
 
@@ -60,10 +60,10 @@ from ..types import (
     SubscriptionsListenResult,
 )
 from .batch import OpenBatch
-from .channel import AnyChannel, as_message_channel
+from .channel import AnyChannel, as_message_channel, write_all
 from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
-from .pump import CLEAN_UP, write_all
+from .pump import CLEAN_UP
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -76,6 +76,16 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 MAX_SERVER_REQUESTS = 64
 """Requests of the server that this client serves at the same time."""
+
+
+class RequestOptions(TypedDict, total=False):
+    """The keyword arguments of `ClientSession.request`, for functions that pass them on."""
+
+    timeout: float
+    idle: float
+    on_progress: OnProgress | None
+    on_notification: OnNotification | None
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +178,7 @@ class ClientSession:
         token = next(self._tokens)
         params = self._with_request_meta(params, None if on_progress is None else token)
         request = self.connection.ask(method, params, self.terms.codec)
-        slot = self._mailbox.open(str(request.id), Model)
+        slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
         if on_progress is not None:
             self._progress[token] = on_progress
         if on_notification is not None:

@@ -18,19 +18,25 @@ OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
 
 
 class IdleTimeout:
-    """Waits for the answer to one request as long as reports of progress keep coming; pass it as the request's `on_progress`.
+    """Waits for the answer to one request as long as progress is reported.
+
+    Pass it as the request's `on_progress`, and the `set` of `settled` as the `on_settled` of its slot.
 
     Args:
-        seconds: how long the server may be silent.
+        seconds: how long the server may go without a report.
         on_progress: called with each report as well.
-        answering: tells whether this client is answering a question of the server. The server may be waiting for that answer, so
-            the timeout is extended.
+        is_answering: returns whether this client is answering a question of the server. The server may be waiting for that
+            answer, so the timeout is extended.
+
+    Attributes:
+        settled: set when the slot of the request is settled.
     """
 
-    def __init__(self, seconds: float, on_progress: OnProgress | None, answering: Callable[[], bool]) -> None:
+    def __init__(self, seconds: float, on_progress: OnProgress | None, is_answering: Callable[[], bool]) -> None:
+        self.settled = trio.Event()
         self._seconds = seconds
         self._on_progress = on_progress
-        self._answering = answering
+        self._is_answering = is_answering
         self._scope = trio.CancelScope()
 
     def __call__(self, report: ProgressNotificationParams) -> None:
@@ -44,9 +50,12 @@ class IdleTimeout:
         Raises:
             RequestTimeout: the server sent neither the answer nor a report within the time.
         """
-        while True:
+        # Waits for an event and not in `slot.take`, which gives the slot up when it is cancelled. Here the time may expire many
+        # times while the client's own user thinks about a question.
+        while not self.settled.is_set():
             self._scope = trio.CancelScope(deadline=trio.current_time() + self._seconds)
             with self._scope:
-                return await slot.take()
-            if not self._answering():
+                await self.settled.wait()
+            if self._scope.cancelled_caught and not self._is_answering():
                 raise RequestTimeout(f"the server reported no progress of {method} for {self._seconds:g} seconds")
+        return await slot.take()

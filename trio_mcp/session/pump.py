@@ -8,8 +8,8 @@ from functools import partial
 import trio
 
 from ..runtime import CancelReason, Outbox
-from .channel import AnyChannel, MessageChannel, as_message_channel
-from .envelope import Envelope, Received
+from .channel import AnyChannel, MessageChannel, as_message_channel, write_all
+from .envelope import Envelope
 from .server import ServerSession
 from .service import Service
 
@@ -27,10 +27,9 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
     channel = as_message_channel(channel)
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
     session = ServerSession(service)
-    now, requests = channel.send_nowait, session.requests
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
-    outbox.shortcut = lambda envelope: not requests.count and now(envelope)
-    channel.deliver_to(partial(_take, session, outbox))
+    outbox.shortcut, outbox.shortcut_unless = channel.send_nowait, session.connection.open_ids
+    channel.deliver_to(partial(session.receive, outbox=outbox), outbox)
     session.attach(outbox)
     reading = trio.CancelScope()
     channel.on_stop = reading.cancel
@@ -51,34 +50,18 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
             nursery.cancel_scope.deadline = trio.current_time() + CLEAN_UP
 
 
-async def write_all(channel: MessageChannel, outbox: Outbox[Envelope]) -> None:
-    """Send everything from the outbox until it is closed and empty.
-
-    Raises:
-        trio.BrokenResourceError: the channel broke; what was queued is lost.
-    """
-    while envelopes := await outbox.take():
-        await channel.send_many(envelopes)
-        del envelopes  # the next ones may come in an hour, and these may be large
-
-
-def _take(session: ServerSession, outbox: Outbox[Envelope], envelope: Envelope[Received]) -> bool:
-    if outbox.full:
-        return False
-    session.receive(envelope, outbox)
-    return True
-
-
 async def _read_all(channel: MessageChannel, session: ServerSession, outbox: Outbox[Envelope]) -> None:
     try:
-        async for envelope in channel:
-            session.receive(envelope, outbox)
-            for further in channel.receive_ready():
-                session.receive(further, outbox)
-                del further
-            del envelope  # the next one may come in an hour, and this one may be large
-            if outbox.full:  # a client that does not read its answers is not read either
+        while True:
+            for envelope in await channel.receive_many():
+                session.receive(envelope, outbox)
+                # Not kept while this waits: the next one may come in an hour, and this one may be large.
+                del envelope
+            # A client that does not read its answers is not read either: else its requests would pile up as answers here.
+            if outbox.full:
                 await outbox.room()
+    except trio.EndOfChannel:
+        return
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
         logger.info("the connection broke: %s", error)
 

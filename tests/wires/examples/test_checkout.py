@@ -14,7 +14,6 @@ import trio
 from serving import IMPORTS, ROOT, HttpProcess, http_client, http_process, retry
 
 from trio_mcp import Client, Disconnected, LimitExceeded, accept, decline, dismiss
-from trio_mcp.errors import InvalidRequestState
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 sys.path.insert(0, str(ROOT))
@@ -22,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 from examples.checkout import server
 
 CHECKOUT = ROOT / "examples" / "checkout.py"
-STATE_ERROR = {"code": -32602, "message": InvalidRequestState.TEXT}
 YES, NO = accept(value=True), accept(value=False)
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 BOUND = 60.0
@@ -91,14 +89,6 @@ async def call(era: str, user: User, tool: str, **arguments: int) -> str:
 
 @both_eras
 async def test_a_charge_is_made_once_and_then_confirmed(era: str, ledger: Ledger) -> None:
-    user = User()
-    assert await call(era, user, "charge", amount=5) == "Charged 5 euros, confirmed."
-    assert ledger.lines == ["charged 5", "confirmed"]
-    assert len(user.asked) == 1
-
-
-@both_eras
-async def test_the_charge_is_in_the_ledger_before_the_question(era: str, ledger: Ledger) -> None:
     seen: list[list[str]] = []
 
     def look(_params: ElicitRequestFormParams) -> ElicitResult:
@@ -106,8 +96,8 @@ async def test_the_charge_is_in_the_ledger_before_the_question(era: str, ledger:
         return YES
 
     async with client_of(server, era, look) as client:
-        await client.call_tool("charge", {"amount": 5})
-    assert seen == [["charged 5"]]
+        assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
+    assert (seen, ledger.lines) == ([["charged 5"]], ["charged 5", "confirmed"])
 
 
 @both_eras
@@ -118,48 +108,27 @@ async def test_whoever_does_not_confirm_is_not_confirmed(era: str, answer: Elici
 
 
 @both_eras
-async def test_a_poll_asks_one_question_after_the_other(era: str) -> None:
+async def test_a_poll_asks_in_turn_and_a_vote_at_once(era: str) -> None:
     user = User(YES, NO, YES)
     assert await call(era, user, "poll", n=3) == "2 of 3 were liked."
     assert [params.message[-2:] for params in user.asked] == ["1?", "2?", "3?"]
-
-
-@both_eras
-async def test_a_poll_of_ten_is_what_a_client_goes_along_with(era: str) -> None:
-    assert await call(era, User(), "poll", n=10) == "10 of 10 were liked."
-
-
-async def test_a_modern_client_leaves_a_poll_of_eleven_unless_it_allows_more_rounds() -> None:
-    async with client_of(server, "modern", User().elicit) as client:
-        with pytest.raises(LimitExceeded, match="max_rounds"):
-            await client.call_tool("poll", {"n": 11})
-        assert (await client.call_tool("poll", {"n": 11}, max_rounds=11)).text == "11 of 11 were liked."
-
-
-@both_eras
-async def test_all_voters_are_asked(era: str) -> None:
     assert await call(era, User(NO), "vote", n=100) == "99 of 100 are in favour."
-
-
-async def test_a_hundred_voters_are_asked_in_one_round() -> None:
-    async with client_of(server, "modern", User().elicit) as client:
-        assert (await client.call_tool("vote", {"n": 100}, max_rounds=1)).text == "100 of 100 are in favour."
+    assert await call(era, User(), "poll", n=10) == "10 of 10 were liked."
+    async with client_of(server, era, User().elicit) as client:
+        if era == "modern":
+            assert (await client.call_tool("vote", {"n": 100}, max_rounds=1)).text == "100 of 100 are in favour."
+            with pytest.raises(LimitExceeded, match="max_rounds"):
+                await client.call_tool("poll", {"n": 11})
 
 
 @both_eras
-@pytest.mark.parametrize("wrong", [accept(age=151), accept(age=-1), accept(age="ten"), accept(age=1.5), accept()])
+@pytest.mark.parametrize("wrong", [accept(age=151), accept(age="ten"), accept()])
 async def test_an_age_that_is_none_is_asked_for_again(era: str, wrong: ElicitResult) -> None:
     user = User(wrong, accept(age=150))
     assert await call(era, user, "quiz") == "You are 150."
-    assert "The last answer could not be used: age" in user.asked[1].message
-
-
-@both_eras
-async def test_the_form_says_what_an_age_is(era: str) -> None:
-    user = User(accept(age=0))
-    assert await call(era, user, "quiz") == "You are 0."
     age = user.asked[0].requested_schema.properties["age"]
     assert (age.type, age.minimum, age.maximum) == ("integer", 0, 150)
+    assert "The last answer could not be used: age" in user.asked[1].message
 
 
 @both_eras
@@ -202,19 +171,6 @@ async def test_a_server_that_is_killed_while_the_user_thinks_goes_on_with_the_ca
     assert ledger.lines == ["charged 5", "confirmed"]
 
 
-async def test_each_round_of_a_poll_may_be_answered_to_another_process(ledger: Ledger, keys: str) -> None:
-    user = User(YES, NO, YES)
-    async with checkout(ledger, keys) as process:
-
-        async def restart(params: ElicitRequestFormParams) -> ElicitResult:
-            await process.restart()
-            return user.elicit(params)
-
-        async with client_of(process.url, "modern", restart) as client:
-            assert (await client.call_tool("poll", {"n": 3})).text == "2 of 3 were liked."
-    assert len(user.asked) == 3
-
-
 async def test_a_legacy_client_is_told_that_its_server_is_gone_and_nothing_is_done_twice(
     ledger: Ledger, keys: str
 ) -> None:
@@ -248,14 +204,6 @@ async def test_copies_of_the_retry_after_a_restart_confirm_once(ledger: Ledger, 
     assert ledger.lines == ["charged 5", "confirmed"]
 
 
-async def test_a_second_process_with_the_same_keys_goes_on_with_the_call(ledger: Ledger, keys: str) -> None:
-    async with checkout(ledger, keys) as first, checkout(ledger, keys) as second, http_client() as http:
-        asked = await http.round(first.url, "charge", {"amount": 5})
-        result = await http.result(second.url, "charge", {"amount": 5}, **retry(asked, True))
-    assert result["content"][0]["text"] == "Charged 5 euros, confirmed."
-    assert ledger.lines == ["charged 5", "confirmed"]
-
-
 async def test_processes_with_the_same_keys_may_take_turns(ledger: Ledger, keys: str) -> None:
     async with checkout(ledger, keys) as first, checkout(ledger, keys) as second, http_client() as http:
         asked = await http.round(first.url, "poll", {"n": 3})
@@ -265,14 +213,6 @@ async def test_processes_with_the_same_keys_may_take_turns(ledger: Ledger, keys:
     assert result["content"][0]["text"] == "2 of 3 were liked."
 
 
-async def test_a_process_with_another_key_refuses_the_call_and_nothing_runs(ledger: Ledger, keys: str) -> None:
-    async with checkout(ledger, keys) as first, checkout(ledger, new_key()) as second, http_client() as http:
-        asked = await http.round(first.url, "charge", {"amount": 5})
-        refused = await http.call(second.url, "charge", {"amount": 5}, **retry(asked, True))
-    assert refused["error"] == STATE_ERROR
-    assert ledger.lines == ["charged 5"]
-
-
 async def test_keys_are_rotated_without_losing_a_call(ledger: Ledger, keys: str) -> None:
     async with checkout(ledger, keys) as old, http_client() as http:
         asked = await http.round(old.url, "charge", {"amount": 5})
@@ -280,13 +220,3 @@ async def test_keys_are_rotated_without_losing_a_call(ledger: Ledger, keys: str)
             result = await http.result(new.url, "charge", {"amount": 5}, **retry(asked, True))
     assert result["content"][0]["text"] == "Charged 5 euros, confirmed."
     assert ledger.lines == ["charged 5", "confirmed"]
-
-
-@pytest.mark.parametrize("change", [{"amount": 6}, {"amount": 5, "tip": 1}], ids=["other", "more"])
-async def test_a_restarted_server_takes_no_other_arguments(change: dict[str, int], ledger: Ledger, keys: str) -> None:
-    async with checkout(ledger, keys) as process, http_client() as http:
-        asked = await http.round(process.url, "charge", {"amount": 5})
-        await process.restart()
-        refused = await http.call(process.url, "charge", change, **retry(asked, True))
-    assert refused["error"] == STATE_ERROR
-    assert ledger.lines == ["charged 5"]

@@ -89,39 +89,27 @@ async def test_an_unknown_city_is_not_asked_about(mode: str) -> None:
 
 
 @both_eras
-async def test_a_client_without_a_model_can_book(mode: str) -> None:
-    async with client_of(mode, AISLE, YES) as (client, traveller):
-        result = await client.call_tool("book_flight", {"destination": "Lisbon"})
-    assert result.text.startswith("Booked TP3")
-    assert traveller.asked[1].message.startswith("It leaves at 12:15.")
-
-
-@both_eras
-async def test_progress_and_a_log_message_are_sent(mode: str) -> None:
+async def test_a_client_without_a_model_can_book_and_hears_how_far_it_is(mode: str) -> None:
     progress: list[str | None] = []
     logged: list[object] = []
-    async with client_of(mode, AISLE, YES, on_log=lambda entry: logged.append(entry.data)) as (client, _):
-        await client.call_tool(
+    async with client_of(mode, AISLE, YES, on_log=lambda entry: logged.append(entry.data)) as (client, traveller):
+        result = await client.call_tool(
             "book_flight", {"destination": "Lisbon"}, on_progress=lambda p: progress.append(p.message)
         )
+    assert result.text.startswith("Booked TP3")
+    assert traveller.asked[1].message.startswith("It leaves at 12:15.")
     assert progress == ["3 flights found", "TP3 chosen", "booked"]
     assert logged == ["booked TP3"]
 
 
 @both_eras
-async def test_a_search_has_structured_content(mode: str) -> None:
-    async with client_of(mode) as (client, _):
-        result = await client.call_tool("search_flights", {"destination": " oslo "})
-    first = {"number": "SK8", "departs": "09:30", "euros": 140}
-    assert isinstance(result.structured_content, dict)
-    assert result.structured_content["result"][0] == first
-
-
-@both_eras
-async def test_the_folders_are_those_of_the_client(mode: str) -> None:
+async def test_a_search_and_the_folders_have_structured_content(mode: str) -> None:
     async with client_of(mode, on_roots=lambda: [Path("/srv")]) as (client, _):
-        result = await client.call_tool("list_folders")
-    assert result.structured_content == {"result": ["file:///srv"]}
+        found = (await client.call_tool("search_flights", {"destination": " oslo "})).structured_content
+        folders = await client.call_tool("list_folders")
+    assert isinstance(found, dict)
+    assert found["result"][0] == {"number": "SK8", "departs": "09:30", "euros": 140}
+    assert folders.structured_content == {"result": ["file:///srv"]}
 
 
 def test_the_module_has_an_asgi_application() -> None:

@@ -6,22 +6,13 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from processes import HERE, TRAVEL, over_http
+from processes import HERE, over_http
 
 
 @pytest.fixture(scope="session")
 def peer_url() -> Iterator[str]:
     """Our server with a tool for everything, over HTTP."""
     with over_http([sys.executable, str(HERE / "serve_http.py"), str(HERE / "peer_server.py")]) as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def travel_url() -> Iterator[str]:
-    """The example, over HTTP."""
-    if not TRAVEL.exists():
-        pytest.skip(f"there is no {TRAVEL.name} among the examples")
-    with over_http([sys.executable, str(HERE / "serve_http.py"), str(TRAVEL)]) as url:
         yield url
 
 

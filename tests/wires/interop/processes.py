@@ -14,7 +14,6 @@ from typing import IO
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[2]
-TRAVEL = PROJECT / "examples" / "travel.py"
 
 START_TIMEOUT = 30.0
 END_TIMEOUT = 10.0

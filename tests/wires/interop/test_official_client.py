@@ -8,15 +8,14 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import trio
 from peer_server import PIXEL
-from processes import HERE, TRAVEL, child_environment
+from processes import HERE, child_environment
 
 mcp = pytest.importorskip("mcp", reason="the official SDK is not installed")
 
@@ -55,34 +54,18 @@ def era(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def connect(transport: str, era: str, request: pytest.FixtureRequest) -> Connect:
     """Connects the official client to the server with a tool for everything."""
-    return connecting(request, transport, era, HERE / "peer_server.py", "peer_url")
-
-
-@pytest.fixture
-def travel(transport: str, era: str, request: pytest.FixtureRequest) -> Connect:
-    """Connects the official client to the example."""
-    if not TRAVEL.exists():
-        pytest.skip(f"there is no {TRAVEL.name} among the examples")
-    return connecting(request, transport, era, TRAVEL, "travel_url")
-
-
-def connecting(request: pytest.FixtureRequest, transport: str, era: str, script: Path, url: str) -> Connect:
-    target = request.getfixturevalue(url) if transport == "http" else stdio_server(script)
-    mode = "legacy" if era == "legacy" else "auto"
+    script = [str(HERE / "peer_server.py"), "stdio"]
+    child = StdioServerParameters(command=sys.executable, args=script, env=child_environment())
+    target = request.getfixturevalue("peer_url") if transport == "http" else child
 
     @asynccontextmanager
     async def connect(**options: object) -> AsyncIterator[Client]:
         with trio.fail_after(LIMIT):
-            async with Client(target, mode=mode, **options) as client:
+            async with Client(target, mode="legacy" if era == "legacy" else "auto", **options) as client:
                 assert client.protocol_version == ERAS[era]
                 yield client
 
     return connect
-
-
-def stdio_server(script: Path) -> StdioServerParameters:
-    arguments = [str(script)] if script == TRAVEL else [str(script), "stdio"]
-    return StdioServerParameters(command=sys.executable, args=arguments, env=child_environment())
 
 
 def only_text(result: wire.CallToolResult) -> str:
@@ -102,6 +85,8 @@ async def test_the_server_says_who_it_is_and_what_it_offers(connect: Connect) ->
         assert client.instructions == "Call anything."
         assert client.server_capabilities.tools is not None
         assert client.server_capabilities.logging is not None
+        if client.protocol_version == ERAS["legacy"]:
+            await client.send_ping()
 
 
 async def test_every_tool_is_listed_with_its_schemas(connect: Connect) -> None:
@@ -114,123 +99,50 @@ async def test_every_tool_is_listed_with_its_schemas(connect: Connect) -> None:
     assert "ctx" not in listed["count"].input_schema["properties"]
 
 
-async def test_a_ping_is_answered(connect: Connect, era: str) -> None:
-    if era == "modern":
-        pytest.skip("the modern era has no ping")
-    async with connect() as client:
-        await client.send_ping()
-
-
 # what tools return
 
 
-async def test_text_comes_back_whatever_characters_it_has(connect: Connect) -> None:
+async def test_what_a_tool_returns_comes_back_whole(connect: Connect) -> None:
     said = 'line one\nline two\r\n\u2028 "quoted" \\ 🛫 \x7f data: x\n\n'
     async with connect() as client:
         assert only_text(await client.call_tool("text", {"value": said})) == said
-
-
-async def test_structured_results_come_back_as_structure_and_as_text(connect: Connect) -> None:
-    async with connect() as client:
-        number = await client.call_tool("number", {"a": 2, "b": 3})
-        place = await client.call_tool("place")
-    assert number.structured_content == {"result": 5}
-    assert json.loads(only_text(number)) == {"result": 5}
-    assert place.structured_content == {"name": "Žižkov ⛰", "height": 263.5, "tags": ["hill"]}
-    assert not place.is_error
-
-
-async def test_an_image_comes_back_byte_for_byte(connect: Connect) -> None:
-    async with connect() as client:
+        number, place = await client.call_tool("number", {"a": 2, "b": 3}), await client.call_tool("place")
         [image] = (await client.call_tool("picture")).content
-    assert isinstance(image, wire.ImageContent)
-    assert image.mime_type == "image/png"
-    assert base64.b64decode(image.data) == base64.b64decode(PIXEL)
-
-
-@http_only
-async def test_a_resource_link_comes_back_with_its_members(connect: Connect) -> None:
-    async with connect() as client:
         [link] = (await client.call_tool("link")).content
+        text, _, embedded = (await client.call_tool("several")).content
+        result = await client.call_tool("whole")
+        assert (await client.call_tool("nothing")).content == []
+    assert (number.structured_content, json.loads(only_text(number))) == ({"result": 5}, {"result": 5})
+    assert place.structured_content == {"name": "Žižkov ⛰", "height": 263.5, "tags": ["hill"]}
+    assert isinstance(image, wire.ImageContent)
+    assert (image.mime_type, base64.b64decode(image.data)) == ("image/png", base64.b64decode(PIXEL))
     assert isinstance(link, wire.ResourceLink)
     assert (str(link.uri), link.name, link.mime_type, link.size) == ("file:///notes.txt", "notes", "text/plain", 12)
-
-
-@http_only
-async def test_blocks_of_several_kinds_keep_their_order(connect: Connect) -> None:
-    async with connect() as client:
-        text, image, embedded = (await client.call_tool("several")).content
     assert isinstance(text, wire.TextContent)
-    assert isinstance(image, wire.ImageContent)
     assert isinstance(embedded, wire.EmbeddedResource)
     assert isinstance(embedded.resource, wire.TextResourceContents)
     assert embedded.resource.text == "inside"
-
-
-@http_only
-async def test_a_result_that_the_tool_built_itself_comes_back_whole(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("whole")
-    assert result.structured_content == {"seen": True}
-    assert result.meta is not None
-    assert result.meta["example.com/k"] == 1
-
-
-@http_only
-async def test_a_tool_that_returns_nothing_has_no_content(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("nothing")
-    assert result.content == []
-    assert not result.is_error
+    assert (result.structured_content, (result.meta or {})["example.com/k"]) == ({"seen": True}, 1)
 
 
 # what goes wrong
 
 
-async def test_a_tool_error_is_a_result_that_the_model_can_read(connect: Connect) -> None:
+async def test_what_goes_wrong_is_a_result_or_a_protocol_error_and_the_next_call_is_served(connect: Connect) -> None:
     async with connect() as client:
-        result = await client.call_tool("refuse", {"why": "no seat is left"})
-    assert result.is_error
-    assert only_text(result) == "no seat is left"
-
-
-@http_only
-async def test_an_unexpected_error_tells_nothing_of_its_cause(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("crash")
-    assert result.is_error
-    assert "hunter2" not in only_text(result)
-
-
-async def test_an_unknown_tool_is_a_protocol_error(connect: Connect) -> None:
-    async with connect() as client:
-        with pytest.raises(MCPError, match="Unknown tool: nowhere") as caught:
+        refused = await client.call_tool("refuse", {"why": "no seat is left"})
+        assert (refused.is_error, only_text(refused)) == (True, "no seat is left")
+        crashed = await client.call_tool("crash")
+        assert (crashed.is_error, "hunter2" in only_text(crashed)) == (True, False)
+        for arguments, named in (({}, "a: "), ({"a": "many"}, "a: "), ({"a": 1, "c": 2}, "c: ")):
+            wrong = await client.call_tool("number", arguments)
+            assert (wrong.is_error, named in only_text(wrong)) == (True, True)
+        with pytest.raises(MCPError, match="nowhere") as unknown:
             await client.call_tool("nowhere")
-        assert caught.value.code == wire.INVALID_PARAMS
-        assert only_text(await client.call_tool("text", {"value": "still here"})) == "still here"
-
-
-@http_only
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [({}, "a: Field required"), ({"a": "many"}, "a: Input should be a valid integer"), ({"a": 1, "c": 2}, "c: ")],
-    ids=["missing", "mistyped", "unknown"],
-)
-async def test_wrong_arguments_are_a_result_that_names_them(
-    connect: Connect, arguments: dict[str, object], named: str
-) -> None:
-    async with connect() as client:
-        result = await client.call_tool("number", arguments)
-    assert result.is_error
-    assert named in only_text(result)
-
-
-async def test_an_unknown_method_is_refused_and_the_next_call_is_served(connect: Connect) -> None:
-    async with connect() as client:
-        with pytest.raises(MCPError) as caught:
+        with pytest.raises(MCPError) as missing:
             await client.list_prompts()
-        assert caught.value.code == wire.METHOD_NOT_FOUND
-        assert only_text(await client.call_tool("text", {"value": "next"})) == "next"
+        assert (unknown.value.code, missing.value.code) == (wire.INVALID_PARAMS, wire.METHOD_NOT_FOUND)
+        assert only_text(await client.call_tool("text", {"value": "still here"})) == "still here"
 
 
 # what tools ask
@@ -437,89 +349,3 @@ async def test_many_calls_run_side_by_side(connect: Connect) -> None:
         for a in range(20):
             nursery.start_soon(call, client, a)
     assert answers == {a: {"result": 2 * a} for a in range(20)}
-
-
-# the example
-
-
-async def agree(_context: object, params: wire.ElicitRequestFormParams) -> wire.ElicitResult:
-    """A user who takes the first flight there is, a seat on the aisle, and the price."""
-    fields = params.requested_schema["properties"]
-    if "flight" in fields:
-        return accepting(flight=fields["flight"]["enum"][0], seat="aisle")
-    return accepting(value=True)
-
-
-async def summarize(_context: object, _params: wire.CreateMessageRequestParams) -> wire.CreateMessageResult:
-    content = wire.TextContent(type="text", text="An early start.")
-    return wire.CreateMessageResult(role="assistant", content=content, model="m-1")
-
-
-async def home(_context: object) -> wire.ListRootsResult:
-    return wire.ListRootsResult(roots=[wire.Root(uri="file:///home/ada")])
-
-
-ASKED = {"elicitation_callback": agree, "sampling_callback": summarize, "list_roots_callback": home}
-
-TOOLS: Mapping[str, tuple[dict[str, object], str]] = {
-    "search_flights": ({"destination": "Oslo"}, "SK8"),
-    "book_flight": ({"destination": "Lisbon"}, "Booked TP1 to Lisbon at 07:40, aisle seat"),
-    "list_folders": ({}, "file:///home/ada"),
-}
-"""Each tool of the example: its arguments, and what is in its answer."""
-
-
-async def test_the_example_lists_the_tools_that_are_tested_here(travel: Connect) -> None:
-    async with travel() as client:
-        listed = [tool.name for tool in (await client.list_tools()).tools]
-    assert sorted(listed) == sorted(TOOLS)
-
-
-@pytest.mark.parametrize("name", TOOLS)
-async def test_each_tool_of_the_example_can_be_called(travel: Connect, name: str) -> None:
-    arguments, expected = TOOLS[name]
-    async with travel(**ASKED) as client:
-        result = await client.call_tool(name, arguments)
-    assert not result.is_error
-    assert expected in only_text(result)
-
-
-async def test_a_booking_tells_how_far_it_is_and_that_it_is_done(travel: Connect, era: str) -> None:
-    progress: list[float] = []
-    logged: list[object] = []
-
-    async def on_progress(done: float, _total: float | None, _message: str | None) -> None:
-        progress.append(done)
-
-    async def on_log(params: wire.LoggingMessageNotificationParams) -> None:
-        logged.append(params.data)
-
-    async with travel(**ASKED, logging_callback=on_log, log_level="info") as client:
-        await client.call_tool("book_flight", {"destination": "Oslo"}, progress_callback=on_progress)
-        await until(lambda: len(progress) == 3 and len(logged) == 1)
-    assert progress == [1, 2, 3]
-    assert logged == ["booked SK8"]
-
-
-@http_only
-async def test_a_booking_needs_no_model_but_a_user(travel: Connect) -> None:
-    async with travel(elicitation_callback=agree) as client:
-        assert only_text(await client.call_tool("book_flight", {"destination": "Oslo"})).startswith("Booked SK8")
-    async with travel() as client:
-        with pytest.raises(MCPError, match="elicitation"):
-            await client.call_tool("book_flight", {"destination": "Oslo"})
-
-
-@http_only
-@pytest.mark.parametrize("no_at", [1, 2], ids=["flight", "price"])
-async def test_a_user_who_says_no_has_booked_nothing(travel: Connect, no_at: int) -> None:
-    asked = 0
-
-    async def answer(context: object, params: wire.ElicitRequestFormParams) -> wire.ElicitResult:
-        nonlocal asked
-        asked += 1
-        return wire.ElicitResult(action="decline") if asked == no_at else await agree(context, params)
-
-    async with travel(**{**ASKED, "elicitation_callback": answer}) as client:
-        assert only_text(await client.call_tool("book_flight", {"destination": "Lisbon"})) == "Nothing was booked."
-    assert asked == no_at

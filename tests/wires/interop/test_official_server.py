@@ -81,92 +81,34 @@ async def test_the_server_is_known_once_the_client_is_open(connect: Connect) -> 
         assert client.server_capabilities.tools is not None
 
 
-@http_only
-async def test_every_tool_is_listed_with_its_schemas(connect: Connect) -> None:
-    async with connect() as client:
-        listed = {tool.name: tool for tool in await client.list_tools()}
-    assert {"echo", "place", "book", "hold"} <= set(listed)
-    assert listed["place"].input_schema["required"] == ["name"]
-    assert listed["place"].output_schema is not None
-    assert listed["book"].input_schema["properties"] == {}
-
-
-async def test_a_ping_is_answered(connect: Connect) -> None:
-    async with connect() as client:
-        await client.ping()
-
-
-# what tools return
-
-
-@http_only
-async def test_text_comes_back_whatever_characters_it_has(connect: Connect) -> None:
+async def test_what_the_server_lists_returns_and_refuses_arrives_whole(connect: Connect) -> None:
+    """For an unknown tool the specification wants a protocol error; this server answers with a result."""
     said = 'line one\nline two\r\n\u2028 "quoted" \\ 🛫 \x7f data: x\n\n'
     async with connect() as client:
+        await client.ping()
+        listed = {tool.name: tool for tool in await client.list_tools()}
+        assert {"echo", "place", "book", "hold"} <= set(listed)
+        assert listed["place"].input_schema["required"] == ["name"]
+        assert listed["place"].output_schema is not None
         assert (await client.call_tool("echo", {"text": said})).text == said
-
-
-@http_only
-async def test_structure_comes_back_as_structure(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("place", {"name": "Žižkov ⛰", "height": 263})
-    assert result.structured_content == {"name": "Žižkov ⛰", "height": 263}
-    assert json.loads(result.text) == result.structured_content
-    assert not result.is_error
-
-
-@http_only
-async def test_an_image_comes_back_byte_for_byte(connect: Connect) -> None:
-    async with connect() as client:
+        place = await client.call_tool("place", {"name": "Žižkov ⛰", "height": 263})
+        assert place.structured_content == json.loads(place.text) == {"name": "Žižkov ⛰", "height": 263}
         [image] = (await client.call_tool("picture")).content
-    assert isinstance(image, ImageContent)
-    assert image.mime_type == "image/png"
-    assert base64.b64decode(image.data) == b"\x89PNG and so on"
-
-
-@http_only
-async def test_a_resource_link_comes_back_with_its_members(connect: Connect) -> None:
-    async with connect() as client:
+        assert isinstance(image, ImageContent)
+        assert (image.mime_type, base64.b64decode(image.data)) == ("image/png", b"\x89PNG and so on")
         [link] = (await client.call_tool("link")).content
-    assert isinstance(link, ResourceLink)
-    assert (link.uri, link.name, link.mime_type) == ("file:///notes.txt", "notes", "text/plain")
-
-
-# what goes wrong
-
-
-@http_only
-async def test_a_tool_error_is_a_result(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("refuse", {"why": "no seat is left"})
-    assert result.is_error
-    assert "no seat is left" in result.text
-
-
-@http_only
-async def test_wrong_arguments_are_a_result(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("place", {"height": "tall"})
-    assert result.is_error
-    assert "name" in result.text
-
-
-@http_only
-async def test_a_protocol_error_raises_with_its_code_and_data_and_the_next_call_is_served(connect: Connect) -> None:
-    async with connect() as client:
+        assert isinstance(link, ResourceLink)
+        assert (link.uri, link.name, link.mime_type) == ("file:///notes.txt", "notes", "text/plain")
+        for tool, arguments, named in (
+            ("refuse", {"why": "no seat is left"}, "no seat is left"),
+            ("place", {"height": "tall"}, "name"),
+            ("nowhere", {}, "nowhere"),
+        ):
+            result = await client.call_tool(tool, arguments)
+            assert (result.is_error, named in result.text) == (True, True)
         with pytest.raises(PeerError, match="not today") as caught:
             await client.call_tool("strike")
         assert (caught.value.code, caught.value.data) == (-32050, {"until": "noon"})
-        assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"
-
-
-@http_only
-async def test_an_unknown_tool_is_what_the_server_makes_of_it(connect: Connect) -> None:
-    """The specification wants a protocol error; this server answers with a result."""
-    async with connect() as client:
-        result = await client.call_tool("nowhere")
-    assert result.is_error
-    assert "nowhere" in result.text
 
 
 # what tools ask

@@ -50,7 +50,7 @@ async def main() -> None:
 
     loopback(up=True)
     config = guarded_config(limits=ConnectionLimits(send_timeout=1.0))
-    async with running(serving(stream), config, guarded=True) as server, server.client() as client:
+    async with running(serving(stream), config) as server, server.client() as client:
         await client.send(get("/"))
         await client.until(b"event")
         loopback(up=False)

@@ -12,7 +12,6 @@ import hypercorn.trio.run
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
-from hypercorn.trio.tcp_server import TCPServer
 
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
 
@@ -142,14 +141,13 @@ class Server:
 
 
 @asynccontextmanager
-async def running(app: App, config: Config | None = None, *, guarded: bool) -> AsyncIterator[Server]:
+async def running(app: App, config: Config | None = None) -> AsyncIterator[Server]:
     """`app` served by hypercorn in a nursery of its own, whose failure is kept in the server's `error`."""
     server, listening = Server(), trio.Event()
     config = config or Config()
     config.bind = ["127.0.0.1:0"]
-    config.errorlog = None if not guarded else config.errorlog
     before = vars(hypercorn.trio.run)["TCPServer"]
-    hypercorn.trio.run.TCPServer = GuardedTCPServer if guarded else TCPServer  # type: ignore[attr-defined]
+    hypercorn.trio.run.TCPServer = GuardedTCPServer  # type: ignore[attr-defined]
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:

@@ -32,7 +32,7 @@ from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_confi
 HERE = Path(__file__).parent
 UNSHARE = shutil.which("unshare")
 
-guarded = partial(running, guarded=True)
+guarded = running
 
 SLOWLY = 15.0
 

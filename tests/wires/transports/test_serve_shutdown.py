@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypercorn.config import Config
-from hypercorn_peer import SOON, Client, Server, get, lifespan, reply, running
+from hypercorn_peer import SOON, Client, Server, get, lifespan, reply
 
 from trio_mcp_transports.hypercorn.hard_exit import HARD_EXIT_CODE
 from trio_mcp_transports.hypercorn.serve import serve_asgi
@@ -87,34 +86,6 @@ async def child(**options: Any) -> AsyncIterator[Child]:
 
 
 # By signals
-
-
-async def test_stock_hypercorn_tells_an_app_of_the_shutdown_only_after_its_streams_were_cut() -> None:
-    events: list[str] = []
-    started = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await lifespan(receive, send)
-            events.append("lifespan.shutdown")
-            return
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await receive()
-        started.set()
-        try:
-            events.append((await receive())["type"])
-        except trio.Cancelled:
-            events.append("cut")
-            raise
-
-    config = Config()
-    config.graceful_timeout = QUICK
-    async with running(app, config, guarded=False) as server, server.client() as client:
-        await client.send(get("/"))
-        await started.wait()
-        server.stop.set()
-        await server.has_ended()
-    assert events == ["cut", "lifespan.shutdown"]
 
 
 @posix

@@ -99,19 +99,6 @@ async def refusal_of(url: str, **options: Any) -> str:
 # connecting
 
 
-@pytest.mark.parametrize("mode", ["modern", "legacy"])
-async def test_a_client_connects_to_a_websocket_url(mode: str) -> None:
-    server = Server("hello", version="1")
-
-    @server.tool
-    async def greet(name: str) -> str:
-        return f"Hello {name}"
-
-    with trio.fail_after(LIMIT):
-        async with served(server) as url, Client.connect(url, mode=mode) as client:
-            assert (await client.call_tool("greet", {"name": "Ada"})).text == "Hello Ada"
-
-
 async def test_headers_are_sent_and_the_server_may_ask_for_them() -> None:
     async def who(headers: Any) -> str | None:
         return "ada" if headers.get("authorization") == "Bearer ada" else None

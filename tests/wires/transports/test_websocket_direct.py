@@ -1,4 +1,4 @@
-"""The short way of a message (`hypercorn_direct.py`) does what the long one does, in the same order."""
+"""The short way of a message (`hypercorn/streams.py`) does what the long one does, in the same order."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from wsproto.events import TextMessage
 
 from trio_mcp import Server
 from trio_mcp_transports.hypercorn import guard as hypercorn_guard
-from trio_mcp_transports.hypercorn.direct import (
+from trio_mcp_transports.hypercorn.exchange import Inbox
+from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
+from trio_mcp_transports.hypercorn.streams import (
     FastWebSocket,
+    GuardedWSStream,
     between_messages,
     text_frame,
     whole_text_frame,
 )
-from trio_mcp_transports.hypercorn.exchange import Inbox, enable_fast_path
-from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
-from trio_mcp_transports.hypercorn.streams import GuardedWSStream
 
 LIMIT = 60.0
 
@@ -224,7 +224,7 @@ async def write_nothing(_data: bytes) -> None: ...
 async def test_nothing_overtakes_what_is_queued() -> None:
     inbox, heard = Inbox(9), list[object]()
     direct = FastWebSocket(lambda _data: False, write_nothing)
-    enable_fast_path(direct, inbox)
+    direct.inbox = inbox
     direct.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
 
     async def receive() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+from trio_mcp.checks import check_str, mistake
 from trio_mcp.protocol.jsonrpc import RequestId
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
@@ -20,50 +21,24 @@ RETRY_LATER = (b"retry-after", b"1")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 LISTS = frozenset(
-    {
-        b"accept",
-        b"accept-encoding",
-        b"accept-language",
-        b"cache-control",
-        b"connection",
-        b"forwarded",
-        b"via",
-        b"x-forwarded-for",
-    }
+    b"accept accept-encoding accept-language cache-control connection forwarded via x-forwarded-for".split()
 )
 """Headers that may come in several lines, which mean one list (RFC 9110, 5.3)."""
 
-
-USUAL: Final[Mapping[bytes, str]] = {
+SHARED_NAMES: Final[Mapping[bytes, str]] = {
     name: name.decode()
     for name in (
         *LISTS,
-        b"authorization",
-        b"content-length",
-        b"content-type",
-        b"cookie",
-        b"host",
-        b"last-event-id",
-        b"mcp-method",
-        b"mcp-name",
-        b"mcp-protocol-version",
-        b"mcp-session-id",
-        b"origin",
-        b"sec-fetch-dest",
-        b"sec-fetch-mode",
-        b"sec-fetch-site",
-        b"sec-websocket-extensions",
-        b"sec-websocket-key",
-        b"sec-websocket-protocol",
-        b"sec-websocket-version",
-        b"upgrade",
-        b"user-agent",
-        b"x-forwarded-host",
-        b"x-forwarded-proto",
+        *b"authorization content-length content-type cookie host last-event-id origin upgrade user-agent".split(),
+        *b"mcp-method mcp-name mcp-protocol-version mcp-session-id".split(),
+        *b"sec-fetch-dest sec-fetch-mode sec-fetch-site".split(),
+        *b"sec-websocket-extensions sec-websocket-key sec-websocket-protocol sec-websocket-version".split(),
+        *b"x-forwarded-host x-forwarded-proto".split(),
     )
 }
-"""Header names that all requests share, because long requests keep their headers. Other names are not interned, since some
-versions of Python never free an interned string."""
+"""Header names whose text all requests share: open sessions and streams keep the headers of their requests."""
+# `sys.intern` would do it for every name, but some versions of Python never free an interned string, and a client may invent
+# as many header names as it likes.
 
 
 WEBSOCKET_KEY = re.compile("[A-Za-z0-9+/]{22}==")
@@ -145,15 +120,11 @@ def check_origins(origins: Sequence[str]) -> None:
 
 
 def listed(option: str, names: object, example: str) -> Collection[str]:
-    """The names, when they are a list of strings; one string would be taken letter by letter."""
-    if isinstance(names, str):
-        raise TypeError(f"{option}: a list, as in [{example!r}], not one string")
-    if not isinstance(names, Collection):
-        raise TypeError(f"{option}: a list, as in [{example!r}], not {names!r:.80}")
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"{option}: {name!r:.80} is no string")
-    return names
+    """Return the names if they are a collection of strings."""
+    # A string is a collection of strings too, and would be taken letter by letter.
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise TypeError(mistake(option, f"a list, such as [{example!r}]", names))
+    return [check_str(f"each item of {option}", name) for name in names]
 
 
 def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
@@ -162,7 +133,7 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     Raises:
         HttpRejection: 400, one of them came twice that is no list: readers would differ in which one they believe.
     """
-    headers = {USUAL.get(name) or name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    headers = {SHARED_NAMES.get(name) or name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
     if len(headers) != len(raw):
         for name, lines in repeated(raw).items():
             if name not in LISTS:

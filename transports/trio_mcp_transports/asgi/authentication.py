@@ -28,14 +28,6 @@ CHALLENGE = (b"www-authenticate", b"Bearer")
 """A 401 says how to do better (RFC 9110, 11.6.1)."""
 
 
-def check_hook(authenticate: object) -> None:
-    """Raise `TypeError` unless `authenticate` is a function or None."""
-    if authenticate is not None and not callable(authenticate):
-        raise TypeError(
-            f"authenticate: an async function from headers to a principal or None, not {authenticate!r:.80}"
-        )
-
-
 async def authenticated_principal(authenticate: Authenticate, headers: Mapping[str, str]) -> str:
     """Return the principal that the hook finds in these headers.
 

@@ -3,6 +3,8 @@
 The task that hypercorn gives a request does both things that must happen while a call runs: it waits in `receive`, because
 that is the only way to learn that the client has gone, and it sends what the call says. It waits inside a scope that the
 outbox cancels when it has something; so one task is enough, and everything that was said meanwhile goes out in one write.
+
+A modern request is served here from its first check to its last byte: it belongs to nothing but its exchange.
 """
 
 from __future__ import annotations
@@ -11,9 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http.headers import VERSION_HEADER, check_headers
 from trio_mcp.protocol.http.sse import KEEP_ALIVE, encode_event
+from trio_mcp.protocol.inbound import Inbound
 from trio_mcp.protocol.jsonrpc import (
     HEADER_MISMATCH,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
@@ -22,12 +28,17 @@ from trio_mcp.protocol.jsonrpc import (
     UNSUPPORTED_VERSION,
     Answers,
     ErrorResponse,
+    Notification,
+    Request,
     dump,
+    error_response,
 )
+from trio_mcp.protocol.meta import PROTOCOL_VERSION
+from trio_mcp.protocol.revisions import Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, Received, ReplyTarget, RequestSession
 
-from .access import RETRY_LATER
+from .access import RETRY_LATER, HttpRejection
 from .messages import Headers, Receive, Send, respond
 
 MODERN_STATUS = {
@@ -200,3 +211,42 @@ async def send_rejection(exchange: Exchange, statuses: Mapping[int, int]) -> Non
         codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
         fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
         await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)
+
+
+async def serve_modern(
+    session: RequestSession,
+    inbound: Inbound,
+    envelope: Envelope[Received],
+    outbox: Outbox[Envelope],
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Serve one message of a modern client; the end of its connection is its cancellation (M-HTTP-10s).
+
+    Args:
+        session: serves every modern request: they carry their context with them, and share nothing in it.
+        outbox: for the messages about this one.
+    """
+    message, headers = inbound.message, envelope.peer.headers
+    if isinstance(message, Notification):  # the core defines none over HTTP; M-HTTP-9s
+        await respond(send, 202)
+        return
+    if not isinstance(message, Request):
+        raise HttpRejection(400, "A modern client sends requests only.")
+    exchange = Exchange(receive, send, MODERN_STATUS, outbox)
+    try:
+        # The version header alone makes a request modern, but its body must name the version too (M-META-1s). This comes before
+        # the comparison of headers and body, which would only say that they differ.
+        if inbound.era is not Era.MODERN:
+            version = headers.get(VERSION_HEADER, "")
+            raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=INVALID_PARAMS)
+        check_headers(headers, inbound.version, message)
+    except RemoteProtocolError as error:
+        error.request_id = message.id
+        await exchange.refuse(400, error_response(error))
+        return
+    target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
+    if not isinstance(target, ReplyTarget):
+        await send_rejection(exchange, MODERN_STATUS)
+    elif not await exchange.run():
+        session.disconnect(target)

@@ -21,7 +21,6 @@ from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 from trio_mcp.groups import split_group, without
 
 from ..asgi.fast_path import FAST_PATH_KEY
-from .direct import FastWebSocket
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -128,22 +127,13 @@ class ConnectionTasks:
         """Start `app` for one exchange; returns what feeds it."""
         fast = scope["state"].get(FAST_PATH_KEY) if scope["type"] == "websocket" else None
         inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES)
-        if isinstance(fast, FastWebSocket):
-            enable_fast_path(fast, inbox)
+        if fast is not None:
+            fast.inbox = inbox
         self._nursery.start_soon(run_app, app, scope, inbox, send)
         return inbox.put
 
     def spawn(self, func: Callable[..., Awaitable[object]], *args: Any) -> None:
         self._nursery.start_soon(func, *args)
-
-
-def enable_fast_path(fast: FastWebSocket, inbox: Inbox) -> None:
-    """Let messages bypass the inbox while it is empty and the app waits, so that their order stays the same."""
-
-    def offer(message: bytes) -> bool:
-        return fast.on_message is not None and inbox.app_is_waiting and fast.on_message(message)
-
-    fast.offer = offer
 
 
 async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> None:

@@ -24,9 +24,8 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup, WorkerContext
 
-from .direct import FastWebSocket
 from .exchange import ConnectionTasks
-from .streams import GuardedHTTPStream, GuardedWSStream
+from .streams import FastWebSocket, GuardedHTTPStream, GuardedWSStream
 
 RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})  # lists of tokens (RFC 9110, 5.6.2)

@@ -3,13 +3,20 @@
 A send to a client that has left raises (stock: it returns at once, so that a loop which only sends spins for ever); a
 refused handshake ends the connection (stock: it stays open without any deadline); a WebSocket never negotiates an
 extension (permessage-deflate lets 60 KB on the wire become 180 MB), counts bytes, and is cut when it falls silent.
+
+A WebSocket has a fast path beside the ASGI messages, which it never contradicts. Nearly all messages of MCP are text frames
+that come whole in one read. As ASGI messages each costs two turns of Trio's loop and a walk through hypercorn's and wsproto's
+layers, more than the call itself. On the fast path such a frame is decoded in place and handed to the endpoint while that
+waits for it, and an answer is framed and written where it is made. Fragments, control frames, frames that break a rule, TLS,
+and whatever has to wait do not take it.
 """
 
 # pyright: basic
 # Hypercorn's own types are partial.
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
 
 import trio
 from hypercorn.protocol.events import Body, Data, Event, Request, StreamClosed
@@ -17,16 +24,20 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError, WebsocketBuffer, WSStream
 from hypercorn.typing import ASGISendEvent, WebsocketAcceptEvent
 from hypercorn.typing import ConnectionState as HypercornState
-from wsproto.connection import ConnectionState
+from wsproto.connection import Connection, ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
 from ..asgi.fast_path import FAST_PATH_KEY
 from .config import limits_of
-from .direct import FastWebSocket, between_messages, whole_text_frame
-from .exchange import ClientDisconnected
+from .exchange import ClientDisconnected, Inbox
 
 CLIENT_DISCONNECTED = "the client has left"
+
+FIN_TEXT: Final = 0x81
+MASKED: Final = 0x80
+SMALL: Final = 126
+MEDIUM: Final = 1 << 16
 
 
 class GuardedHTTPStream(HTTPStream):
@@ -60,6 +71,47 @@ class GuardedHTTPStream(HTTPStream):
             await self.send(Body(stream_id=self.stream_id, data=b""))
         if self._lost:
             raise ClientDisconnected(CLIENT_DISCONNECTED)
+
+
+class FastWebSocket:
+    """What an endpoint may do with its WebSocket besides receiving and sending ASGI messages.
+
+    Attributes:
+        on_message: see `asgi.fast_path.FastPath`.
+        inbox: the ASGI events that the application has not received yet; set when the application is started.
+        connection: wsproto's state, once the upgrade was accepted.
+    """
+
+    __slots__ = ("_send", "_write_now", "connection", "inbox", "on_message")
+
+    def __init__(self, write_now: Callable[[bytes], bool], send: Callable[[bytes], Awaitable[None]]) -> None:
+        self.on_message: Callable[[bytes], bool] | None = None
+        self.inbox: Inbox | None = None
+        self.connection: Connection | None = None
+        self._write_now = write_now
+        self._send = send
+
+    def offer(self, message: bytes) -> bool:
+        """Hand a message to the endpoint; False if it has to go the long way."""
+        # Only while the inbox is empty and the application waits: a message must not overtake those that are queued.
+        if self.on_message is None or self.inbox is None or not self.inbox.app_is_waiting:
+            return False
+        return self.on_message(message)
+
+    def send_nowait(self, message: bytes) -> bool:
+        """Send one message at once, or nothing of it; False for nothing."""
+        connection = self.connection
+        if connection is None or connection.state is not ConnectionState.OPEN:
+            return False
+        return self._write_now(text_frame(message))
+
+    async def send(self, messages: Iterable[bytes]) -> None:
+        """Send messages in order, in one write.
+
+        Raises:
+            ClientDisconnected: the client has gone, or did not read in time.
+        """
+        await self._send(b"".join([text_frame(message) for message in messages]))
 
 
 class GuardedWSStream(WSStream):
@@ -232,3 +284,54 @@ async def raise_if_lost(lost: bool) -> None:
         await trio.lowlevel.checkpoint()
         raise ClientDisconnected(CLIENT_DISCONNECTED)
     await trio.lowlevel.checkpoint_if_cancelled()
+
+
+def text_frame(payload: bytes) -> bytes:
+    """A whole unmasked text frame, as a server sends it (RFC 6455, 5.2)."""
+    size = len(payload)
+    if size < SMALL:
+        return bytes((FIN_TEXT, size)) + payload
+    if size < MEDIUM:
+        return bytes((FIN_TEXT, 126)) + size.to_bytes(2, "big") + payload
+    return bytes((FIN_TEXT, 127)) + size.to_bytes(8, "big") + payload
+
+
+def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:
+    """The payload of the frame at `start` and where the next begins.
+
+    None unless it is a whole, masked text frame with nothing special about it, of less than 64 KiB of UTF-8.
+    """
+    if len(data) < start + 6 or data[start] != FIN_TEXT or not data[start + 1] & MASKED:
+        return None
+    size = data[start + 1] & 0x7F
+    body = start + 6
+    if size == 126:
+        size = int.from_bytes(data[start + 2 : start + 4], "big")
+        body += 2
+        if size < SMALL:
+            return None  # not the shortest form: for wsproto to refuse
+    end = body + size
+    if size == 127 or end > len(data):
+        return None
+    payload = unmasked(data[body:end], data[body - 4 : body])
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return None
+    return payload, end
+
+
+def unmasked(payload: bytes, key: bytes) -> bytes:
+    """RFC 6455, 5.3; as one number, because Python has no other way to treat all bytes at once."""
+    size = len(payload)
+    pattern = (key * (size // 4 + 1))[:size]
+    return (int.from_bytes(payload, "little") ^ int.from_bytes(pattern, "little")).to_bytes(size, "little")
+
+
+def between_messages(connection: Any) -> bool:
+    """Whether wsproto has read nothing of a frame or message that has not ended; False when it cannot be told."""
+    try:
+        frames, messages = connection._proto._frame_decoder, connection._proto._message_decoder  # noqa: SLF001
+        return frames.header is None and not len(frames.buffer) and messages.opcode is None
+    except AttributeError:  # another version of wsproto
+        return False

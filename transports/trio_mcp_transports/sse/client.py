@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpx2
@@ -32,42 +32,46 @@ logger = logging.getLogger("trio_mcp.http")
 ACCEPT_TIMEOUT: Final = 15.0
 """Seconds that a server may take to accept a message: ours waits ten for its reader."""
 
+Inbox: TypeAlias = tuple[trio.MemorySendChannel[Envelope[Received]], trio.MemoryReceiveChannel[Envelope[Received]]]
+
 POSTABLE = re.compile(r"[!-~]{1,4096}")
 """What may be a reference to the URI that is posted to: visible ASCII."""
 
 PORTS: Final = {"http": 80, "https": 443}
 
 
-class SseConnection:
-    """One stream, and what is posted beside it.
+class SseChannel(MessageChannel):
+    """One connection over HTTP+SSE: its stream, and what is posted beside it. Made by `connect_sse`.
 
     Args:
-        arrived: where the server's messages go; closed when the stream has ended.
-
-    Attributes:
-        broken: why the stream ended, when that was not the server's wish; None otherwise.
+        nursery: owns the task that reads the stream.
+        inbox: the server's messages; closed when the stream has ended. A new one unless given.
     """
 
     def __init__(
         self,
-        http: httpx2.AsyncClient,
         url: str,
-        arrived: trio.MemorySendChannel[Envelope[Received]],
+        http: httpx2.AsyncClient,
+        nursery: trio.Nursery,
         limits: ClientLimits,
+        inbox: Inbox | None = None,
     ) -> None:
-        self.broken: str | None = None
-        self._http = http
         self._url = url
-        self._arrived = arrived
+        self._http = http
+        self._nursery = nursery
         self._limits = limits
         self._json_limits = JsonLimits(max_bytes=limits.message)
+        self._arrived, self._inbox = inbox or trio.open_memory_channel[Envelope[Received]](INBOX)
         self._uri = ""
         self._reading = trio.CancelScope()
-        self._ended = False
         self._turn = trio.StrictFIFOLock()
+        self._broken: str | None = None
+        """Why the stream ended, when that was not the server's wish."""
+        self._ended = False
+        self._closed = False
 
-    async def open(self, nursery: trio.Nursery) -> None:
-        """Open the stream; a task of the nursery reads it from then on.
+    async def open(self) -> None:
+        """Open the stream; a task reads it from then on.
 
         Raises:
             Disconnected: the server cannot be reached, or the stream ended at once.
@@ -77,21 +81,27 @@ class SseConnection:
         A cancel closes it again.
         """
         with trio.move_on_after(self._limits.connect):
-            await nursery.start(self._read)
+            await self._nursery.start(self._read)
             return
         raise RequestTimeout(f"{self._url}: no event `endpoint` came within {self._limits.connect:g} seconds")
 
-    async def post(self, nursery: trio.Nursery, message: Sent) -> None:
-        """Post one message, after those before it. If it does not arrive, only its own request fails.
+    async def send(self, value: Envelope) -> None:
+        """Post one message, after those before it, and wait until the server has taken it.
+
+        A message that does not arrive ends nothing else: a request gets an error, anything else is logged.
 
         Raises:
-            trio.BrokenResourceError: the stream has ended.
+            trio.ClosedResourceError: the channel was closed.
+            trio.BrokenResourceError: the server's stream has ended.
 
-        A cancel may or may not have sent it.
+        After a cancel the message may or may not have been sent.
         """
+        if self._closed:
+            raise trio.ClosedResourceError
+        message = value.message
         async with self._turn:
             if self._ended:
-                raise trio.BrokenResourceError(self.broken or "the server ended the stream")
+                raise trio.BrokenResourceError(self._broken or "the server ended the stream")
             status, body = await self._posted(message)
         if 200 <= status < 300:
             return
@@ -99,17 +109,34 @@ class SseConnection:
         if not isinstance(message, Request):
             logger.warning("a %s did not reach %s: %s", type(message).__name__, self._url, why)
             return
-        told = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{self._url}: {why}")
-        nursery.start_soon(self._pass_on, Envelope(told))  # in a task: the receiver may be waiting for this post
+        reply = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{self._url}: {why}")
+        # In a task: the inbox may be full, and the one who empties it may wait for this very send.
+        self._nursery.start_soon(self._pass_on, Envelope(reply))
 
-    def check(self) -> None:
-        """Raise `BrokenResourceError` if the stream broke off."""
-        if self.broken is not None:
-            raise trio.BrokenResourceError(self.broken) from None
+    async def receive(self) -> Envelope[Received]:
+        """Return the next message of the server. A cancel loses nothing.
 
-    def close(self) -> None:
-        """End the stream."""
+        Raises:
+            trio.EndOfChannel: the server ended the stream; everything it had sent was received.
+            trio.BrokenResourceError: the stream broke off; the text says why.
+            trio.ClosedResourceError: the channel was closed.
+        """
+        try:
+            return await self._inbox.receive()
+        except trio.EndOfChannel:
+            if self._broken is None:
+                raise
+        raise trio.BrokenResourceError(self._broken)
+
+    async def aclose(self) -> None:
+        """End the stream, which ends the session at the server."""
+        self._closed = True
         self._reading.cancel()
+        self._inbox.close()
+        await trio.lowlevel.checkpoint()
+
+    def __repr__(self) -> str:
+        return f"<SseChannel {'closed' if self._closed else 'open'}>"
 
     # one step each
 
@@ -119,16 +146,16 @@ class SseConnection:
             with self._reading:
                 await self._read_stream(task_status)
         except httpx2.HTTPError as error:
-            self.broken = error_text(error)
+            self._broken = error_text(error)
         except RemoteProtocolError as error:
             if not self._uri:
                 raise
-            self.broken = str(error)
+            self._broken = str(error)
         finally:
             self._ended = True
             self._arrived.close()
         if not self._uri:
-            raise Disconnected(f"{self._url}: {self.broken or 'the server ended the stream before its first event'}")
+            raise Disconnected(f"{self._url}: {self._broken or 'the server ended the stream before its first event'}")
 
     async def _read_stream(self, task_status: trio.TaskStatus[None]) -> None:
         headers = {"accept": EVENT_STREAM, "cache-control": "no-store"}
@@ -171,57 +198,6 @@ class SseConnection:
         return 0, b"it did not say within %d seconds whether it took it" % ACCEPT_TIMEOUT
 
 
-class SseChannel(MessageChannel):
-    """One connection over HTTP+SSE; made by `connect_sse`."""
-
-    def __init__(
-        self, connection: SseConnection, inbox: trio.MemoryReceiveChannel[Envelope[Received]], nursery: trio.Nursery
-    ) -> None:
-        self._connection = connection
-        self._inbox = inbox
-        self._nursery = nursery
-        self._closed = False
-
-    async def send(self, value: Envelope) -> None:
-        """Post one message, after those before it, and wait until the server has taken it.
-
-        If it does not arrive, only its own request fails; for other messages a warning is logged.
-
-        Raises:
-            trio.ClosedResourceError: the channel was closed.
-            trio.BrokenResourceError: the server's stream has ended.
-
-        A cancel may or may not have sent it.
-        """
-        if self._closed:
-            raise trio.ClosedResourceError
-        await self._connection.post(self._nursery, value.message)
-
-    async def receive(self) -> Envelope[Received]:
-        """The next message of the server. A cancel loses nothing.
-
-        Raises:
-            trio.EndOfChannel: the server ended the stream; everything it had said was received.
-            trio.BrokenResourceError: the stream broke off; the text says why.
-            trio.ClosedResourceError: the channel was closed.
-        """
-        try:
-            return await self._inbox.receive()
-        except trio.EndOfChannel:
-            self._connection.check()
-            raise
-
-    async def aclose(self) -> None:
-        """End the stream, which ends the session at the server."""
-        self._closed = True
-        self._connection.close()
-        self._inbox.close()
-        await trio.lowlevel.checkpoint()
-
-    def __repr__(self) -> str:
-        return f"<SseChannel {'closed' if self._closed else 'open'}>"
-
-
 @asynccontextmanager
 async def connect_sse(
     url: str,
@@ -238,14 +214,12 @@ async def connect_sse(
         max_message: bytes that one message of the server may have.
 
     Raises:
-        Disconnected, RequestTimeout, RemoteProtocolError: see `SseConnection.open`.
+        Disconnected, RequestTimeout, RemoteProtocolError: see `SseChannel.open`.
     """
     limits = ClientLimits(connect_timeout, message=max_message)
     async with open_http(limits, headers) as http, open_background() as nursery:
-        arrived, inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
-        connection = SseConnection(http, url, arrived, limits)
-        await connection.open(nursery)
-        channel = SseChannel(connection, inbox, nursery)
+        channel = SseChannel(url, http, nursery, limits)
+        await channel.open()
         try:
             yield channel
         finally:

@@ -8,9 +8,11 @@ are received, so a flood costs its bytes and no more.
 
 from __future__ import annotations
 
+import os
 import select
+import stat
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import trio
@@ -21,11 +23,71 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.channel import MessageChannel
 from trio_mcp.session.envelope import Envelope, Received
 
-from .pipe import Pipe
-
+MAX_READ: Final = 65536
 MAX_LINE: Final = 4 * 1024 * 1024
 WRITE_DEADLINE: Final = 30.0
 PEER_CLOSED_MESSAGE: Final = "the peer closed its end of the connection"
+
+
+class Pipe(trio.abc.SendStream, trio.abc.ReceiveStream):
+    """A pipe, socket, terminal or file by its descriptor, which it owns. Errors and cancellation are those of `FdStream`."""
+
+    # `FdStream` yields to the scheduler before each read and each write, under a lock. On a pipe that carries one small message
+    # at a time those turns cost more than the message. Here a read waits for readiness first, which is a checkpoint already, and
+    # `send_nowait` writes what the pipe takes at once. Everything else is left to the `FdStream`.
+
+    def __init__(self, fd: int) -> None:
+        self._stream = trio.lowlevel.FdStream(fd)
+        mode = os.fstat(fd).st_mode
+        # A file, and /dev/null, is always ready, and epoll refuses it.
+        self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+        self.atomic = stat.S_ISFIFO(mode)
+        """A write of up to PIPE_BUF bytes happens whole or not at all."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Up to `max_bytes` as soon as there are any; empty at the end. A cancel loses nothing."""
+        if not self._waits:
+            return bytes(await self._stream.receive_some(max_bytes))
+        while True:
+            await trio.lowlevel.wait_readable(self._stream.fileno())
+            try:
+                return os.read(self._stream.fileno(), max_bytes or MAX_READ)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    def send_nowait(self, data: bytes) -> int:
+        """Write what can be written without waiting; returns how many bytes that was.
+
+        Raises:
+            trio.BrokenResourceError: the other end was closed.
+        """
+        try:
+            return os.write(self._stream.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write everything, waiting as long as it takes. A cancel may leave part of it written."""
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until a write may do something."""
+        await self._stream.wait_send_all_might_not_block()
+
+    def close(self) -> None:
+        """Close the descriptor at once; a task blocked on it gets `ClosedResourceError`."""
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        """Close the descriptor, even if cancelled."""
+        await self._stream.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Pipe {self._stream.fileno()}>"
 
 
 class LineChannel(MessageChannel):
@@ -70,16 +132,14 @@ class LineChannel(MessageChannel):
             trio.ClosedResourceError: this channel was closed.
             trio.BusyResourceError: another task is waiting here.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_open()
-        while not self._lines:
-            self._lines.extend(self._decoder.feed(await self._read()))
+        await self._wait_for_line()
         return self._parse(self._lines.popleft())
 
-    def receive_ready(self) -> Iterator[Envelope[Received]]:
-        """The messages that came with the last one received, as far as they are whole lines already."""
-        while self._lines and not self._closed:
-            yield self._parse(self._lines.popleft())
+    async def receive_many(self) -> Iterable[Envelope[Received]]:
+        """Return every message whose line has come; each is parsed when the caller asks for it. See `receive`."""
+        await self._wait_for_line()
+        lines, self._lines = self._lines, deque()
+        return map(self._parse, lines)
 
     async def send(self, value: Envelope) -> None:
         """Write one message as one line; see `send_many`."""
@@ -146,8 +206,15 @@ class LineChannel(MessageChannel):
             return f"broken: {self._broken}"
         return "ended" if self._ended else "open"
 
+    async def _wait_for_line(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        while not self._lines:
+            self._lines.extend(self._decoder.feed(await self._read()))
+
     async def _read(self) -> bytes:
-        """The next bytes. The end is remembered, because a terminal would go on after it."""
+        """Return the next bytes."""
+        # The end is remembered, because a terminal would go on after it.
         if not self._ended:
             data = bytes(await self._receive_stream.receive_some())
             if data:

@@ -37,8 +37,7 @@ import trio
 from trio_mcp.session.transport import ChannelServer
 
 from ..background import open_background
-from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel
-from .pipe import Pipe
+from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel, Pipe
 
 SHUTDOWN_GRACE: Final = 3.0  # a session takes 2 s at most to clean up
 PARENT_CHECK: Final = 2.0

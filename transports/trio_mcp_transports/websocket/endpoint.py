@@ -17,6 +17,7 @@ import trio
 
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 
 from ..asgi.fast_path import FastPath
@@ -186,10 +187,10 @@ class AsgiWebSocket(MessageChannel):
         """Send one message at once, where the server offers that; False when it was not sent."""
         return self._fast_path is not None and not self._closed and self._fast_path.send_nowait(encoded(value))
 
-    def deliver_to(self, take: Callable[[Envelope[Received]], bool]) -> None:
-        """Offer each message to `take` as soon as it arrives, while a task waits in `receive`; False refuses it."""
+    def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
+        """Hand messages to `take` as they arrive, where the server has a fast path; see `MessageChannel`."""
         if self._fast_path is not None:
-            self._fast_path.on_message = partial(self._deliver, take)
+            self._fast_path.on_message = partial(self._deliver, take, outbox)
 
     def end(self, close: Close) -> None:
         """Come to an end in order: `receive` ends now, and `aclose` sends this. The first reason stays."""
@@ -216,10 +217,12 @@ class AsgiWebSocket(MessageChannel):
         state = "closed" if self._closed else "open" if self._ending is None else f"ending with {self._ending.code}"
         return f"<AsgiWebSocket {state}>"
 
-    def _deliver(self, take: Callable[[Envelope[Received]], bool], data: bytes) -> bool:
-        if self._closed or self._ending is not None or len(data) > self._limits.max_bytes:
+    def _deliver(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope], data: bytes) -> bool:
+        # What is declined here is received as an ASGI message, where it waits for room or ends the connection.
+        if self._closed or self._ending is not None or outbox.full or len(data) > self._limits.max_bytes:
             return False
-        return take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
+        take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
+        return True
 
     async def _read(self, message: Message) -> Envelope[Received]:
         text = message.get("text")

@@ -4,34 +4,32 @@ The envelope decides how a message travels. A stateless request belongs to no se
 (M-HTTP-10s). Everything else belongs to the session that `initialize` opened: it is cancelled by a message,
 its response can be resumed, and a GET brings what belongs to no request.
 
-The parts: `exchange.py` is one request, `posts.py` are messages without an answer, `standalone.py` is the GET, `connection.py` is
-what they share.
+`exchange.py` is one request and what all of them share; here are the messages without an answer, and the standalone stream.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import httpx2
 import trio
 
-from trio_mcp.errors import McpError
-from trio_mcp.protocol.jsonrpc import Notification, Request
+from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.protocol.http.sse import SseEvent
+from trio_mcp.protocol.jsonrpc import Answers, ErrorResponse, Message, Notification, Request, Response, Unanswered
 from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
-from ...httpx.requests import open_http
-from ...sse.client import SseConnection
-from .answers import is_notification
-from .connection import END_TIMEOUT, HttpConnection
-from .exchange import RequestExchange
-from .posts import post_and_report
-from .session import PostHeaders
-from .standalone import StandaloneStream
+from ...httpx.requests import error_text, open_http, read_body
+from ...sse.client import SseChannel
+from .exchange import HttpConnection, RequestExchange
+from .streams import NotResumable, ResumableStream
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -39,6 +37,9 @@ DELETE_TIMEOUT: Final = 2.0
 
 MAX_ANSWERING: Final = 32
 """Answers to the server's questions that are on their way at a time; while there are so many, its next questions wait."""
+
+STANDALONE_TIMEOUT: Final = 1.0
+"""Seconds that a session's first request waits for the standalone stream: some servers lose what they ask before it is there."""
 
 
 @asynccontextmanager
@@ -78,12 +79,13 @@ class HttpChannel(MessageChannel):
     def __init__(self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, limits: ClientLimits) -> None:
         self._connection = HttpConnection(url, http, limits)
         self._nursery = nursery
-        self._standalone = StandaloneStream(self._connection, nursery)
+        self._standalone = trio.CancelScope()
+        """Of the stream that brings what belongs to no request (L-HTTP-10c)."""
         self._answering = trio.Semaphore(MAX_ANSWERING)
         self._closed = False
         self._opening = trio.CancelScope()
         """Of the last `initialize`."""
-        self._sse_fallback: SseConnection | None = None
+        self._sse_fallback: SseChannel | None = None
         """What carries everything once the server turned out to speak HTTP+SSE only."""
 
     async def send(self, value: Envelope) -> None:
@@ -102,9 +104,9 @@ class HttpChannel(MessageChannel):
             raise trio.ClosedResourceError
         message = value.message
         if self._sse_fallback is not None:
-            await self._sse_fallback.post(self._nursery, message)
+            await self._sse_fallback.send(value)
         elif isinstance(message, Request):
-            self._start(message, self._connection.session.of(value))
+            self._start(message, value)
             await trio.lowlevel.checkpoint()
         elif isinstance(message, Notification):
             await self._notify(message, value)
@@ -122,9 +124,10 @@ class HttpChannel(MessageChannel):
         try:
             return await self._connection.inbox.receive()
         except trio.EndOfChannel:
-            if self._sse_fallback is not None:
-                self._sse_fallback.check()
-            raise
+            if self._sse_fallback is None:
+                raise
+        # The inbox has ended with the stream of HTTP+SSE, whose channel knows why.
+        return await self._sse_fallback.receive()
 
     async def aclose(self) -> None:
         """Abandon what is open and delete the session; bounded, also when cancelled."""
@@ -132,12 +135,12 @@ class HttpChannel(MessageChannel):
             return
         self._closed = True
         self._connection.requests.cancel_all()
-        self._standalone.close()
-        if self._sse_fallback is not None:
-            self._sse_fallback.close()
-        if self._connection.session.has_id:
+        self._standalone.cancel()
+        if self._connection.has_session_id:
             await self._delete_session()
         self._connection.inbox.close()
+        if self._sse_fallback is not None:
+            await self._sse_fallback.aclose()
         await trio.lowlevel.checkpoint()
 
     def __repr__(self) -> str:
@@ -145,30 +148,33 @@ class HttpChannel(MessageChannel):
 
     # one step each
 
-    def _start(self, request: Request, headers: PostHeaders) -> None:
-        entry = self._connection.requests.add(request.id)
-        if request.method == "initialize":  # the answer to an earlier one, which is never withdrawn, is not awaited
+    def _start(self, request: Request, value: Envelope) -> None:
+        exchange = RequestExchange(self._connection, request, value, self._fall_back)
+        if request.method == "initialize":
+            # A client that opens a session again no longer waits for the earlier answer, and MCP has no cancel for `initialize`.
             self._opening.cancel()
-            self._opening = entry.scope
-        exchange = RequestExchange(self._connection, request, entry, headers, self._fall_back)
+            self._opening = exchange.entry.scope
         self._nursery.start_soon(exchange.run)
 
     async def _notify(self, notice: Notification, value: Envelope) -> None:
-        if is_notification(notice, "notifications/cancelled"):
+        if notice.method == "notifications/cancelled":
+            # In a task: a server that is slow to take the news must not hold up what is sent next.
             self._nursery.start_soon(self._withdraw, value)
-            return
-        accepted = await post_and_report(self._connection, value)
-        if accepted and is_notification(notice, "notifications/initialized") and self._connection.session.has_id:
-            await self._standalone.open()
+        elif (
+            await self._post_and_report(value)
+            and notice.method == "notifications/initialized"
+            and self._connection.has_session_id
+        ):
+            await self._open_standalone()
 
     async def _withdraw(self, value: Envelope) -> None:
         """Cancel a request. Without a session, closing its response tells the server. In a session a message does, and the
         server then has a moment to withdraw its own questions on that response, which it need not end (L-CAN-2b)."""
         entry = self._connection.requests.get(value.about)
-        if self._connection.session.current and not value.stateless:
-            await post_and_report(self._connection, value)
+        if self._connection.session and not value.stateless:
+            await self._post_and_report(value)
             if entry is not None:
-                entry.end_soon(END_TIMEOUT)
+                entry.end_soon()
         else:
             if entry is not None:
                 entry.scope.cancel()
@@ -176,29 +182,111 @@ class HttpChannel(MessageChannel):
 
     async def _answer(self, value: Envelope) -> None:
         try:
-            await post_and_report(self._connection, value)
+            await self._post_and_report(value)
         finally:
             self._answering.release()
+
+    # messages without an answer
+
+    async def _post_and_report(self, envelope: Envelope) -> bool:
+        """Post a message and return whether the server accepted it; what went wrong is logged.
+
+        If the server rejects an answer, the request of ours on whose response it had asked fails: it would wait for ever.
+        """
+        message = envelope.message
+        what = type(message).__name__
+        try:
+            status = await self._post(envelope)
+        except httpx2.HTTPError as error:
+            logger.warning("a %s did not reach %s: %s", what, self._connection.url, error_text(error))
+            return False
+        if status >= 300:
+            logger.warning("the server answered %s to a %s", status, what)
+            for each in message.answers if isinstance(message, Answers) else (message,):
+                await self._on_answer_rejected(each, status)
+            return False
+        return True
+
+    async def _post(self, envelope: Envelope) -> int:
+        """Post a message and return the status. The body is dropped, and need not end.
+
+        Raises:
+            httpx2.HTTPError: it did not arrive, or the server did not answer in time.
+        """
+        connection = self._connection
+        seconds = connection.limits.post_timeout
+        status = 0
+        with trio.move_on_after(seconds):
+            async with connection.post(envelope.message, connection.headers_of(envelope).every) as response:
+                status = response.status_code
+                # Read to the end if it comes in time: httpx drops a connection whose response was not.
+                await read_body(response, connection.limits.message)
+        if not status:
+            raise httpx2.ReadTimeout(f"it did not say within {seconds:g} seconds whether it took it")
+        return status
+
+    async def _on_answer_rejected(self, message: Message, status: int) -> None:
+        """Fail the request on whose response the server asked what this message answers."""
+        if not isinstance(message, Response | ErrorResponse) or message.id is None:
+            return
+        entry = self._connection.requests.asked_on(message.id)
+        if entry is not None:
+            entry.scope.cancel()
+            why = f"the server refused the answer to its question with HTTP {status}"
+            await self._connection.deliver(Unanswered(entry.id, why))
+
+    # the standalone stream
+
+    async def _open_standalone(self) -> None:
+        """Ask for the stream, in place of that of an earlier session; wait a moment until the server has answered."""
+        self._standalone.cancel()
+        scope = self._standalone = trio.CancelScope()
+        session = self._connection.session
+        get = partial(self._connection.get, session)
+        stream = ResumableStream(get, self._on_standalone_event, self._connection.limits.message)
+        self._nursery.start_soon(self._keep_open, stream, session, scope)
+        with trio.move_on_after(STANDALONE_TIMEOUT):
+            await stream.tried.wait()
+
+    async def _keep_open(self, stream: ResumableStream, session: Mapping[str, str], scope: trio.CancelScope) -> None:
+        """Open the stream again whenever it ends, as long as the server has one."""
+        with scope:
+            try:
+                await stream.resume(math.inf, at_once=True)
+            except NotResumable as end:
+                logger.debug("there is no stream for what belongs to no request: %s", end)
+                # A server without such a stream may answer 404 to the first GET. Later it means that the session is lost.
+                if end.status == 404 and stream.opened:
+                    await self._connection.report_session_lost(session)
+            except RemoteProtocolError as error:
+                logger.warning("messages that belong to no request are no longer received: %s", error)
+
+    async def _on_standalone_event(self, event: SseEvent) -> None:
+        await self._connection.deliver(self._connection.parse(event.data.encode()))
+
+    # the ends
 
     async def _fall_back(self, request: Request) -> bool:
         """Return whether the server speaks HTTP+SSE (L-HTTP-22); then everything travels over that, from `initialize` on."""
         connection = self._connection
-        fallback = SseConnection(connection.http, connection.url, connection.arrived.clone(), connection.limits)
+        # Both share one inbox, since the task that receives waits at it already.
+        inbox = (connection.arrived.clone(), connection.inbox)
+        fallback = SseChannel(connection.url, connection.http, self._nursery, connection.limits, inbox)
         try:
-            await fallback.open(self._nursery)
+            await fallback.open()
         except McpError as error:
             logger.debug("no HTTP+SSE either: %s", error)
             return False
         connection.arrived.close()
         self._sse_fallback = fallback
-        await fallback.post(self._nursery, request)
+        await fallback.send(Envelope(request))
         return True
 
     async def _delete_session(self) -> None:
         connection = self._connection
         with trio.move_on_after(DELETE_TIMEOUT, shield=True):
             try:
-                async with connection.http.stream("DELETE", connection.url, headers=connection.session.current):
+                async with connection.http.stream("DELETE", connection.url, headers=connection.session):
                     pass
             except httpx2.HTTPError as error:
                 logger.debug("the session was not deleted: %s", error)

@@ -1,4 +1,4 @@
-"""One request over Streamable HTTP: its POST, and the response, which may go on over several connections.
+"""One request over Streamable HTTP, and what all requests of a channel share: the endpoint, the session, the inbox.
 
 The last message that is delivered for a request is its answer, or the news that there is none. A response that ends early is
 resumed by GET if it belongs to a session and its events had ids; else the request is lost with it.
@@ -6,23 +6,42 @@ resumed by GET if it belongs to a session and its events had ids; else the reque
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import httpx2
+import trio
 
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER, mirrored
 from trio_mcp.protocol.http.sse import SseEvent
-from trio_mcp.protocol.jsonrpc import Malformed, Request, Unanswered
+from trio_mcp.protocol.jsonrpc import (
+    Batch,
+    ErrorResponse,
+    Malformed,
+    Message,
+    Request,
+    RequestId,
+    Response,
+    Unanswered,
+    decoded,
+    dump,
+    parse,
+)
+from trio_mcp.protocol.revisions import REVISIONS
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.session import Envelope, Received, Sent
 
-from ...httpx.answers import error_reply
+from ...httpx.answers import SESSION_LOST_MESSAGE, error_reply
+from ...httpx.limits import INBOX, ClientLimits
 from ...httpx.requests import EVENT_STREAM, error_text, read_body
-from .answers import answers, no_answer
-from .connection import END_TIMEOUT, HttpConnection
-from .open_requests import OpenRequest
-from .session import PostHeaders
 from .streams import NotResumable, ResumableStream
+
+END_TIMEOUT: Final = 1.0
+"""Seconds that a response may stay open once its request is answered, which ends it (M-HTTP-8s), or cancelled."""
 
 MAX_RESUME_ATTEMPTS: Final = 20
 """How often in a row the rest of a response may be asked for without getting any of it."""
@@ -30,44 +49,211 @@ MAX_RESUME_ATTEMPTS: Final = 20
 SSE_FALLBACK_STATUSES: Final = (400, 404, 405)
 """What a server that speaks HTTP+SSE only answers to the POST of `initialize` (L-HTTP-22)."""
 
+ACCEPT: Final = "application/json, text/event-stream"
+CONTENT: Final[Mapping[str, str]] = {"content-type": "application/json", "accept": ACCEPT}
+
+MAX_SESSION_ID: Final = 4096
+SESSION_ID: Final = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
+
+
+class PostHeaders(NamedTuple):
+    """The headers of one POST.
+
+    Attributes:
+        every: all of them.
+        session: those that name the session of the message; a GET for the rest of its response repeats them.
+        resumable: False for a request that belongs to no session: nothing keeps the rest of its response.
+    """
+
+    every: Mapping[str, str]
+    session: Mapping[str, str]
+    resumable: bool
+
+
+class OpenRequest:
+    """A request that has no answer yet.
+
+    Attributes:
+        scope: cancels its exchange.
+        questions: ids of the server's requests that came on its response.
+    """
+
+    __slots__ = ("id", "questions", "scope")
+
+    def __init__(self, request_id: RequestId) -> None:
+        self.id = request_id
+        self.scope = trio.CancelScope()
+        self.questions: set[RequestId] = set()
+
+    def end_soon(self) -> None:
+        """Let its response end by itself for a moment, so that its connection can be used again; then cancel the exchange."""
+        self.scope.deadline = trio.current_time() + END_TIMEOUT
+
+
+class OpenRequests:
+    """The open requests by id. A question costs one entry, and the end of a request its own entries only."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[RequestId, OpenRequest] = {}
+        self._asked_on: dict[RequestId, OpenRequest] = {}
+        """The request on whose response the server asked, by the id of its question."""
+
+    def add(self, request_id: RequestId) -> OpenRequest:
+        """Open a request; one of the same id that is still ending is no longer found by it."""
+        entry = self._by_id[request_id] = OpenRequest(request_id)
+        return entry
+
+    def get(self, request_id: RequestId | None) -> OpenRequest | None:
+        """Return the open request of that id."""
+        return None if request_id is None else self._by_id.get(request_id)
+
+    def add_question(self, entry: OpenRequest, question: RequestId) -> None:
+        """Remember on whose response the server asked."""
+        entry.questions.add(question)
+        self._asked_on[question] = entry
+
+    def asked_on(self, question: RequestId) -> OpenRequest | None:
+        """Return the open request on whose response the server asked this."""
+        entry = self._asked_on.get(question)
+        return entry if entry is not None and self._by_id.get(entry.id) is entry else None
+
+    def remove(self, entry: OpenRequest) -> None:
+        """Close a request."""
+        # An id may be used again as soon as its request was answered, while the exchange of the older one still ends. So each
+        # entry is compared before it is removed: the newer request stays.
+        if self._by_id.get(entry.id) is entry:
+            del self._by_id[entry.id]
+        for question in entry.questions:
+            if self._asked_on.get(question) is entry:
+                del self._asked_on[question]
+
+    def cancel_all(self) -> None:
+        """Cancel every exchange."""
+        for entry in self._by_id.values():
+            entry.scope.cancel()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+class HttpConnection:
+    """The endpoint of one server, as one channel uses it.
+
+    Attributes:
+        session: the headers that `initialize` brought, session id and revision, which later messages repeat (L-HTTP-17c,
+            -20c). Empty before it was answered, and for a client that never sends it.
+        inbox: messages of the server, whichever response brought them; `arrived` is its other end.
+    """
+
+    def __init__(self, url: str, http: httpx2.AsyncClient, limits: ClientLimits) -> None:
+        self.url = url
+        self.http = http
+        self.limits = limits
+        self.session: Mapping[str, str] = {}
+        self.requests = OpenRequests()
+        self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
+        self._json_limits = JsonLimits(max_bytes=limits.message)
+
+    @property
+    def has_session_id(self) -> bool:
+        """Whether the server gave the session an id: then it has a standalone stream, and can be deleted."""
+        return SESSION_HEADER in self.session
+
+    def post(self, message: Sent, headers: Mapping[str, str]) -> AbstractAsyncContextManager[httpx2.Response]:
+        """Post a message; the block reads the response."""
+        return self.http.stream("POST", self.url, content=dump(message), headers=headers)
+
+    def get(
+        self, session: Mapping[str, str], headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[httpx2.Response]:
+        """Ask for a stream of a session; the block reads it."""
+        # httpx encodes header values as ASCII unless told otherwise, and an event id may have any characters.
+        sent = httpx2.Headers({**session, **headers}, encoding="utf-8")
+        return self.http.stream("GET", self.url, headers=sent)
+
+    def headers_of(self, envelope: Envelope) -> PostHeaders:
+        """Return the headers to post a message with."""
+        message, extra = envelope.message, envelope.peer.headers
+        if envelope.stateless:
+            return PostHeaders({**extra, **CONTENT}, {}, resumable=False)
+        if isinstance(message, Request):
+            # Our own client says `stateless`. A program that sends its own messages may only have named the revision in them.
+            own = mirrored(message.method, decoded(message.params))
+            if VERSION_HEADER in own:
+                return PostHeaders({**extra, **CONTENT, **own}, {}, resumable=False)
+            if message.method == "initialize":
+                return PostHeaders({**extra, **CONTENT}, {}, resumable=True)
+        return PostHeaders({**extra, **CONTENT, **self.session}, self.session, resumable=True)
+
+    def parse(self, data: bytes) -> Message | Malformed:
+        """Parse a message of the server within the limits."""
+        return parse(data, self._json_limits)
+
+    def parts(self, message: Received) -> Sequence[Received]:
+        """Return what the session will make of a message: those of a batch, if the revision agreed on has batches."""
+        if not isinstance(message, Batch):
+            return (message,)
+        revision = REVISIONS.get(self.session.get(VERSION_HEADER, ""))
+        try:
+            return message.messages() if revision is not None and revision.batches else ()
+        except RemoteProtocolError:
+            return ()  # the session reports it
+
+    async def deliver(self, message: Received) -> None:
+        """Hand a message to the task that receives; the requests that it answers end soon, on whatever stream it came."""
+        try:
+            await self.arrived.send(Envelope(message))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return  # it came after the channel was closed, or left for HTTP+SSE
+        for part in self.parts(message):
+            if isinstance(part, Response | ErrorResponse) and (answered := self.requests.get(part.id)) is not None:
+                answered.end_soon()
+
+    async def report_session_lost(self, session: Mapping[str, str]) -> None:
+        """Report that the server does not know the session that these headers name, if it is the one that is open now."""
+        # The news may be late: by now the client may have opened another session, which is not lost.
+        if session.get(SESSION_HEADER) == self.session.get(SESSION_HEADER):
+            await self.deliver(Unanswered(None, SESSION_LOST_MESSAGE, session_lost=True))
+
 
 class RequestExchange:
     """One request and its response.
 
     Args:
-        entry: its place among the open requests.
         fall_back: called when the server rejects `initialize` as one that speaks HTTP+SSE only; True if it sent the request
             that way.
+
+    Attributes:
+        entry: its place among the open requests.
     """
 
     def __init__(
         self,
         connection: HttpConnection,
         request: Request,
-        entry: OpenRequest,
-        headers: PostHeaders,
+        envelope: Envelope,
         fall_back: Callable[[Request], Awaitable[bool]],
     ) -> None:
+        self.entry = connection.requests.add(request.id)
         self._connection = connection
         self._request = request
-        self._entry = entry
-        self._headers = headers
+        # The headers are those of the session at this moment: the exchange may outlive it, and must not resume in another.
+        self._headers = connection.headers_of(envelope)
         self._fall_back = fall_back
 
     async def run(self) -> None:
         """Post the request and deliver what comes back, until its scope is cancelled."""
         request_id = self._request.id
-        with self._entry.scope:
+        with self.entry.scope:
             try:
                 await self._post()
             except httpx2.HTTPError as error:
                 await self._connection.deliver(Unanswered(request_id, f"{self._connection.url}: {error_text(error)}"))
             except RemoteProtocolError as error:
                 await self._connection.deliver(Malformed(error, request_id))
-        self._connection.requests.remove(self._entry)
+        self._connection.requests.remove(self.entry)
 
     async def _post(self) -> None:
-        """Post it. What came of a stream after the response ended early is asked for when the response is closed."""
         stream: ResumableStream | None = None
         async with self._connection.post(self._request, self._headers.every) as response:
             if response.status_code >= 300:
@@ -77,6 +263,7 @@ class RequestExchange:
                 await stream.read_first(response, self._headers.resumable)
             else:
                 await self._on_body(response)
+        # The response is closed before the rest of its stream is asked for: a server may allow one connection to a stream.
         if stream is not None and not stream.finished:
             await self._resume(stream)
 
@@ -91,13 +278,13 @@ class RequestExchange:
         await self._connection.deliver(answer)
 
     async def _on_body(self, response: httpx2.Response) -> None:
-        """The whole body is the answer, or an array with the answer in it."""
-        connection, request = self._connection, self._request
+        """Deliver a whole body: the answer, or an array with the answer in it."""
+        connection = self._connection
         body = await read_body(response, connection.limits.message)
         message = connection.parse(body)
-        connection.session.learn(request, message, response.headers)
-        answered = any(answers(request, part) for part in connection.session.parts(message))
-        await connection.deliver(message if answered else no_answer(request, body, message))
+        self._learn_session(message, response.headers)
+        answered = self._answered_by(connection.parts(message))
+        await connection.deliver(message if answered else no_answer(self._request, body, message))
 
     def _stream(self, headers: httpx2.Headers) -> ResumableStream:
         """Make the stream of events that is the response; its rest is asked for in the session that it began in."""
@@ -114,13 +301,13 @@ class RequestExchange:
         """Deliver one message; return whether it is the answer."""
         connection = self._connection
         message = connection.parse(event.data.encode())
-        connection.session.learn(self._request, message, headers)
-        parts = connection.session.parts(message)
+        self._learn_session(message, headers)
+        parts = connection.parts(message)
         for part in parts:
             if isinstance(part, Request):
-                connection.requests.add_question(self._entry, part.id)
+                connection.requests.add_question(self.entry, part.id)
         await connection.deliver(message)
-        return any(answers(self._request, part) for part in parts)
+        return self._answered_by(parts)
 
     async def _resume(self, stream: ResumableStream) -> None:
         """The answer has not come: get the rest of the stream if the server keeps it (L-HTTP-8c), else report the loss."""
@@ -134,3 +321,39 @@ class RequestExchange:
                 if end.status == 404:
                     await self._connection.report_session_lost(self._headers.session)
         await self._connection.deliver(Unanswered(self._request.id, why))
+
+    def _answered_by(self, parts: Sequence[Received]) -> bool:
+        return any(isinstance(part, Response | ErrorResponse) and part.id == self._request.id for part in parts)
+
+    def _learn_session(self, message: Message | Malformed, headers: Mapping[str, str]) -> None:
+        """Remember the session if this message, which came with these headers, is the answer that opens one."""
+        if self._request.method != "initialize" or not isinstance(message, Response):
+            return
+        version = decoded(message.result).get("protocolVersion")
+        # The client ends a session whose revision it does not speak, so there is nothing to repeat then.
+        if isinstance(version, str) and version in REVISIONS:
+            session_id = session_id_in_headers(headers)
+            self._connection.session = {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})
+
+
+def no_answer(request: Request, body: bytes, message: Message | Malformed) -> Malformed | Unanswered:
+    """Return what to deliver for a request whose whole response has no answer; a cancelled one may end so (L-CAN-2b)."""
+    if not body:
+        return Unanswered(request.id, "the server ended the request without an answer")
+    if isinstance(message, Malformed):
+        return Malformed(message.error, request.id)
+    return Unanswered(request.id, "the server answered something else than what was asked")
+
+
+def session_id_in_headers(headers: Mapping[str, str]) -> str:
+    """Return the id of the session that an answer opens; empty if it opens none.
+
+    Raises:
+        RemoteProtocolError: no header can repeat the id (L-HTTP-16s).
+    """
+    session_id = headers.get(SESSION_HEADER, "")
+    if not SESSION_ID.fullmatch(session_id):
+        raise RemoteProtocolError(
+            f"the session id {session_id!r:.80} is not of at most {MAX_SESSION_ID} visible ASCII characters"
+        )
+    return session_id

@@ -18,7 +18,8 @@ from typing import TypeAlias
 import sniffio
 import trio
 
-from trio_mcp.protocol.http.headers import SESSION_HEADER
+from trio_mcp.checks import check_callable, check_instance
+from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.inbound import classify
 from trio_mcp.protocol.jsonrpc import (
     Batch,
@@ -28,7 +29,7 @@ from trio_mcp.protocol.jsonrpc import (
     error_response,
     parse,
 )
-from trio_mcp.protocol.revisions import Era
+from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
@@ -37,7 +38,8 @@ from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import RETRY_LATER, Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, authenticated_principal, check_hook
+from ...asgi.authentication import Authenticate, authenticated_principal
+from ...asgi.exchange import serve_modern
 from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, respond, send_rejection
@@ -47,7 +49,6 @@ from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
 from ..sessions.endpoint import LegacyEndpoint
-from .modern import era_of, serve_modern
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
 
 logger = logging.getLogger("trio_mcp.http")
@@ -101,12 +102,12 @@ def asgi_app(
     """
     paths = Paths(path, sse_path, message_path)
     check_paths(paths)
-    check_hook(authenticate)
-    if limits is not None and not isinstance(limits, HttpLimits):
-        raise TypeError(f"limits: HttpLimits(...), not {limits!r:.80}")
+    if authenticate is not None:
+        check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
+    limits = HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
     access = Access(allowed_hosts, allowed_origins)
     store = MemoryEventStore() if event_store is None else event_store  # an empty one is falsy
-    return McpApp(server, paths, access, limits or HttpLimits(), store, authenticate)
+    return McpApp(server, paths, access, limits, store, authenticate)
 
 
 class McpApp:
@@ -263,7 +264,9 @@ class McpApp:
         envelope = Envelope(message, peer=peer, size=len(body))
         try:
             inbound = classify(message)
-            if era_of(inbound, headers) is Era.MODERN:
+            # The body decides; a message whose body names no version follows the version header.
+            named = REVISIONS.get(headers.get(VERSION_HEADER, "")) if inbound.era is Era.LEGACY else None
+            if inbound.era is Era.MODERN or (named is not None and named.era is Era.MODERN):
                 outbox: Outbox[Envelope] = Outbox(running.service.options.outbox)
                 await serve_modern(running.modern, inbound, envelope, outbox, receive, send)
             else:

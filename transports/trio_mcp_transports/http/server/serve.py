@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Literal
 
 import trio
 
+from trio_mcp.checks import check_port, check_seconds
 from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
@@ -62,7 +62,8 @@ async def serve_http(
         ValueError: the server would be open to the network without `allowed_hosts`; or an option cannot have that value.
         TypeError: an option is of the wrong type.
     """
-    check_serving(port, drain)
+    check_port("port", port)
+    check_seconds("drain", drain, finite=True)
     if scheme == "ws" and path is None:
         raise ValueError("WebSocket is served under `path`, which may not be None")
     if host not in LOOPBACK and not allowed_hosts:
@@ -121,18 +122,6 @@ class Announcement(trio.TaskStatus[list[str]]):
         if self._name is not None:
             sys.stderr.write(f"{self._name} serves MCP at {', '.join(urls)}\n")
         self._task_status.started(urls)
-
-
-def check_serving(port: object, drain: object) -> None:
-    """Raise unless `port` is a port and `drain` is a number of seconds."""
-    if isinstance(port, bool) or not isinstance(port, int):
-        raise TypeError(f"port: a whole number from 0 to 65535, not {port!r:.80}")
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port: a whole number from 0 to 65535, not {port}")
-    if isinstance(drain, bool) or not isinstance(drain, int | float):
-        raise TypeError(f"drain: seconds from 0 on, not {drain!r:.80}")
-    if not 0 <= drain < math.inf:
-        raise ValueError(f"drain: seconds from 0 on, not {drain}")
 
 
 CALL_SHARE_OF_DRAIN = 0.7

@@ -29,6 +29,7 @@ next `flush` returns no bytes. Example, with the ids that the client sees (strea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import trio
@@ -55,16 +56,14 @@ class StreamConsumer(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class SessionStreams:
     """The streams of one session that have not ended, and the log of all."""
 
-    __slots__ = ("active", "log", "standalone")
-
-    def __init__(self, log: EventLog) -> None:
-        self.log = log
-        self.active: dict[int, SessionStream] = {}
-        self.standalone: SessionStream | None = None
-        """The stream for what belongs to no request; it is there from the first GET on."""
+    log: EventLog
+    active: dict[int, SessionStream] = field(default_factory=dict, init=False)
+    standalone: SessionStream | None = field(default=None, init=False)
+    """The stream for what belongs to no request; it is there from the first GET on."""
 
     @property
     def idle(self) -> bool:
@@ -94,6 +93,7 @@ class SessionStreams:
         return events
 
 
+@dataclass(slots=True, eq=False)
 class SessionStream:
     """The messages about one request, or about none, as numbered events.
 
@@ -103,33 +103,18 @@ class SessionStream:
         extra_grace: seconds that its client was asked to wait before it resumes the stream.
     """
 
-    __slots__ = (
-        "_streams",
-        "_unlogged",
-        "_writing",
-        "_written",
-        "consumer",
-        "extra_grace",
-        "last",
-        "listener",
-        "number",
-        "outbox",
-        "sends_priming_event",
-    )
-
-    def __init__(self, streams: SessionStreams, outbox: Outbox[Envelope], *, sends_priming_event: bool) -> None:
-        self.outbox = outbox
-        self.sends_priming_event = sends_priming_event
-        self.number = 0
-        self.last = 0
-        self.extra_grace = 0.0
-        self.consumer: StreamConsumer | None = None
-        self.listener: ReplyTarget | OpenBatch | None = None
-        self._streams = streams
-        self._unlogged: list[Envelope] = []
-        self._writing = False
-        self._written: trio.Event | None = None
-        """Made when a task has to wait for the append of another; a lock for each stream would be a kilobyte."""
+    streams: SessionStreams
+    outbox: Outbox[Envelope]
+    sends_priming_event: bool
+    number: int = field(default=0, init=False)
+    last: int = field(default=0, init=False)
+    extra_grace: float = field(default=0.0, init=False)
+    consumer: StreamConsumer | None = field(default=None, init=False)
+    listener: ReplyTarget | OpenBatch | None = field(default=None, init=False)
+    _unlogged: list[Envelope] = field(default_factory=list, init=False)
+    _writing: bool = field(default=False, init=False)
+    # Made when a task has to wait for the append of another: a `trio.Lock` for each stream would take a kilobyte.
+    _written: trio.Event | None = field(default=None, init=False)
 
     @property
     def done(self) -> bool:
@@ -144,10 +129,10 @@ class SessionStream:
 
     def open(self) -> bytes:
         """Give it its number and return its first bytes."""
-        log = self._streams.log
+        log = self.streams.log
         log.opened += 1
         self.number = log.opened
-        self._streams.active[self.number] = self
+        self.streams.active[self.number] = self
         return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
 
     def set_consumer(self, consumer: StreamConsumer) -> None:
@@ -158,7 +143,7 @@ class SessionStream:
 
     def retire(self) -> list[Envelope]:
         """Remove it from the session and return what was not logged."""
-        self._streams.active.pop(self.number, None)
+        self.streams.active.pop(self.number, None)
         self.outbox.close()
         left, self._unlogged = [*self._unlogged, *self.outbox.take_nowait()], []
         return left
@@ -179,7 +164,7 @@ class SessionStream:
             self._unlogged += self.outbox.take_nowait()
             events = [dump(envelope.message) for envelope in self._unlogged]
             first = self.last + 1
-            await self._streams.log.append(self.number, first, events)
+            await self.streams.log.append(self.number, first, events)
             self.last += len(events)
             self._unlogged = []
         finally:
@@ -200,7 +185,7 @@ class SessionStream:
         return framed(self.number, first, events)
 
     async def read(self, after: int) -> Sequence[bytes]:
-        return await self._streams.read(self.number, after)
+        return await self.streams.read(self.number, after)
 
     async def end_response(self, retry: float | None) -> None:
         """End the response that carries it, and return when it has ended; the client resumes the stream later.

@@ -13,6 +13,8 @@ import trio
 
 LIMIT = 10.0
 SERVER = {"name": "listening", "version": "1"}
+JSON = {"content-type": "application/json"}
+STREAM = {"content-type": "text/event-stream"}
 CACHING = {"ttlMs": 0, "cacheScope": "private"}
 
 Json = dict[str, Any]
@@ -29,7 +31,7 @@ class Heard:
     @property
     def asks(self) -> str:
         """The JSON-RPC method; empty for anything else."""
-        return str(self.body.get("method", ""))
+        return str(self.body.get("method", "")) if isinstance(self.body, dict) else ""
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,13 @@ class ListeningServer:
 
     Attributes:
         heard: every request, in order.
+        connections: how many there were.
         gone: set when a connection with an unfinished response has ended.
     """
 
     def __init__(self, answer: Answer = lambda _heard: None, *, session_id: str | None = "session-1") -> None:
         self.heard: list[Heard] = []
+        self.connections = 0
         self.gone = trio.Event()
         self._answer = answer
         self._given = {"mcp-session-id": session_id} if session_id else {}
@@ -73,6 +77,7 @@ class ListeningServer:
                 await self._news.wait()
 
     async def __call__(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
         received = bytearray()
         try:
             while (heard := await read(stream, received)) is not None:
@@ -111,18 +116,23 @@ class ListeningServer:
 
 def answered(heard: Heard, result: Json, headers: Mapping[str, str]) -> Said:
     body = json.dumps({"jsonrpc": "2.0", "id": heard.body["id"], "result": result}).encode()
-    return Said(200, body, {"content-type": "application/json", **headers})
+    return Said(200, body, {**JSON, **headers})
 
 
 def refused(heard: Heard, status: int, code: int) -> Said:
     error = {"code": code, "message": f"refused with {code}"}
     body = json.dumps({"jsonrpc": "2.0", "id": heard.body["id"], "error": error}).encode()
-    return Said(status, body, {"content-type": "application/json"})
+    return Said(status, body, JSON)
 
 
 def streamed(*messages: Json, ending: str = "finished") -> Said:
-    body = b"".join(b"data: %b\n\n" % json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages)
-    return Said(200, body, {"content-type": "text/event-stream"}, ending)
+    return events(*[{"jsonrpc": "2.0", **message} for message in messages], ending=ending)
+
+
+def events(*values: object, ending: str = "finished") -> Said:
+    """A stream whose events hold these values."""
+    body = b"".join(b"data: %b\n\n" % json.dumps(value).encode() for value in values)
+    return Said(200, body, STREAM, ending)
 
 
 async def read(stream: trio.SocketStream, received: bytearray) -> Heard | None:
