@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_eras import MAY_DECIDE
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 NAME = re.compile(r"`([a-z_0-9/]+(?:\.py|/))`")
@@ -34,3 +36,10 @@ def test_a_table_names_every_module_of_its_package(package: str) -> None:
     folder = ROOT / "trio_mcp" / package
     modules = {str(file.relative_to(folder)) for file in folder.rglob("*.py") if file.name != "__init__.py"}
     assert sorted(modules - set(NAME.findall(section(f"`{package}/`")))) == []
+
+
+def test_the_page_names_every_module_that_decides_by_era() -> None:
+    table = PAGE.split("## Where eras differ\n", 1)[1].split("\n## ", 1)[0]
+    files = [f"{module.replace('.', '/')}.py" for module in MAY_DECIDE]
+    named = NAME.findall(table)
+    assert [file for file in files if not any(file.endswith(f"/{name}") for name in named)] == []
