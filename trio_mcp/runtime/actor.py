@@ -67,7 +67,12 @@ from .mailbox import Mailbox, MailboxStatistics
 
 
 class CancelReason(Enum):
-    """Why an actor was cancelled; the first reason stands."""
+    """Why a call or a branch was cancelled; the first reason stays.
+
+    CLIENT: its client cancelled it. DISCONNECT: its client disconnected, or deleted the session. DEADLINE: a time limit expired.
+    EXPIRED: its client did not come back with answers in time. SHUTDOWN: the server shuts down. SIBLING: another branch of the
+    call failed or won the race.
+    """
 
     CLIENT = "client"
     DISCONNECT = "disconnect"

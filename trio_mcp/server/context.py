@@ -180,7 +180,7 @@ class Context:
     # reporting
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Send a progress notification, if the caller requested them. Values must rise.
+        """Send a progress notification, if the caller requested them. Values must increase.
 
         Waits while the client is slow to read; a cancel while waiting leaves the notification unsent.
         """
@@ -198,7 +198,7 @@ class Context:
     async def end_stream(self, retry: float | None = None) -> None:
         """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).
 
-        It gets then what was sent in the meantime; without `retry` it decides when. The call continues, and is cancelled if the
+        It then gets what was sent in the meantime; without `retry` it decides when. The call continues, and is cancelled if the
         client stays away for longer than the server's `disconnect_grace` on top of `retry`. Only Streamable HTTP with 2025-11-25
         can do this; everywhere else it does nothing. A cancel while waiting may or may not have ended the stream.
 

@@ -20,13 +20,13 @@ from ..errors import (
     RequestTimeout,
     ToolError,
 )
-from ..protocol.capabilities import lacks
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..runtime import CancelReason, ThreadLimiter
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
+from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..protocol.codec.reading import Inbound
 from ..protocol.connection import Connection, Refused
-from ..protocol.inbound import Inbound
 from ..runtime import CancelReason, Outbox
 from .batch import OpenBatch
 from .envelope import Envelope, Received

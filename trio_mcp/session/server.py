@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 
 from ..errors import RemoteProtocolError
+from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -28,13 +29,11 @@ from ..protocol.connection import (
     Event,
     Ignored,
     NotificationIn,
-    Phase,
     Refused,
     ReplyIn,
     RequestIn,
     Stray,
 )
-from ..protocol.inbound import Inbound
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
 from ..runtime import CancelReason, Outbox

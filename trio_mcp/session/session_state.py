@@ -81,7 +81,7 @@ class SessionState:
             try:
                 params = self._connection.codec.encode_notification(change.method, change.params())
             except LocalProtocolError as error:
-                logger.debug("a change was not told of: %s", error)
+                logger.debug("a change was not announced: %s", error)
                 continue
             outbox.post(Envelope(Notification(change.method, params)))
 

@@ -58,7 +58,7 @@ MAX_CHARACTERS_IN_ALL = 64 * 1024 * 1024
 
 
 class Subscriber:
-    """Someone who wants to hear of some changes.
+    """One subscriber to some changes.
 
     Args:
         lists: the lists whose changes are wanted.
@@ -103,7 +103,7 @@ class Subscriber:
             self._pending = {change: None for change in self._pending if self.wants(change)}
 
     def wants(self, change: Change) -> bool:
-        """Whether the change is one to be told of: an update also counts for what it is a part of (L-RES-1s)."""
+        """Whether the subscriber wants this change: an update also counts for the resource that it is a part of (L-RES-1s)."""
         if change.uri is None:
             return change in self.lists
         return any(whole in self.uris for whole in ancestor_uris(change.uri))

@@ -1,7 +1,7 @@
 """What authors need to test their tools, and transports of their own. Each name is loaded when it is first used.
 
-`replay_tool` runs a call anew at every leg. Two rooms have more: `sweep` interrupts a scenario at every step, and `contract` has
-the rules that every transport keeps.
+`replay_tool` replays a call each time that it asks. Two packages have more: `sweep` interrupts a scenario at every step, and
+`contract` has the rules that every transport must follow.
 """
 
 from importlib import import_module

@@ -44,7 +44,7 @@ class Model(BaseModel):
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def wire(self) -> JsonObject:
-        """This value as the JSON object the wire carries, by wire names; members that are None are left out.
+        """Return the JSON object that is sent, with the protocol's member names; members that are None are left out.
 
         Nulls inside free-form JSON (`arguments`, `structuredContent`, `_meta`, ...) are kept.
         """
@@ -52,7 +52,7 @@ class Model(BaseModel):
         return cast("JsonObject", wire)
 
     def encode(self) -> bytes:
-        """The same object as compact UTF-8 JSON.
+        """Return the same object as compact UTF-8 JSON.
 
         Raises:
             ValueError: it holds NaN, an infinity or a lone surrogate. `strict_json.dumps(self.wire())` says where.

@@ -23,7 +23,7 @@ class InitializeResult(Result):
 
 
 class DiscoverResult(CacheableResult):
-    """What a modern server speaks and can do. Who it is stands in `_meta`."""
+    """The revisions and capabilities of a modern server. Its name and version are in `_meta`."""
 
     supported_versions: list[str]
     capabilities: ServerCapabilities

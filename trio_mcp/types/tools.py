@@ -53,7 +53,7 @@ class CallToolRequestParams(InputResponseRequestParams):
 
 
 class CallToolResult(Result):
-    """What a tool answered. `structured_content` that was set to None is a JSON null; unset, it is absent."""
+    """The result of a tool. `structured_content` that was set to None is a JSON null; unset, it is absent."""
 
     content: list[ContentBlock]
     structured_content: JsonValue = None

@@ -186,7 +186,7 @@ class Shutdown:
             await self._app_drained.wait()
 
     def guard_lifespan(self, app: AsgiApp) -> AsgiApp:
-        """`app`, which hears of `lifespan.shutdown` only after `on_drain` has ended."""
+        """Return `app`, to which `lifespan.shutdown` is sent only after `on_drain` has ended."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             await app(scope, partial(self._receive_lifespan, receive) if scope["type"] == "lifespan" else receive, send)

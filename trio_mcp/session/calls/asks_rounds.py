@@ -20,7 +20,7 @@ import trio
 from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, Encoded, ErrorDetail
-from ...protocol.sealing.request_state import KeyRing, Sealer, request_digest
+from ...protocol.sealing.request_state import Claims, KeyRing, Sealer
 from ...runtime import Cancelled, CancelReason, Lane, Outcome
 from ...types import JsonValue, Model
 from ..replies import ReplyTarget
@@ -201,11 +201,11 @@ class CallInRounds(Call):
         services, facts = self._rounds, self.facts
         if self._name is None:
             self._name = services.directory.add(self)
-        if not isinstance(self._request, str):
-            self._request = request_digest(self._request)
         state = services.sealer.seal(
             facts.principal, facts.method, self._request, self._name, legs.number, payload.wire()
         )
+        # A parked call does not hold its params: the retry brings their digest.
+        self._request = ""
         return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
 
     def _keep_outcomes(self, legs: LegBook, outcome: Outcome) -> None:
@@ -237,8 +237,10 @@ class CallInRounds(Call):
         assert self.legs is not None
         return self.legs
 
-    def carry_on(self, ended: int, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]) -> None:
-        """Carry the call forward from the end of leg number `ended`, or repeat what came of it.
+    def carry_on(
+        self, claims: Claims, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]
+    ) -> None:
+        """Carry the call forward from the end of the leg that its state names, or repeat what came of it.
 
         Raises:
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
@@ -246,7 +248,7 @@ class CallInRounds(Call):
             InvalidRequestState: that leg is too long ago, or the call has waited too long.
             LimitExceeded: the server is shutting down.
         """
-        legs = self._book
+        legs, ended, self._request = self._book, claims.leg, claims.digest
         match legs.decide(ended, self.actor.reason):
             case Decision.BEGIN:
                 self._begin(legs, facts, target, self._decoded(legs, facts, answers))

@@ -35,7 +35,6 @@ from typing import TypeVar
 import trio
 
 from ...errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
-from ...protocol.capabilities import lacks
 from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification
 from ...runtime import (
     Actor,
@@ -57,6 +56,7 @@ from ...types import (
     Model,
     ProgressNotificationParams,
 )
+from ...types.capabilities import lacks
 from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
@@ -330,7 +330,7 @@ class Call(ABC):
         raise NotImplementedError
 
     def leg_outcome(self, outcome: Outcome) -> LegOutcome:
-        """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
+        """Return the answer for the caller; None if the call was cancelled for a client that wants no reply."""
         try:
             answer = self._encoded_outcome(outcome)
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call

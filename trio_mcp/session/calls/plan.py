@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ...protocol.codec import Codec
+from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import Encoded, RequestId
-from ...protocol.terms import RequestTerms
 from ...runtime import CancelReason, JournalEntry, Lane
 from ...types import ClientCapabilities, Implementation, JsonObject, JsonValue, LoggingLevel, Model
 from ..options import ServiceOptions

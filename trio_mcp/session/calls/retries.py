@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import CallLost, InvalidRequestState
 from ...protocol.jsonrpc import Encoded
-from ...protocol.sealing.request_state import Claims, request_digest
+from ...protocol.sealing.request_state import Claims
 from ...runtime import Lane
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
@@ -38,7 +38,7 @@ class Retry:
         if self.payload.node != services.node and call.is_superseded(claims.leg, self.payload):
             call.forget()
             return False
-        call.carry_on(claims.leg, self.facts, self.target, self.params.input_responses or {})
+        call.carry_on(claims, self.facts, self.target, self.params.input_responses or {})
         return True
 
     def check_may_replay(self, *, sealed_elsewhere: bool) -> None:
@@ -95,7 +95,7 @@ def carry_on(
         InvalidRequestState: the state is not one of this server, or not for this request, or it is used up.
         McpError: what `CallInRounds.carry_on` and `Retry.replay` raise.
     """
-    claims = services.sealer.open(params.request_state, facts.principal, facts.method, request_digest(params))
+    claims = services.sealer.open(params.request_state, facts.principal, facts.method, params)
     retry = Retry(services, claims, StatePayload.read(claims.journal), params, facts, target)
     if retry.join():
         return

@@ -46,7 +46,7 @@ class Watch:
 async def watch(peer: Peer, *, lists: bool = False, uris: Sequence[str] = ()) -> Watch:
     """Ask to hear of changes of the lists, and of these resources; returns when the server has agreed.
 
-    In the handshake era every session hears of the lists.
+    In the legacy era every session hears of the lists.
     """
     if not peer.modern:
         for uri in uris:

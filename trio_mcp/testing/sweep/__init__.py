@@ -15,7 +15,7 @@
     sweep(server, scenario, on_elicit=lambda _asked: accept(value=True), effects=effects).check()
 
 The scenario runs once as it is, and then again and again, each time with one interruption. After each run everything must be
-as it was before: every request has exactly one of a result, an error and silence, nothing is said after a reply, no effect
+as it was before: every request has exactly one of a result, an error and no reply, no message follows a reply, no effect
 has happened twice, and no actor, mailbox, pending id, listener, parked call or task is left, nor any object of a call that
 only the garbage collector would free.
 

@@ -37,7 +37,7 @@ class Effects:
         self._done[name] += 1
 
     def forget(self) -> None:
-        """Start anew."""
+        """Forget all effects."""
         self._done.clear()
 
     @property

@@ -1,4 +1,4 @@
-"""Streamable HTTP of the handshake era: sessions, and streams that their clients may leave and come back to.
+"""Streamable HTTP of the legacy era: sessions, and streams that their clients may leave and resume.
 
 Who reads what: a response stream belongs to its POST, a session's standalone stream to a GET, and a GET with a `Last-Event-ID`
 takes over the stream of that event, also from another reader. A GET without one opens a standalone stream; while

@@ -230,7 +230,7 @@ class StreamReader(Exchange):
         return await self.run()
 
     async def _catch_up(self, after: int, events: Sequence[bytes]) -> bool:
-        """False when the log lost something just now: nothing after it may be sent. The client will ask for it and be told."""
+        """False if the log has just lost an event: nothing after it may be sent. The client will ask for it and get an error."""
         stream = self._stream
         while stream.consumer is self and after < stream.last:
             try:
@@ -286,7 +286,7 @@ class LogReplay(Exchange):
                 await self._send_part(framed(number, after + 1, events))
                 after += len(events)
                 events = await streams.read(number, after)
-        except HttpRejection:  # evicted just now: the client will ask for the rest and be told
+        except HttpRejection:  # evicted just now: the client will ask for the rest and get an error
             pass
         except OSError:
             return
