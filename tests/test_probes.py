@@ -45,7 +45,6 @@ TABLE = {
         "a_state_is_valid_for_its_own_call_only",
     ],
     "answers without a state": [
-        f"{ROUNDS}::test_answers_without_a_state_are_never_taken",
         "answers_without_a_state_begin_a_new_call",
     ],
     "an answer that breaks the schema": [
