@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 from talk import Talk
 
-from trio_mcp.runtime import Lane
-from trio_mcp.session import CallPort, Plan, Question, open_service
+from trio_mcp.runtime import Actor, Lane
+from trio_mcp.session import Call, Plan, Question, open_service
 from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -21,14 +21,15 @@ async def test_questions_are_in_the_order_asked_whatever_their_names_hold() -> N
     """Keys hold a name or numbers, and neither says where a question stands."""
     order: list[str | None] = []
 
-    async def ask(call: CallPort, lane: Lane, name: str | None) -> None:
+    async def ask(call: Call, lane: Lane, name: str | None) -> None:
         order.append(name)
         params = CreateMessageRequestParams(messages=[], max_tokens=1)
         await call.ask(
             lane, Question("sample", "sampling/createMessage", params, CreateMessageResult, ("sampling",), name)
         )
 
-    async def body(call: CallPort, lane: Lane) -> Model:
+    async def body(call: Call, actor: Actor) -> Model:
+        lane = Lane(actor)
         async with trio.open_nursery() as nursery:
             for name in ("delivery-date", None, "seat/1-0", "plain"):
                 nursery.start_soon(ask, call, lane, name)

@@ -40,7 +40,7 @@ from .jsonrpc import (
     Response,
     Unanswered,
 )
-from .revisions import Era, Side
+from .revisions import Side
 
 
 class RequestIn(NamedTuple):
@@ -326,7 +326,7 @@ def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Mes
         problem = f"the request id {message.id!r} stands more than once in this batch"
     elif message.method == "initialize":
         problem = "initialize cannot be part of a batch"
-    elif classify(message).era is Era.MODERN:
+    elif classify(message).meta is not None:
         problem = "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
     else:
         return message

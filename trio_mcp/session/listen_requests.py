@@ -12,7 +12,7 @@ import trio
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import SUBSCRIPTION_ID
-from ..runtime import Lane
+from ..runtime import Actor
 from ..types import (
     CancelledNotificationParams,
     JsonObject,
@@ -24,7 +24,7 @@ from ..types import (
     SubscriptionsListenResult,
     declares,
 )
-from .calls.plan import CallPort, Plan
+from .calls.call import Call, Plan
 from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber, Subscriptions
 
 
@@ -89,7 +89,7 @@ def honoured_filter(subscriber: Subscriber) -> SubscriptionFilter:
 
 
 async def run_listen(
-    subscriptions: Subscriptions, subscriber: Subscriber, signal: ChangeSignal, call: CallPort, _lane: Lane
+    subscriptions: Subscriptions, subscriber: Subscriber, signal: ChangeSignal, call: Call, _actor: Actor
 ) -> Model:
     """Notify of changes: the body of the actor. A slow reader holds back this one stream, and then gets each change once."""
     request_id = call.facts.id

@@ -18,12 +18,13 @@ import trio
 
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
+from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing, Sealer
 from ..runtime import Supervisor, ThreadLimiter, open_supervisor
-from ..types import Implementation, ServerCapabilities
+from ..types import Implementation, ServerCapabilities, declares
 from .calls.asks_rounds import CallInRounds, RoundServices
+from .calls.call import RequestCheck, Route
 from .calls.directory import CallDirectory
-from .calls.plan import RequestCheck, Route
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
@@ -50,8 +51,7 @@ class Service:
         self.routes = routes
         self.request_checks = request_checks
         self.identity = identity
-        self.capabilities = capabilities
-        """What the server offers now; replaced when something of a new kind is added while serving."""
+        self.declare(capabilities)
         self.subscriptions = Subscriptions()
         self.instructions = instructions
         self.options = options
@@ -66,6 +66,19 @@ class Service:
         )
         """What calls are handed."""
         self._threads = threads
+
+    def declare(self, capabilities: ServerCapabilities) -> None:
+        """Offer these capabilities from now on; called again when something of a new kind is added while serving."""
+        self.capabilities = capabilities
+        # A table, because every request asks: the methods of each revision that are not gated, or whose gate is open.
+        self.offered: dict[str, frozenset[str]] = {
+            name: frozenset(
+                method.name
+                for method in revision.requests.values()
+                if method.gate is None or declares(capabilities, method.gate)
+            )
+            for name, revision in REVISIONS.items()
+        }
 
     @property
     def directory(self) -> CallDirectory[CallInRounds]:

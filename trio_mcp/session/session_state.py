@@ -23,7 +23,7 @@ from ..types import (
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
-from .calls.plan import Plan
+from .calls.call import Plan
 from .envelope import Envelope
 from .listen_requests import listen_plan
 from .service import Service

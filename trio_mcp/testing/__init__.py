@@ -1,8 +1,10 @@
-"""What authors need to test their tools, and transports of their own. Each name is loaded when it is first used.
+"""Testing your own tools and transports. Each name is loaded when it is first used.
 
-`replay_tool` replays a call each time that it asks. Two packages have more: `sweep` interrupts a scenario at every step, and
-`contract` has the rules that every transport must follow.
+`replay_tool` replays a call at every leg. Two packages have more: `sweep` interrupts a scenario at every step, and `contract`
+has the rules that every transport must obey.
 """
+
+# Loaded when used, because `replay` imports the client and the server, and a test of a transport needs only one of them.
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -51,7 +51,7 @@ from ...protocol.jsonrpc import Encoded
 from ...runtime import CancelReason
 from ...types import Model
 from ..replies import LegOutcome
-from .plan import Question
+from .facts import Question
 
 KEPT_OUTCOMES = 16
 """Outcomes of earlier legs that a call keeps; clients give up after ten rounds."""
@@ -129,10 +129,29 @@ GONE_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
 class LegBook:
     """The legs of one call. `number` is the leg that runs, or ran last; the first is 1."""
 
-    __slots__ = ("_final", "_is_over", "_is_running", "_outcomes", "number", "questions")
+    __slots__ = (
+        "_final",
+        "_is_over",
+        "_is_running",
+        "_outcomes",
+        "call_id",
+        "delayed",
+        "is_storing",
+        "joining",
+        "number",
+        "questions",
+    )
 
-    def __init__(self, number: int = 1) -> None:
+    def __init__(self, number: int = 1, call_id: str | None = None) -> None:
         self.number = number
+        self.call_id = call_id
+        """The name under which later requests find the call; None until the end of its first round."""
+        self.joining = 0
+        """Lanes that have just asked, and give their siblings a turn to ask too."""
+        self.delayed = 0
+        """The leg whose end waits for the round delay, or 0."""
+        self.is_storing = False
+        """The journal is being stored, before the leg ends."""
         self.questions: dict[str, OpenQuestion] = {}
         """The open questions by key."""
         self._outcomes: dict[int, LegOutcome] = {}
@@ -154,10 +173,15 @@ class LegBook:
         self._is_running = True
         self.number += 1
 
-    def finish(self, final: LegOutcome) -> None:
-        """The call is over; `final` is what later legs get, None if it was cancelled before it came to an end."""
+    def finish(self, final: LegOutcome) -> int:
+        """The call is over; `final` is what later legs get, None if it was cancelled before it came to an end.
+
+        Returns:
+            the size of the kept outcomes in bytes.
+        """
         self._is_over = True
         self._final = final
+        return self.kept_bytes()
 
     # what to do with a request
 

@@ -66,9 +66,13 @@ class EventLog:
             with trio.fail_after(STORE_SECONDS):
                 await self._store.append(self._key(stream), first, events)
         except Exception:
-            logger.exception("the event store did not keep what was sent; it cannot be resumed")
-        if self.sealed:  # meanwhile; the forgetting came first
-            await self.forget(stream)
+            logger.exception("the event store did not keep what was sent; it cannot be replayed")
+        finally:
+            # The session ended meanwhile, and `forget` ran before the store wrote. A cancel comes with the end of the
+            # application, so this runs for a cancelled write too.
+            if self.sealed:
+                with trio.move_on_after(STORE_SECONDS, shield=True):
+                    await self.forget(stream)
 
     async def read(self, stream: int, after: int) -> Sequence[bytes]:
         """Some of the events after that number, in order; none at the end of what is kept.
