@@ -47,7 +47,7 @@ async def ask(ctx: Context) -> str:
 
 @server.tool
 async def fan(n: int, ctx: Context) -> str:
-    """Ask n questions at once, each in a branch of its own."""
+    """Ask n questions at once, each in a separate branch."""
     values = await ctx.branch_all(*[ask_value] * n)
     return f"got {sum(values)}"
 

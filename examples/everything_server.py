@@ -70,7 +70,7 @@ def embedded(uri: str, mime_type: str, text: str) -> types.EmbeddedResource:
 
 @server.tool
 def test_error_handling() -> str:
-    """Fail, and say so to the model."""
+    """Fail with an error that the model can read."""
     raise ToolError("This tool intentionally returns an error for testing")
 
 
@@ -275,7 +275,7 @@ async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
 
 @server.tool(elicits=[USER_NAME])
 async def test_input_required_result_capabilities(ctx: Context) -> str:
-    """Ask whoever can be asked: the user, the model, or both at once."""
+    """Ask the user, the model, or both at once, as the client allows."""
     can = ctx.request.client_capabilities
     asks = [ask for ask, there in ((ask_user, can.elicitation), (ask_model, can.sampling)) if there is not None]
     return " ".join(await ctx.branch_all(*asks))

@@ -1,7 +1,10 @@
 """An actor-model runtime for MCP servers and clients on Trio.
 
-The public names live in the rooms named below and are loaded when they are first used: a server that is started for every
-call loads no client, and `trio_mcp.protocol` loads no Trio.
+MCP has two families of revisions, here called eras: *legacy* (2024-11-05 to 2025-11-25), where a client opens a session with
+`initialize`, and *modern* (2026-07-28), where each request stands alone and a server asks its questions in results.
+
+The public names are defined in the packages named below and are loaded when they are first used: a server that is started for
+every call loads no client, and `trio_mcp.protocol` loads no Trio.
 """
 
 import gc

@@ -76,7 +76,7 @@ async def serve(server: ChannelServer, *, channel: AnyChannel) -> None:
 async def connect(
     target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
 ) -> AsyncGenerator[MemoryChannel]:
-    """Serve `target` in a task of its own and yield the client's end.
+    """Serve `target` in a separate task and yield the client's end.
 
     On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.
     """

@@ -1,4 +1,4 @@
-"""Calling servers: `Client`, and what answers their questions."""
+"""Calling servers: `Client`, and the handlers that answer their questions."""
 
 from .cache import CacheStatistics, ResponseCache
 from .calls import MAX_ROUNDS

@@ -100,7 +100,7 @@ class Calls:
         check_str("the name of the tool", name)
         params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=options.meta)
         result, _ = await self._complete("tools/call", params, CallToolResult, options, name)
-        # Looked up again after the call, which may have listed the tools anew: the newest schema is the one that counts.
+        # Looked up again after the call, which may have listed the tools again: the newest schema is the one that counts.
         listed = self._tools.by_name.get(name)
         if listed is not None:
             listed.check_result(result)

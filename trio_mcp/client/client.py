@@ -61,7 +61,7 @@ class Client:
     that fails raises `Disconnected` in the calls that wait for it and nowhere else.
 
     Every call raises `PeerError` if the server answers with an error, `RequestTimeout` if it takes longer than its
-    `timeout` (seconds), and `Disconnected` if the connection ends first. A cancel withdraws the call at the server.
+    `timeout` (seconds), and `Disconnected` if the connection ends first. Cancelling a call cancels it on the server.
     """
 
     # This class is the public surface and nothing else: it documents, and passes on to one of three parts. `Link` owns the

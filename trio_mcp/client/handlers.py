@@ -86,7 +86,7 @@ def dismiss() -> ElicitResult:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What answers the server's questions. The client declares the capabilities of those that are not None."""
+    """The handlers that answer the server's questions. The client declares a capability for each that is not None."""
 
     on_elicit: OnElicit | None = None
     on_sample: OnSample | None = None

@@ -1,4 +1,4 @@
-"""The state of one JSON-RPC conversation, for either side, without any I/O.
+"""The state of one JSON-RPC connection, for either side, without any I/O.
 
 Messages go in and events come out; intents go in and messages come out. The connection knows which revision a message is
 written in: a request that carries a modern `_meta` names its own, everything else follows the one agreed on by
@@ -89,7 +89,7 @@ class BatchIn:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The message broke a rule; `error` says which and whom to answer (nobody, when its `request_id` is None for a reply)."""
+    """The message broke a rule; `error` says which, and its `request_id` whom to answer (None for a reply: no answer)."""
 
     error: RemoteProtocolError
     answer: bool = True
@@ -103,7 +103,7 @@ class Ignored:
 
 
 class StrayKind(Enum):
-    """Why a reply reached nobody: its question was withdrawn, had its answer already, or was never asked on this connection.
+    """Why a reply matched no open request: its question was withdrawn, was answered, or was never asked on this connection.
 
     The last may be meant for another session. There it was asked, perhaps, but nothing is delivered from here.
     """
@@ -115,7 +115,7 @@ class StrayKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stray(Ignored):
-    """A reply that nobody waits for."""
+    """A reply that matches no open request."""
 
     kind: StrayKind = StrayKind.UNKNOWN
 
@@ -141,7 +141,7 @@ class Connection:
     Args:
         peer: which side the other end plays.
         shared: all requests travel on one channel, so two open requests of the peer may not share an id (-32600). Where every
-            request has a stream of its own (HTTP) they may: hosts exist that number everything 1.
+            request has a separate stream (HTTP) they may: hosts exist that number everything 1.
     """
 
     __slots__ = ("_asked", "_next_id", "_peer", "_shared", "_withdrawn", "open_ids", "session")

@@ -104,7 +104,7 @@ class Malformed:
     Attributes:
         error: what to answer; its `request_id` is the id of the request, or None when there was none or none was valid.
         answers: the id under which the bytes tried to answer a request of ours. Fail that request with `error` and send
-            nothing: the peer could take an error under this id for the answer to a request of its own.
+            nothing: the peer could take an error under this id for the answer to its own request.
     """
 
     error: RemoteProtocolError
@@ -116,7 +116,7 @@ class Batch(Malformed):
     """An array: several messages in 2025-03-26, and in every other revision as malformed as its base says.
 
     Attributes:
-        items: the members of the array, which nobody has looked at yet.
+        items: the members of the array, not validated yet.
     """
 
     items: Sequence[JsonValue] = ()
@@ -188,7 +188,7 @@ def error_response(error: ProtocolError) -> ErrorResponse:
 def is_request_id(value: object) -> TypeGuard[RequestId]:
     """Whether the value may be the id of a request: a string of at most 256 bytes, or an integer a double can hold."""
     if isinstance(value, str):
-        # A string in memory may hold half a surrogate pair; `surrogatepass` counts it instead of raising.
+        # A string in memory may hold a lone surrogate; `surrogatepass` counts it instead of raising.
         return len(value) <= MAX_ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
     return isinstance(value, int) and not isinstance(value, bool) and -MAX_INTEGER <= value <= MAX_INTEGER
 

@@ -1,7 +1,7 @@
 """The revisions of MCP as data: the methods of each one, with their direction, their types and their capability.
 
 A revision is written as its difference from the one before, so that this file reads like the specification's change
-logs. Nothing outside this module, `codec/` and the backchannel asks which revision is spoken. The wire shapes
+logs. `tests/test_eras.py` lists the modules that may ask for the revision. The wire shapes
 themselves barely differ; what an older revision lacks inside a shape is in `codec/downlevel.py`.
 """
 

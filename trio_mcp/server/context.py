@@ -42,7 +42,7 @@ R = TypeVar("R", bound=Model)
 class Context:
     """The running call, for a handler that declares a parameter of this type.
 
-    It can be used until the call ends, in any task of the call. A branch gets a context of its own, with its own messages.
+    It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.
     """
 
     __slots__ = ("_call", "_lane", "_messages", "_terms")
@@ -184,7 +184,7 @@ class Context:
     # reporting
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Send a progress notification, if the caller requested them. Values must rise.
+        """Send a progress notification, if the caller requested them. Values must increase.
 
         Waits while the client is slow to read; a cancel while waiting leaves the notification unsent.
         """
@@ -202,7 +202,7 @@ class Context:
     async def end_stream(self, retry: float | None = None) -> None:
         """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).
 
-        It gets then what was sent in the meantime; without `retry` it decides when. The call continues, and is cancelled if the
+        It then gets what was sent in the meantime; without `retry` it decides when. The call continues, and is cancelled if the
         client stays away for longer than the server's `disconnect_grace` on top of `retry`. Only Streamable HTTP with 2025-11-25
         can do this; everywhere else it does nothing. A cancel while waiting may or may not have ended the stream.
 

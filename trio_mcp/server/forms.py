@@ -50,7 +50,8 @@ class Elicit(Generic[T_co]):
     async def book(ctx: Context) -> str:
         choice = await ctx.elicit("Which seat?", SEAT)
 
-    A modern client sees the key: it names the question in a round, the first time that it is asked outside of branches.
+    A modern client sees the key: it names the question in a round, the first time that it is asked outside of branches. A round
+    is an `InputRequiredResult` with all questions that are open.
 
     Raises:
         ValueError: the key is no identifier.

@@ -48,7 +48,7 @@ class Server(Registration):
         server.run("http", port=8000)        # Streamable HTTP at /mcp
 
     Args:
-        name: its name for clients; also part of what seals `requestState`, so that all nodes of a deployment share it.
+        name: its name for clients. Processes that continue each other's calls need the same name: `requestState` is bound to it.
         instructions: how a model should use the server.
         description, website_url, icons: more about it, for people.
         page_size: items of one page of a list.

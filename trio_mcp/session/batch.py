@@ -66,7 +66,7 @@ class OpenBatch:
             self._send()
 
     def answer(self, answer: Response | ErrorResponse) -> None:
-        """Answer a message at once, that nobody was told to expect an answer to."""
+        """Add the answer to a message for which `expect` was not called."""
         self._answers.append(answer)
 
     def all_read(self) -> bool:

@@ -20,10 +20,10 @@ M_co = TypeVar("M_co", bound=Sent | Received, default=Sent, covariant=True)
 
 
 class Peer(NamedTuple):
-    """Who is at the other end, as far as the transport has verified it.
+    """The other end of a connection, as far as the transport has verified it.
 
     Attributes:
-        principal: the authenticated identity, or None when the transport authenticates nobody (pipes, memory).
+        principal: the authenticated identity, or None if the transport does not authenticate (pipes, memory).
         headers: the HTTP headers of the request that brought the message, names in lower case; empty elsewhere.
     """
 

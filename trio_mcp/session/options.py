@@ -23,33 +23,33 @@ class ServiceOptions:
     """The longest that any call may take, whatever its own `timeout` says."""
     cancel_grace: float = 5.0
     """How long a call may take to clean up when it was cancelled or its time is up; then it is *stuck*: its caller is answered,
-    and nobody waits for it any longer."""
+    and nothing waits for it any longer."""
     watchdog: float = 0.25
-    """A tool that keeps the event loop from turning for this long is logged with its stack; `inf` for not looking."""
+    """A tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog."""
     settle: float = 0.2
     """How long a busy branch may hold back the questions of its siblings."""
     outcome_grace: float = 60.0
-    """How long the outcome of a finished leg is kept for a repeated request."""
+    """How long the result of a finished request of a call is kept, in case the client repeats the request."""
     outbox: int = 256
     """Messages that may wait for a slow reader before the tools that send them wait too."""
     keys: KeyRing | None = None
-    """Keys that seal `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the process."""
+    """Keys that encrypt `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the process."""
     max_state: int = 32 * 1024
-    """Bytes of journal that travel in a `requestState`; a larger one goes to the store."""
+    """Bytes of the journal (recorded answers and steps) inside a `requestState`; a larger one goes to the store."""
     store: JournalStore | None = None
-    """Keeps journals that are too large to travel; without it such a call cannot be replayed."""
+    """Stores journals over `max_state`; without it such a call cannot be replayed."""
     always_replay: bool = False
     """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
     watched: int = 1000
-    """Resources that one session, or one `subscriptions/listen`, may watch."""
+    """Resources that one session, or one `subscriptions/listen`, may subscribe to."""
     max_depth: int = MAX_DEPTH
     """How deep the branches of a call may nest, whatever its tool or a branch says."""
     parallel_prompts: bool = False
-    """Put the questions that one call has for the user to a handshake-era client side by side, instead of one after the other."""
+    """Send a legacy client all of a call's questions for the user at once, instead of one after the other."""
     estimate_tokens: TokenEstimate = estimate_tokens
-    """What a sample counts in token budgets when its client does not say."""
+    """Estimates the tokens of a sample, for budgets, if the client does not report them."""
     on_divergence: Callable[[str], None] | None = None
-    """Told when a replay asks something else than the run before; it is logged anyway."""
+    """Called when a replay asks a different question than the run before; that is logged, too."""
 
     def __post_init__(self) -> None:
         check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")

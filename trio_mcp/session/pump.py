@@ -1,4 +1,4 @@
-"""Carrying envelopes between a channel and a session: one reader, one writer, owned by whoever awaits `serve_channel`."""
+"""Carrying envelopes between a channel and a session: one reader, one writer, owned by the task that awaits `serve_channel`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLEAN_UP = 2.0
 async def serve_channel(service: Service, channel: AnyChannel) -> None:
     """Serve one client until its channel ends; its calls are cancelled then and have `CLEAN_UP` seconds to unwind.
 
-    If the channel calls `on_stop`, the service is drained, and the callers are told so before this returns.
+    If the channel calls `on_stop`, the service is drained, and running calls are answered before this returns.
     """
     channel = as_message_channel(channel)
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)

@@ -130,7 +130,7 @@ class Service:
 
 
 FAREWELL: Final = 0.5
-"""Seconds in which those who listen for changes are told that there will be none."""
+"""Seconds for ending the streams of change notifications with their results."""
 
 NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
 

@@ -83,7 +83,7 @@ class SessionState:
             try:
                 params = self._connection.codec.encode_notification(change.method, change.params())
             except LocalProtocolError as error:
-                logger.debug("a change was not told of: %s", error)
+                logger.debug("a change was not announced: %s", error)
                 continue
             outbox.post(Envelope(Notification(change.method, params)))
 
@@ -133,7 +133,7 @@ class SessionState:
         return EmptyResult()
 
     def subscribe(self, params: Model) -> Model:
-        """A client may subscribe before it has said that it is initialized; it is told from then on."""
+        """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
         assert isinstance(params, SubscribeRequestParams)
         self.initialized()
         assert self._subscriber is not None

@@ -9,12 +9,12 @@ from ..runtime import SupervisorStatistics, ThreadStatistics
 
 @dataclass(frozen=True, slots=True)
 class ReplyStatistics:
-    """Replies of clients that reached nobody, since the service was opened.
+    """Replies of clients that matched no open question, since the service was opened.
 
     Attributes:
-        late: their question had been withdrawn.
-        duplicate: it had had its answer.
-        unknown: it was never asked on that connection; those meant for another client are among them.
+        late: replies whose question had been withdrawn.
+        duplicate: replies whose question had been answered.
+        unknown: replies to questions never asked on that connection, such as a reply meant for another client.
     """
 
     late: int
@@ -28,10 +28,10 @@ class ServiceStatistics:
 
     Attributes:
         actors: calls by state now, and how calls have ended.
-        open_questions: questions of theirs that have no answer yet.
-        dropped: replies that reached nobody.
+        open_questions: questions of these calls without an answer.
+        dropped: replies that matched no open question.
         threads: those that run plain functions; abandoned ones belong to calls that were cancelled. None where there are none.
-        blocked: how often a tool kept the event loop from turning, as far as the watchdog saw it.
+        blocked: how often the watchdog saw a tool block the event loop.
     """
 
     actors: SupervisorStatistics

@@ -1,10 +1,10 @@
-"""Who is told of changes, and how: lists that changed, resources that were updated.
+"""Subscribers, and the change notifications they get: lists that changed, resources that were updated.
 
 A change is announced once, from any thread, and delivered in Trio's own time; what is announced several times before that is
-delivered once. Every subscriber has a set of changes he has not been sent yet, never a queue of them: a slow one costs no more
-than twice what he may ask for, and misses nothing, since each of these messages only says "look again".
+delivered once. Every subscriber has a set of changes not sent to it yet, never a queue of them: a slow one costs no more
+than twice what it may subscribe to, and misses nothing, since each of these messages only says "look again".
 
-In the handshake era the subscriber is the session, which asks by `resources/subscribe` and hears of all lists. In the modern era
+In the legacy era the subscriber is the session, which sends `resources/subscribe` and is notified of all lists. In the modern era
 each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SUB-4s).
 """
 
@@ -58,7 +58,7 @@ MAX_CHARACTERS_IN_ALL = 64 * 1024 * 1024
 
 
 class Subscriber:
-    """Someone who wants to hear of some changes.
+    """One subscriber to some changes.
 
     Args:
         lists: the lists whose changes are wanted.
@@ -103,7 +103,7 @@ class Subscriber:
             self._pending = {change: None for change in self._pending if self.wants(change)}
 
     def wants(self, change: Change) -> bool:
-        """Whether the change is one to be told of: an update also counts for what it is a part of (L-RES-1s)."""
+        """Whether the subscriber wants this change: an update also counts for the resource that it is a part of (L-RES-1s)."""
         if change.uri is None:
             return change in self.lists
         return any(whole in self.uris for whole in ancestor_uris(change.uri))

@@ -31,7 +31,7 @@ class Transport(Protocol):
 
     @property
     def serve(self) -> Callable[..., Awaitable[None]]:
-        """`await serve(server, **options)` serves a `ChannelServer` until its peers are gone or it is told to stop."""
+        """`await serve(server, **options)` serves a `ChannelServer` until its peers have disconnected or it is stopped."""
         ...
 
     @property
@@ -58,7 +58,7 @@ def find_transport(name: str) -> Transport:
 
 
 def check_options(name: str, end: Literal["serve", "connect"], options: Mapping[str, object]) -> None:
-    """Refuse options that the transport of that name has not, at that end.
+    """Raise for options that this end of the transport does not have.
 
     Raises:
         TypeError: there is one; the text says which transport has it, or what this one has.

@@ -53,7 +53,7 @@ MODERN_STATUS = {
 """The HTTP status of an error that is the whole answer (protocol.md 3.1, M-ERR); any other error goes out with 200."""
 
 LEGACY_STATUS = {SERVER_BUSY: 503}
-"""The handshake era puts its errors into a 200, apart from overload."""
+"""The legacy era sends its errors with status 200, apart from overload."""
 
 BATCH_STATUS = {INVALID_REQUEST: 400}
 """For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""

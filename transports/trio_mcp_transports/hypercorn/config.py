@@ -109,8 +109,8 @@ def limits_of(config: Config) -> ConnectionLimits:
 def set_socket_options(sock: socket.socket, limits: ConnectionLimits) -> None:
     """Options that accepted connections inherit: no Nagle delay, and the kernel's own end for a peer that vanished.
 
-    TCP_USER_TIMEOUT (Linux) is the belt to the guard's send timeout: it also ends a connection whose last bytes nobody
-    acknowledges while no send is pending.
+    TCP_USER_TIMEOUT (Linux) supplements the guard's send timeout: it also ends a connection whose last bytes are not
+    acknowledged while no send is pending.
     """
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

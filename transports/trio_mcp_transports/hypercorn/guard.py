@@ -200,7 +200,7 @@ class GuardedTCPServer(TCPServer):
             scope.deadline = min(scope.deadline, self._last_send_at)
 
     async def _end(self) -> None:
-        """Close because the protocol says so. A client that is still sending is heard out for a moment first.
+        """Close as the protocol requires. A client that is still sending may continue for a moment first.
 
         Closing with unread bytes makes TCP send a reset, which can destroy the answer before it is read (RFC 9112,
         9.6).

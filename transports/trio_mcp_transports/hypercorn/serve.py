@@ -1,7 +1,7 @@
 """Serving an ASGI application from one process, from its first connection to an end that comes in bounded time.
 
-The shutdown has four steps, and each has an end of its own: no connection is accepted any more and idle ones are
-closed; the app is told (`on_drain`) and open exchanges go on, for at most `drain` seconds; what is left is cut, and may
+The shutdown has four steps, each with a time limit: no connection is accepted any more and idle ones are
+closed; `on_drain` notifies the app, and open exchanges go on, for at most `drain` seconds; what is left is cut, and may
 write for one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can hold
 each of them up: that is what the watchdog thread is for.
 """
@@ -193,7 +193,7 @@ class Shutdown:
             await self._app_drained.wait()
 
     def guard_lifespan(self, app: AsgiApp) -> AsgiApp:
-        """`app`, which hears of `lifespan.shutdown` only after `on_drain` has ended."""
+        """Return `app`, to which `lifespan.shutdown` is sent only after `on_drain` has ended."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             await app(scope, partial(self._receive_lifespan, receive) if scope["type"] == "lifespan" else receive, send)

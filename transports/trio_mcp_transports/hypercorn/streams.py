@@ -238,7 +238,7 @@ class GuardedWSStream(WSStream):
             elif isinstance(event, Ping):
                 await self._send_wsproto_event(event.response())
             elif isinstance(event, CloseConnection):
-                # In REMOTE_CLOSING this answers the peer's close; in OPEN the peer broke the framing and is told how
+                # In REMOTE_CLOSING this answers the peer's close; in OPEN it tells the peer that its framing is wrong
                 # (RFC 6455, 7.1.7).
                 if self.connection.state is not ConnectionState.CLOSED:
                     await self._send_wsproto_event(event)

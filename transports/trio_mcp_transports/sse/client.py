@@ -76,7 +76,7 @@ class SseChannel(MessageChannel):
         Raises:
             Disconnected: the server cannot be reached, or the stream ended at once.
             RequestTimeout: its first event did not come in time.
-            RemoteProtocolError: it answers with something else, or names no URI of its own.
+            RemoteProtocolError: it answers with something else, or names a URI of another origin.
 
         A cancel closes it again.
         """
@@ -143,7 +143,7 @@ class SseChannel(MessageChannel):
     # one step each
 
     async def _read(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Read the stream to its end; what is wrong before the first event is raised to whoever opens it."""
+        """Read the stream to its end; an error before the first event is raised where the stream is opened."""
         try:
             with self._reading:
                 await self._read_stream(task_status)
@@ -231,7 +231,7 @@ async def connect_sse(
 
 
 async def discard_body(response: httpx2.Response) -> None:
-    """Read what nobody needs, so that its connection can be used again; it need not end, nor be well formed."""
+    """Read and discard a body, so that its connection can be used again; it need not end, nor be well formed."""
     # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
     with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
         await read_body(response, MAX_DISCARDED_BYTES)
@@ -278,7 +278,7 @@ def endpoint_uri(url: str, event: SseEvent) -> str:
 
 
 def origin(uri: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port; None for what has none of its own, or a user's name in it."""
+    """Return scheme, host and port; None if one of them is missing, or the URI contains a user's name."""
     try:
         parts: SplitResult = urlsplit(uri)
         port = parts.port or PORTS.get(parts.scheme)

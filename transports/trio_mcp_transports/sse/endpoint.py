@@ -4,7 +4,7 @@ The first event names the URI that the session's messages are posted to; everyth
 its stream, answers too. So the stream is what a pipe is elsewhere: its end is the end of the session, everything that runs for it
 is cancelled, and there is nothing to come back for. Ids are shared, and each message may be of any revision.
 
-There is no reader task: whoever posts a message feeds the session, and the task of the GET writes.
+There is no reader task: the task of a POST passes its message to the session, and the task of the GET writes.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class SseEndpoint:
             self._end(entry, CancelReason.DISCONNECT)
 
     async def post(self, incoming: AuthorizedRequest) -> None:
-        """Take one message. Its answer goes to the stream; only what is no message is answered here."""
+        """Take one message. Its answer goes to the stream; only invalid messages are answered here."""
         check_content(incoming.peer.headers)
         entry = self._find_session(incoming)
         body = await read_body(

@@ -1,6 +1,6 @@
 """Starting a server as a child process and speaking with it over its stdin and stdout.
 
-The child leads a process group of its own, so that what it starts can be ended with it. The end of a connection is
+The child leads a new process group, so that what it starts can be ended with it. The end of a connection is
 always the same, also when the body raised or was cancelled, and takes at most three times the grace: close stdin, wait;
 SIGTERM to the group, wait; SIGKILL to the group. Only a process that has left the group (its own `setsid`) outlives it.
 """
@@ -99,7 +99,7 @@ class ProcessChannel(LineChannel):
     def outcome(self) -> str | None:
         """What became of the process, for messages: `exited with status 3`, `was ended by SIGKILL`.
 
-        None: it runs, or ended so lately that nobody could tell.
+        None: it runs, or ended so recently that its status is not known yet.
         """
         status = self.process.returncode
         if status is None:

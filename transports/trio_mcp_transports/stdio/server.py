@@ -7,10 +7,10 @@ fd 1, a child that reads fd 0. So the two descriptors are moved away to private,
 | what happens                               | what the server does                     | exit status |
 |--------------------------------------------|------------------------------------------|-------------|
 | end of stdin                               | the session ends; nothing more is read   | 0           |
-| SIGTERM, SIGHUP (unless ignored)           | calls are cancelled, their callers told  | 0           |
-| SIGINT (unless ignored)                    | calls are cancelled, their callers told  | 130         |
+| SIGTERM, SIGHUP (unless ignored)           | calls are cancelled and answered         | 0           |
+| SIGINT (unless ignored)                    | calls are cancelled and answered         | 130         |
 | the parent process is gone                 | everything is cancelled, within 5 s      | 0           |
-| stdout is closed (EPIPE), or nobody reads  | `send` raises; the session ends          | 0           |
+| stdout is closed (EPIPE), or is not read   | `send` raises; the session ends          | 0           |
 | clean-up takes longer than the grace       | stacks to stderr, the process is ended   | 1           |
 | a second signal                            | the process is ended                     | 1           |
 
@@ -60,7 +60,7 @@ async def serve(
         server: what to serve.
         max_line: the longest line accepted, in bytes.
         write_deadline: the seconds one write may take before the client counts as not reading.
-        shutdown_grace: the seconds that clean-up may take once told to end; then the process is ended with status 1.
+        shutdown_grace: seconds that clean-up may take once the process is to end; then it is ended with status 1.
 
     Raises:
         SystemExit: with code 130, after SIGINT.
@@ -103,7 +103,7 @@ async def guarded_stdio(
 
 
 class _Shutdown:
-    """How the process was told to end.
+    """Why the process is to end.
 
     The clean-up is bounded by faulthandler's own thread, so that neither a shielded tool nor one that blocks the event
     loop outlasts it; the stacks that it shows then tell which tool it was. For the same reason signals come here
@@ -141,7 +141,7 @@ class _Shutdown:
         faulthandler.dump_traceback_later(self._grace, exit=True, file=STDERR)
 
     def cut(self, reason: str) -> None:
-        """Cancel everything: nobody is there to be told."""
+        """Cancel everything, without replies: the client is gone."""
         self.limit_clean_up()
         self.scope.cancel(reason)
 
@@ -209,7 +209,7 @@ def _private_copy(fd: int, flags: int) -> int:
 
     Trio makes it non-blocking, and that mode belongs to the open file, not to the descriptor. With a mere duplicate, a
     stderr that shares the terminal or the pipe (`2>&1`) would turn non-blocking too and lose log lines. So both are
-    opened anew where the system can; a regular file keeps its offset, and a socket cannot be opened.
+    opened again where the system can; a regular file keeps its offset, and a socket cannot be opened.
     """
     mode = os.fstat(fd).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):

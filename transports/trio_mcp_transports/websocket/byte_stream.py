@@ -62,7 +62,7 @@ class LimitedStream(trio.abc.Stream):
 
     Attributes:
         last_received_at: when bytes came last, on Trio's clock.
-        reading: whether somebody waits for bytes; while nobody does, silence says nothing about the server.
+        reading: whether a task waits for bytes; otherwise the time since the last bytes says nothing about the server.
         allowance: bytes that may still come before `allow` is called again.
         write_deadline: seconds that the server may take to read what is written at once; a pong too, for which the
             library's reader waits.
@@ -113,7 +113,7 @@ class LimitedStream(trio.abc.Stream):
 
 
 async def open_wire(address: Address, tls: ssl.SSLContext | None) -> LimitedStream:
-    """Connect to a server, with TLS where its URL says so. A cancel leaves nothing open.
+    """Connect to a server, with TLS if its URL requires it. A cancel leaves nothing open.
 
     Raises:
         OSError: it cannot be reached; or its certificate is not one that `tls` trusts.

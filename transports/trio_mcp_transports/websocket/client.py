@@ -1,8 +1,8 @@
 """The client's end of a WebSocket, on trio-websocket: a channel with one message per text frame.
 
 Two tasks belong to a connection. One always reads, into a bounded inbox, so that the server's pings and its close are seen
-while nobody receives. The other writes, so that a cancelled `send` never leaves half a frame behind. Whatever the library raises
-in either ends the connection and is told to whoever receives or sends.
+even if no task receives. The other writes, so that a cancelled `send` never leaves half a frame behind. An error of the library
+in either ends the connection, and is raised by `receive` and `send`.
 """
 
 from __future__ import annotations

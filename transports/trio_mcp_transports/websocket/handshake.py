@@ -34,7 +34,7 @@ async def open_socket(
     failed: Failed,
     subprotocol: str | None = SUBPROTOCOL,
 ) -> WebSocketConnection:
-    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is told when an error ends it, now or later.
+    """Ask for a WebSocket; its reader runs in the nursery, and `failed` is called when an error ends it, now or later.
 
     Args:
         max_message: characters of one message.
@@ -70,7 +70,7 @@ async def open_socket(
 
 
 class ReaderNursery:
-    """Stands for a nursery where trio-websocket starts its reader: what that raises is told, and breaks nothing else."""
+    """Stands for a nursery where trio-websocket starts its reader: its errors are passed to `failed` and break nothing else."""
 
     def __init__(self, nursery: trio.Nursery, failed: Failed, opening: trio.CancelScope) -> None:
         self.failure: str | None = None

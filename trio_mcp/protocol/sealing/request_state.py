@@ -45,7 +45,7 @@ class Claims(BaseModel):
     """What a sealed state says.
 
     Attributes:
-        principal: who made the request, or None when nobody is known by name.
+        principal: the authenticated caller, or None without authentication.
         method: its method.
         digest: of its name or URI and its arguments, see `digest`.
         audience: the server that sealed it.

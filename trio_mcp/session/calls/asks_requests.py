@@ -119,7 +119,7 @@ class CallByRequests(Call):
         await target.outbox.send(Envelope(request, about=target.request_id))
 
     def _on_settled(self, request_id: RequestId) -> None:
-        """A question has its answer, or the call stopped waiting for it; the client is told if it still owes one.
+        """A question has its answer, or the call stopped waiting for it; the client gets a cancellation if it still owes one.
 
         This runs in the step in which that happens: for a stuck call, before the call is answered for.
         """

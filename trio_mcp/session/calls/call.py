@@ -67,7 +67,7 @@ from .memory import CallMemory
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.call")
 
-CALL_OVER_MESSAGE = "the call is over, or was answered for: nobody can be asked about it any more"
+CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot ask any more"
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ class Call(ABC):
         raise NotImplementedError  # only calls that ask in rounds have a book
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
-        """Return what the caller is told of the end; nothing if the call was cancelled for a client that wants no reply."""
+        """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
         try:
             answer = self._encoded_outcome(outcome)
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call

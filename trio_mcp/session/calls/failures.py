@@ -1,4 +1,4 @@
-"""From an error to what its caller is told, and what the log is told."""
+"""Turns an error into the answer to its caller, and logs it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SENDER_DISCONNECTED = ErrorDetail(
 
 
 def error_detail(facts: RequestFacts, error: BaseException, target: str = "") -> ErrorDetail:
-    """Return what the caller is told of an error, in a form that can be sent.
+    """Return the error to answer the caller with, in a form that can be sent.
 
     The log names the `target`, where the request has one.
     """
@@ -51,7 +51,7 @@ def error_detail(facts: RequestFacts, error: BaseException, target: str = "") ->
 
 
 def describe_error(facts: RequestFacts, error: BaseException, target: str) -> ErrorDetail:
-    """Return what the caller is told; an unexpected error is only a number, under which the log has the traceback."""
+    """Return the error for the caller; an unexpected one is only a reference number, with its traceback in the log."""
     match error:
         case LocalProtocolError():
             logger.error("%s broke a rule", log_name(facts, target), exc_info=error)

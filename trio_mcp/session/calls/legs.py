@@ -1,10 +1,10 @@
-"""The leg book of a call that asks in rounds: which leg it is on, what it has asked, and what earlier legs ended with.
+"""The leg book of a call that asks in rounds: which leg it is on, its questions, and the outcomes of earlier legs.
 
 A *leg* is the part of a call that one request carries: from the request to its result, its error, or a *round*, the interim
 result that holds every open question. The retry that brings the answers starts the next leg. A leg runs at most once: the same
 request sent again while it runs waits for the same outcome, and sent again afterwards it gets the outcome that was kept.
 
-The book is pure: no Trio, no I/O, no codec. It is told of events and decides what a request that carries the call forward means.
+The book is pure: no Trio, no I/O, no codec. It receives events and decides what a request that carries the call forward means.
 """
 
 # The states, and what leads from one to the next:

@@ -2,7 +2,7 @@
 
 The retry may reach another process, or come after a restart. Then the body can run again from its top, if its author allows
 it: recorded answers and step results return at once, and only new questions are asked. That is a *replay*. A call that must
-not be replayed is lost with its actor, and its caller gets an error that says so.
+not be replayed is lost with its actor, and its caller gets an error.
 
 A state that this process sealed never needs a replay: if its actor is not here, the call has been over for longer than its
 outcomes are kept, and running it again would repeat what was to be done once.

@@ -46,7 +46,7 @@ class Retry:
     def replay(self, plan: Plan, payload: StatePayload) -> None:
         """Start the call on its next leg; its body runs again, and what it had recorded returns at once.
 
-        A call that must not be replayed, or has lost its journal, ends with an error that says so; its body does not run.
+        A call that must not be replayed, or has lost its journal, ends with an error; its body does not run.
 
         Raises:
             RemoteProtocolError: an answer is malformed.

@@ -6,10 +6,10 @@ A transport's test module is only its maker, a class like `Maker`, and
     def test_contract(case: Case) -> None:
         case.run()
 
-Each case runs in a Trio loop of its own, in bounded time, virtual where nothing real is waited for, and fails on whatever is left
+Each case runs in a new Trio loop, in bounded time (virtual if it waits for nothing real), and fails if anything is left
 behind: tasks, threads, descriptors, child processes, warnings, and anything that the server still has of a call.
 
-Names are loaded when they are first used: the server of a case may be a process of its own, and needs few of them.
+Names are loaded when they are first used: the server of a case may be a separate process, which needs few of them.
 """
 
 from importlib import import_module
@@ -101,5 +101,5 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    groups = import_module(".groups", __name__)  # whoever asks for anything finds all rules known
+    groups = import_module(".groups", __name__)  # registers all rules
     return groups if name == "groups" else getattr(import_module(f".{_ROOM_OF[name]}", __name__), name)

@@ -1,4 +1,4 @@
-"""The contract's server as a process of its own, on stdio: `python -m trio_mcp.testing.contract.child PORT`.
+"""The contract's server as a separate process, on stdio: `python -m trio_mcp.testing.contract.child PORT`.
 
 The port is where the test's stage listens.
 """

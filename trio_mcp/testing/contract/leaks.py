@@ -1,4 +1,4 @@
-"""Failing on what a test leaves behind: tasks, threads, descriptors, child processes, and warnings that nobody raised."""
+"""Failing on what a test leaves behind: tasks, threads, descriptors, child processes, and warnings that were not raised."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def no_leaks() -> Iterator[None]:
     """Round a whole `trio.run`: afterwards the process has no more threads, descriptors and children than before.
 
     Raises:
-        AssertionError: it has; the text names each. So do exceptions and warnings that had nobody to go to.
+        AssertionError: it has; the text names each. So do exceptions and warnings that were only reported to hooks.
     """
     gc.collect()
     gc.freeze()  # what is there already is not looked at again, which is most of what a case would cost
@@ -46,7 +46,7 @@ def no_leaks() -> Iterator[None]:
         *(f"the thread {thread.name}" for thread in threading.enumerate() if thread not in threads and lives(thread)),
         *(f"the descriptor {number} of {what}" for number, what in (open_descriptors() - descriptors)),
         *(f"the child process {pid}" for pid in child_processes() - children),
-        *(f"an exception that nobody raised: {what}" for what in unraised),
+        *(f"an exception that was not raised: {what}" for what in unraised),
     ]
     assert not left, f"it left behind {', '.join(left)}"
 

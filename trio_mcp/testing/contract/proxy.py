@@ -1,4 +1,4 @@
-"""A network that a rule can break: it forwards TCP connections to a server until it is told to cut or to stall them."""
+"""A network that a rule can break: it forwards TCP connections to a server until it cuts or stalls them."""
 
 from __future__ import annotations
 

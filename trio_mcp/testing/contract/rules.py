@@ -70,7 +70,7 @@ class Case:
     revision: str
 
     def run(self) -> None:
-        """Hold the rule, in a Trio loop of its own.
+        """Check the rule, in a new Trio loop.
 
         Raises:
             AssertionError: the transport does not keep it, or something was left behind.

@@ -15,7 +15,7 @@ CHANGES = (UPDATED, *(f"notifications/{name}/list_changed" for name in LISTS))
 
 
 class Watch:
-    """One listener: in the modern era a stream of its own, in the handshake era the session with what it subscribed to."""
+    """One listener: a separate stream in the modern era, the session with its subscriptions in the legacy era."""
 
     def __init__(self, peer: Peer, stream: RequestId | None, uris: Sequence[str]) -> None:
         self._peer = peer
@@ -46,7 +46,7 @@ class Watch:
 async def watch(peer: Peer, *, lists: bool = False, uris: Sequence[str] = ()) -> Watch:
     """Ask to hear of changes of the lists, and of these resources; returns when the server has agreed.
 
-    In the handshake era every session hears of the lists.
+    In the legacy era every session hears of the lists.
     """
     if not peer.modern:
         for uri in uris:

@@ -1,4 +1,4 @@
-"""Streams of events as a client reads them: over as many connections as it takes (handshake era: L-HTTP-8c, L-HTTP-14c).
+"""Streams of events as a client reads them: over as many connections as it takes (legacy era: L-HTTP-8c, L-HTTP-14c).
 
 An event with an id is a place to go on from. When a stream breaks off, or its server ends it early so as to be polled, the client
 waits as long as the server said and asks by GET for what came after the last such event.

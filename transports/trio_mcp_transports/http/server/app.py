@@ -1,6 +1,6 @@
 """The ASGI application: Streamable HTTP for both eras and WebSocket, on one path, and HTTP+SSE on two others if it is asked for.
 
-Modern requests are stateless: each has a conversation of its own, and the end of its connection is its cancellation
+Modern requests are stateless: each carries all its context, and the end of its connection cancels it
 (M-HTTP-10s). Legacy requests belong to a session that `initialize` opened; the end of a connection cancels nothing there for a
 grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or by its version header (protocol.md 3.4).
 """
@@ -79,20 +79,20 @@ def asgi_app(
     limits: HttpLimits | None = None,
     event_store: EventStore | None = None,
 ) -> McpApp:
-    """An ASGI application that serves `server` under `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
+    """Return an ASGI application that serves `server` at `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
 
     Args:
-        path: of Streamable HTTP; None leaves it out.
-        sse_path: of the streams of HTTP+SSE (2024-11-05), for clients that know nothing newer; None leaves it out.
+        path: of Streamable HTTP; None disables it.
+        sse_path: of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer; None disables it.
         message_path: where the messages that belong to those streams are posted.
-        allowed_hosts: the names it is reached by (`mcp.example.com`); loopback names only, unless given.
+        allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
         allowed_origins: web pages that may call it (`https://app.example.com`).
         authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
             user's name; None refuses the request. It has 10 seconds. See `McpApp.principal_of`.
-        limits: what a client may cost.
-        event_store: keeps what was sent on legacy streams, for clients that come back; in memory, unless given.
+        limits: see `HttpLimits`.
+        event_store: keeps what was sent on legacy streams, for clients that resume them; by default in memory.
 
-    It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get an error that says so.
+    It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get an error.
 
     Raises:
         ValueError: two of the paths are the same, or one is none; nothing would be served; or no request could have such a
@@ -168,12 +168,12 @@ class McpApp:
             await running.websockets.close()
 
     async def principal_of(self, headers: Mapping[str, str]) -> str | None:
-        """The principal who makes a request with these headers; None when nobody is asked for (no `authenticate=`).
+        """Return the principal that `authenticate` finds in these headers; None without `authenticate`.
 
-        It comes after the checks of Host and Origin and before anything is read or made. A cancel leaves nothing.
+        Called after the checks of Host and Origin, before the body is read. A cancel leaves nothing.
 
         Raises:
-            HttpRejection: 401, they are nobody's; 500 or 503, the hook failed or took more than 10 seconds.
+            HttpRejection: 401, the headers belong to no principal; 500 or 503, `authenticate` failed or took over 10 seconds.
         """
         if self._authenticate is None:
             return None

@@ -27,7 +27,7 @@ class Paths(NamedTuple):
 
 
 def check_paths(paths: Paths) -> None:
-    """Refuse paths that cannot be served side by side, or that a client could not repeat as it was told."""
+    """Refuse paths that cannot be served side by side, or that a client could not use unchanged."""
     served = [*paths.endpoints, paths.messages] if paths.sse is not None else paths.endpoints
     if not served:
         raise ValueError("neither path nor sse_path is given: nothing would be served")

@@ -52,8 +52,8 @@ async def serve_http(
         path, sse_path, message_path, authenticate, event_store: see `asgi_app`.
         drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
             cancelled and their callers answered.
-        scheme: of the URLs that are told; both are served, whichever it is.
-        announce: say on stderr where the server listens.
+        scheme: of the URLs that are printed; both `http` and `ws` are served.
+        announce: print to stderr where the server listens.
         signals: False leaves all signals alone, for a server that is a part of a bigger program.
         task_status: started with the server's URLs; those of HTTP+SSE come last.
 
@@ -106,8 +106,8 @@ class Announcement(trio.TaskStatus[list[str]]):
 
     Args:
         endpoints: scheme and path of each.
-        name: of the server, said on stderr; None for not at all.
-        task_status: who is told.
+        name: of the server, printed to stderr; None prints nothing.
+        task_status: started with the URLs.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Streamable HTTP of the handshake era: sessions, and streams that their clients may leave and come back to.
+"""Streamable HTTP of the legacy era: sessions, and streams that their clients may leave and resume.
 
 Who reads what: a response stream belongs to its POST, a session's standalone stream to a GET, and a GET with a `Last-Event-ID`
-takes over the stream of that event, whichever it was and whoever reads it. A GET without one opens a standalone stream; while
+takes over the stream of that event, also from another reader. A GET without one opens a standalone stream; while
 somebody reads one it gets 409, since nothing tells a reader that is alive from one that is not. Nothing here is 404 while the
 session lives: that would tell the client to open another.
 """
@@ -191,7 +191,7 @@ class LegacyEndpoint:
                 self._on_reader_gone(entry, stream)
 
     def _on_reader_gone(self, entry: LegacySession, stream: SessionStream) -> None:
-        """Nobody reads a stream now. A standalone one waits, a call goes on for the grace period (L-HTTP-9b)."""
+        """A stream lost its reader. A standalone one waits, a call continues for the grace period (L-HTTP-9b)."""
         stream.consumer = None
         if stream.done:
             stream.retire()

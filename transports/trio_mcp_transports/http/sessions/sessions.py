@@ -1,4 +1,4 @@
-"""The sessions of the handshake era over HTTP: found by id and owner, limited in number, reaped when idle."""
+"""The sessions of the legacy era over HTTP: found by id and owner, limited in number, ended when idle."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class SessionStream:
         return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
 
     def set_consumer(self, consumer: StreamConsumer) -> None:
-        """Make this the consumer; the one before is told by `on_replaced`."""
+        """Make this the consumer, and call `on_replaced` of the one before."""
         before, self.consumer = self.consumer, consumer
         if before is not None:
             before.on_replaced()
@@ -240,7 +240,7 @@ class StreamReader(Exchange):
         return await self.run()
 
     async def _catch_up(self, after: int, events: Sequence[bytes]) -> bool:
-        """False when the log lost something just now: nothing after it may be sent. The client will ask for it and be told."""
+        """False if the log has just lost an event: nothing after it may be sent. The client will ask for it and get an error."""
         stream = self._stream
         while stream.consumer is self and after < stream.last:
             try:

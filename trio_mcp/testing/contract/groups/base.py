@@ -1,4 +1,4 @@
-"""Group A: what a server offers arrives as it was said, and its changes are told."""
+"""Group A: what a server offers arrives unchanged, and its changes are announced."""
 
 from __future__ import annotations
 

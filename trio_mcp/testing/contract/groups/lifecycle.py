@@ -258,7 +258,7 @@ async def text_that_is_not_a_message_is_rejected_and_the_connection_stays_open(p
 async def stray_replies_and_unknown_notifications_are_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
         await peer.notify("notifications/no/such")
-        await peer.send({"id": "nobody asked", "result": {}})
+        await peer.send({"id": "never asked", "result": {}})
         await peer.send({"id": 1, "error": {"code": -1, "message": "not asked either"}})
         await peer.ping()
         assert peer.unread() == []

@@ -109,9 +109,9 @@ async def an_id_may_be_reused_after_its_answer(pair: Pair) -> None:
 @rule("peers", revisions=LEGACY, why=NO_ANSWERS)
 async def a_stray_answer_reaches_no_call_and_ends_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
-        for question_id in ("nobody", 1, 99_999):
+        for question_id in ("unknown", 1, 99_999):
             await peer.answer(question_id, accepted(value=1))
-        await peer.send({"id": "nobody", "error": {"code": -1, "message": "no"}})
+        await peer.send({"id": "unknown", "error": {"code": -1, "message": "no"}})
         await peer.ping()
         assert [message for message in peer.unread() if "error" in message] == []
 
@@ -238,7 +238,7 @@ async def a_call_whose_stream_is_lost_fails_immediately(pair: Pair) -> None:
 
 
 async def never_marked(pair: Pair, name: str) -> None:
-    """That has not happened: whoever tells of gauges has told of every mark before."""
+    """Check that this has not been marked; reading the gauges brings every earlier mark."""
     await pair.stage.gauges()
     assert pair.stage.count(name) == 0, name
 

@@ -61,10 +61,10 @@ async def a_second_answer_to_a_round_has_no_effect(pair: Pair) -> None:
 @rule("B", revisions=LEGACY, why=LIVE)
 async def a_reply_without_a_request_is_ignored(pair: Pair) -> None:
     async with pair.peer() as peer:
-        await peer.answer("nobody", sampled("unasked"))
+        await peer.answer("unknown", sampled("unasked"))
         call = await peer.call("ask_model_twice")
         question = await call.question()
-        await peer.answer("nobody", sampled("unasked"))
+        await peer.answer("unknown", sampled("unasked"))
         await call.answer(question, sampled("one"))
         await call.answer(await call.question(), sampled("two"))
         assert await call.text() == "one, two"

@@ -117,7 +117,7 @@ def add_telling_tools(server: Server, stage: Stage) -> None:
         """Report, let the client hang up, and report again when it has."""
         await ctx.progress(1)
         await ctx.end_stream(0)
-        stage.mark("let go")
+        stage.mark("stream ended")
         await ctx.progress(2)
         return "still here"
 

@@ -69,13 +69,13 @@ MISHAPS: Mapping[str, Callable[[], BaseException]] = {
 def add_failing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def misbehave(kind: str) -> str:
-        """Raise something that nobody expects."""
+        """Raise an unexpected exception."""
         mishap = MISHAPS[kind]()
         raise mishap
 
     @server.tool
     async def mixed() -> str:
-        """Raise an error in the clean-up of a cancellation of its own."""
+        """Raise an error in the clean-up of its cancellation."""
         await leave_quietly()
         return "never"
 
@@ -109,7 +109,7 @@ def add_failing_branches(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def unjoined(ctx: Context) -> str:
-        """Fail while a branch runs that nobody waits for."""
+        """Fail while a branch runs that is not waited for."""
 
         async def waits(_: Context) -> None:
             try:
@@ -214,7 +214,7 @@ def add_talking_tools(server: Server, stage: Stage) -> None:
         try:
             while True:
                 if said == MOST:
-                    raise ToolError(f"nobody held it up in {said} lines")
+                    raise ToolError(f"nothing held it up in {said} lines")
                 with trio.move_on_after(HELD) as patience:
                     await ctx.progress(said, message=LINE)
                 if patience.cancelled_caught:

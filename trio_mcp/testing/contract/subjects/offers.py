@@ -53,7 +53,7 @@ def add_contents(server: Server, _stage: Stage) -> None:
 
     @server.tool
     async def crash() -> str:
-        """Fail in a way that nobody foresaw."""
+        """Fail in an unexpected way."""
         raise RuntimeError("the password is swordfish")
 
 

@@ -117,7 +117,7 @@ def add_timing_tools(server: Server, stage: Stage) -> None:
 def add_holding_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def clean_up(ctx: Context) -> str:
-        """Wait; then clean up behind a shield until the gate `clean-up` opens, and try to say so."""
+        """Wait; then clean up behind a shield until the gate `clean-up` opens, and try to report it."""
         try:
             stage.mark("clean_up began")
             await trio.sleep_forever()

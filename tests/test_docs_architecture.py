@@ -1,0 +1,45 @@
+"""The page on architecture names only modules that exist, and every module of a package that it describes as a table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_eras import MAY_DECIDE
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
+NAME = re.compile(r"`([a-z_0-9/]+(?:\.py|/))`")
+
+
+def is_there(name: str) -> bool:
+    """Return whether a file or a folder has this path, below the root or below any folder of the packages and tests."""
+    trees = (ROOT / "trio_mcp", ROOT / "transports", ROOT / "tests")
+    return (ROOT / name).exists() or any(next(tree.glob(f"**/{name.rstrip('/')}"), None) is not None for tree in trees)
+
+
+def section(title: str) -> str:
+    """Return the text below a heading, up to the next one."""
+    return PAGE.split(f"### {title}\n", 1)[1].split("\n##", 1)[0]
+
+
+def test_every_module_that_the_page_names_exists() -> None:
+    names = NAME.findall(PAGE)
+    assert names
+    assert [name for name in names if not is_there(name)] == []
+
+
+@pytest.mark.parametrize("package", ["runtime", "session", "client"])
+def test_a_table_names_every_module_of_its_package(package: str) -> None:
+    folder = ROOT / "trio_mcp" / package
+    modules = {str(file.relative_to(folder)) for file in folder.rglob("*.py") if file.name != "__init__.py"}
+    assert sorted(modules - set(NAME.findall(section(f"`{package}/`")))) == []
+
+
+def test_the_page_names_every_module_that_decides_by_era() -> None:
+    table = PAGE.split("## Where eras differ\n", 1)[1].split("\n## ", 1)[0]
+    files = [f"{module.replace('.', '/')}.py" for module in MAY_DECIDE]
+    named = NAME.findall(table)
+    assert [file for file in files if not any(file.endswith(f"/{name}") for name in named)] == []
