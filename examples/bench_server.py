@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from trio_mcp import Context, Server, ServiceOptions
 
-# `fan` asks everything at once, as its peers do.
+# `fan` sends all its questions in one round, as the servers that it is compared with do.
 server = Server("bench", version="1.0", options=ServiceOptions(parallel_prompts=True))
 
 

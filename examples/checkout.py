@@ -4,7 +4,7 @@
     python examples/checkout.py http 8000            serves them at http://127.0.0.1:8000/mcp
 
 `charge` writes to the file that CHECKOUT_LEDGER names. Start the server with TRIO_MCP_KEYS set, kill it while `charge` waits
-for its answer, start it again, and answer: the call goes on, and the ledger shows one charge.
+for its answer, start it again, and answer: the call resumes, and the ledger shows one charge.
 """
 
 from __future__ import annotations

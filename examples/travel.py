@@ -4,7 +4,7 @@
     python examples/travel.py http 8000            serves it at http://127.0.0.1:8000/mcp
     hypercorn -k trio examples.travel:app          serves it as an ASGI application
 
-With `trio-mcp call examples/travel.py book_flight destination=Lisbon` you are the user whom it asks.
+Run `trio-mcp call examples/travel.py book_flight destination=Lisbon` to answer its questions yourself.
 """
 
 from __future__ import annotations

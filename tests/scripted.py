@@ -175,6 +175,14 @@ async def unopened(
 
 
 @asynccontextmanager
+async def opening_client(**options: Any) -> AsyncIterator[tuple[Client, Wire, Pending]]:
+    """A client that opens in a task of its own, the server, and what becomes of the opening; closed at the end."""
+    async with unopened(**options) as (client, wire, start):
+        yield client, wire, start(client.open)
+        await client.aclose()
+
+
+@asynccontextmanager
 async def conversation(
     opening: Callable[[Wire], Awaitable[None]], **options: Any
 ) -> AsyncIterator[tuple[Client, Wire, Start]]:

@@ -90,6 +90,13 @@ class Exchange:
         assert self._sends is not None
         self._sends.send_nowait(piece)
 
+    def pieces(self, *pieces: bytes) -> None:
+        """Answer with a stream of these pieces that ends without more."""
+        self.stream()
+        for piece in pieces:
+            self.say(piece)
+        self.end()
+
     def end(self) -> None:
         """End the stream as a server does that has no more to say for now."""
         assert self._sends is not None
@@ -217,3 +224,11 @@ async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIte
             nursery.start_soon(wire.farewell)
             await client.aclose()
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def in_session(**options: Any) -> AsyncIterator[tuple[Client, HttpWire, Start]]:
+    """The same in a session that is open, with a server that has no stream for what belongs to no request."""
+    async with http_conversation(**options) as (client, wire, start):
+        (await wire.handshake()).answer(405)  # type: ignore[union-attr]
+        yield client, wire, start

@@ -18,12 +18,10 @@ PACKAGES = (ROOT / "trio_mcp", ROOT / "transports" / "trio_mcp_transports")
 
 MAY_DECIDE = {
     "trio_mcp.protocol.revisions": "the revisions as data",
-    "trio_mcp.protocol.codec.codec": "reads and writes a revision",
+    "trio_mcp.protocol.codec.reading": "the classification of a message, its terms, and what a revision lets it say",
+    "trio_mcp.protocol.codec.writing": "writes a revision",
     "trio_mcp.protocol.codec.downlevel": "what older revisions lack",
     "trio_mcp.protocol.codec.rewrites": "what older revisions write differently",
-    "trio_mcp.protocol.inbound": "the classification of a message",
-    "trio_mcp.protocol.terms": "the terms of a request: from its session or from itself",
-    "trio_mcp.protocol.connection": "takes the terms that fit the classification",
     "trio_mcp.session.server": "picks the kind of call that asks as the terms say",
     "trio_mcp.session.session_state": "negotiates a legacy revision",
     "trio_mcp_transports.asgi.exchange": "the HTTP statuses of each era, and what is checked of a modern POST",

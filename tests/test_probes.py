@@ -44,10 +44,7 @@ TABLE = {
         f"{ROUNDS}::test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothing_runs",
         "a_state_is_valid_for_its_own_call_only",
     ],
-    "answers without a state": [
-        f"{ROUNDS}::test_answers_without_a_state_are_never_taken",
-        "answers_without_a_state_begin_a_new_call",
-    ],
+    "answers without a state": ["answers_without_a_state_begin_a_new_call"],
     "an answer that breaks the schema": [
         "an_answer_that_does_not_match_its_form_is_requested_again_with_the_reason",
         f"{SESSION}::test_after_the_last_attempt_an_invalid_answer_is_an_error_result",

@@ -1,4 +1,4 @@
-"""Exponential back-off with jitter, for whatever is tried again after it failed: sessions, streams, subscriptions."""
+"""Exponential back-off with jitter, for everything that is retried after a failure: sessions, streams, subscriptions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Backoff:
     """How long to wait between attempts.
 
     Attributes:
-        first: seconds of the delay after no failure yet, before jitter.
-        factor: what each further failure multiplies the delay by.
-        longest: seconds that a delay never exceeds.
+        first: seconds of the first delay, before jitter.
+        factor: each further failure multiplies the delay by it.
+        longest: the maximum of a delay, in seconds.
         jitter: the share of each delay that is random, from 0 (none) to 1 (all of it). It keeps the clients of a server that
-            restarts from coming back in the same instant.
+            restarts from reconnecting in the same instant.
         random: returns a number from 0 up to 1; replace it to make the delays deterministic.
     """
 

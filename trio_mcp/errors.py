@@ -6,11 +6,11 @@
     │   └── RemoteProtocolError      by the peer
     │       └── InvalidRequestState      its `requestState` was not minted here, or not for this request
     ├── PeerError                the peer answered our request with an error
-    ├── ConfigurationError       what was set for this process is wrong; also a ValueError
-    ├── CapabilityError          the peer did not declare what this needs
-    ├── LimitExceeded            a cap was reached; the message names it
+    ├── ConfigurationError       a setting of this process is wrong; also a ValueError
+    ├── CapabilityError          the peer did not declare a capability that this needs
+    ├── LimitExceeded            a limit was reached; the message names it
     │   └── BranchLimit              by a branch: too deep, too many, out of tokens, out of time
-    ├── ResourceNotFound         raised by a resource: there is nothing under that URI
+    ├── ResourceNotFound         raised by a resource: it does not exist
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── CallLost                 its parked call is gone, and must not be replayed
@@ -34,7 +34,7 @@ E = TypeVar("E", bound=Exception)
 
 
 class McpError(Exception):
-    """The base of everything this package raises on purpose."""
+    """The base of all errors that this package raises on purpose."""
 
 
 class ProtocolError(McpError):
@@ -69,7 +69,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class InvalidRequestState(RemoteProtocolError):
-    """A `requestState` was refused. The text is always the same; `reason` is for the log only (reliability S-72)."""
+    """A `requestState` was rejected. The text is always the same; `reason` is for the log only (reliability S-72)."""
 
     TEXT = "The requestState is invalid or has expired. Start the request again without it."
 
@@ -95,7 +95,7 @@ class PeerError(McpError):
 
 
 class ConfigurationError(McpError, ValueError):
-    """What was set for this process, such as an environment variable, is wrong; the message names it."""
+    """A setting of this process, such as an environment variable, is wrong; the message names it."""
 
 
 class CapabilityError(McpError):
@@ -134,7 +134,7 @@ class BranchLimit(LimitExceeded):
 
 
 class ResourceNotFound(McpError):
-    """Raise it in a resource to say that there is nothing under `uri`; each revision has its own code for that (M-RES-1s)."""
+    """Raise it in a resource if nothing exists under `uri`; each revision has its own code for that (M-RES-1s)."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(f"Resource not found: {uri[:256]}")
@@ -146,15 +146,15 @@ class ToolError(McpError):
 
 
 class BranchElicitNotAllowed(ToolError):
-    """A branch was started with `allow_elicit=False`, and it or a branch of it has asked the user; nothing was sent."""
+    """A branch that was started with `allow_elicit=False`, or a branch of it, asked the user; nothing was sent."""
 
 
 class CallLost(ToolError):
-    """A call was waiting for answers in a process that is gone; nothing more of it will run."""
+    """A call was waiting for answers in a process that has ended; the call will not continue."""
 
 
 class ElicitationInvalid(ToolError):
-    """The answer did not fit the question's schema, after every further attempt."""
+    """The answer broke the schema of the question in every attempt."""
 
 
 class RequestTimeout(McpError):

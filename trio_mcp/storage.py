@@ -1,4 +1,8 @@
-"""Where a server keeps what must outlive a process. Interfaces only; the homes are in `trio_mcp.stores`."""
+"""The store interfaces: where a server stores what must outlive a process. `trio_mcp.stores` implements them."""
+
+# Protocols of two and three methods, and not base classes: a store of an application is an adapter to its database, and needs
+# nothing of this package. Keys are data, so that an adapter may map them to columns; values are bytes that only this package
+# reads.
 
 from __future__ import annotations
 
@@ -7,22 +11,22 @@ from typing import NamedTuple, Protocol
 
 
 class JournalStore(Protocol):
-    """Keeps journals that are too large to travel in a `requestState`."""
+    """Stores journals that are too large to travel in a `requestState`."""
 
     async def put(self, key: str, value: bytes, ttl: float) -> None:
-        """Keep `value` under `key` for at least `ttl` seconds; an older value is replaced. Done when it would survive a crash.
+        """Store `value` under `key` for at least `ttl` seconds, in place of an older value; return when it would survive a crash.
 
-        A cancel may or may not have kept it.
+        After a cancel the value may or may not be stored.
         """
         ...
 
     async def get(self, key: str) -> bytes | None:
-        """What is kept under `key`, or None. A cancel changes nothing."""
+        """Return the value under `key`, or None. A cancel changes nothing."""
         ...
 
 
 class LogKey(NamedTuple):
-    """Whose log it is: a stream counts only together with its session, and a session with its owner (S-46)."""
+    """The key of a stream's log: its number, its session and its owner. A session id alone proves no ownership (S-46)."""
 
     principal: str | None
     session: str
@@ -30,38 +34,38 @@ class LogKey(NamedTuple):
 
 
 class EventsGone(LookupError):
-    """Events that were sent are no longer kept."""
+    """Events that were sent are no longer stored."""
 
 
 class NoSuchEvent(LookupError):
-    """There never was an event of that number."""
+    """There never was an event with this number."""
 
 
 class EventStore(Protocol):
-    """Keeps what was sent on the streams of legacy HTTP sessions, so that a client can ask for what it missed.
+    """Stores what was sent on the streams of legacy HTTP sessions, so that a client can resume a stream.
 
-    Events of a stream are numbered from 1. A store is bounded by limits or by age of its own and may forget at any time, of one
-    stream always the oldest events first. What it raises, other than what is named here, costs the events their log and nothing
-    else; a call that takes longer than a few seconds is cancelled and counts as failed.
+    Events of a stream are numbered from 1. A store limits its size or the age of events, and may evict at any time, the oldest
+    events of a stream first. If a method raises anything that is not named here, the events are not logged, and nothing else
+    fails. A call that takes longer than a few seconds is cancelled and counts as failed.
     """
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
-        """Keep `events` under the numbers from `first` on, in place of any that are kept under these or later numbers.
+        """Store `events` under the numbers from `first` on, in place of any that are stored under these or later numbers.
 
-        A hole before `first` makes everything before it unreadable. A cancel may or may not have kept them; whoever was cancelled
-        appends them again.
+        A hole before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the
+        caller appends them again.
         """
         ...
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
-        """The events from number `after + 1` on without a gap, at most `limit`; empty when `after` is the newest.
+        """Return the events from number `after + 1` on without a gap, at most `limit`; none if `after` is the newest.
 
         Raises:
-            EventsGone: some of them are no longer kept, or nothing is kept of the stream.
+            EventsGone: some of them are no longer stored, or the stream has no log.
             NoSuchEvent: `after` is newer than the newest.
         """
         ...
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
-        """Keep nothing more of a stream, or of all streams of a session."""
+        """Remove the log of a stream, or of all streams of a session."""
         ...

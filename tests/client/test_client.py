@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import Json, as_legacy, as_modern, conversation, initialized, said, unopened
+from scripted import Json, as_legacy, as_modern, conversation, initialized, opening_client, said, unopened
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Client, ClientOptions, Handlers, accept, decline, dismiss
@@ -20,7 +20,6 @@ from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteP
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
-from trio_mcp.server import Context, Server
 from trio_mcp.session import Envelope
 from trio_mcp.types import CreateMessageResult, Implementation, Root, TextContent
 
@@ -78,20 +77,6 @@ async def test_calls_run_side_by_side_and_answers_find_their_own(opening: Any) -
         for request in reversed(requests):
             await wire.respond(request, said(request["params"]["name"]))
         assert [str(number) for number in range(20)] == [(await call.result()).text for call in calls]
-
-
-async def test_tools_are_listed_through_all_pages(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
-        listing = start(client.list_tools)
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("a", "b")]
-        more = {"ttlMs": 0, "cacheScope": "private"}
-        request = await wire.request("tools/list")
-        assert "cursor" not in request.get("params", {})
-        await wire.respond(request, {**more, "tools": tools[:1], "nextCursor": "page 2"})
-        request = await wire.request("tools/list")
-        assert request["params"]["cursor"] == "page 2"
-        await wire.respond(request, {**more, "tools": tools[1:]})
-        assert [tool.name for tool in await listing.result()] == ["a", "b"]
 
 
 async def test_a_ping_asks_for_a_sign_of_life_in_each_era() -> None:
@@ -172,7 +157,7 @@ async def test_a_flood_of_notifications_does_not_stop_calls(opening: Any) -> Non
     async with conversation(opening, on_log=lambda _params: None) as (client, wire, start):
         call = start(client.call_tool, "book")
         request = await wire.request("tools/call")
-        for number in range(5_000):
+        for number in range(500):
             await wire.notify("notifications/message", {"level": "error", "data": number})
         await wire.respond(request, said("through"))
         assert (await call.result()).text == "through"
@@ -216,15 +201,6 @@ async def test_a_ping_over_its_time_raises(opening: Any, autojump_clock: MockClo
     async with conversation(opening) as (client, _wire, _start):
         with pytest.raises(RequestTimeout, match=naming("2 seconds")):
             await client.ping(timeout=2)
-
-
-async def test_a_cancelled_call_is_cancelled_at_the_server(opening: Any, autojump_clock: MockClock) -> None:
-    async with conversation(opening) as (client, wire, _start):
-        with trio.move_on_after(3) as scope:
-            await client.call_tool("book")
-        assert scope.cancelled_caught
-        request = await wire.request("tools/call")
-        assert request["id"] == (await wire.notification("notifications/cancelled"))["requestId"]
 
 
 async def test_an_answer_that_comes_too_late_is_dropped_and_the_next_call_is_clean(
@@ -275,8 +251,7 @@ async def test_a_modern_server_is_told_the_log_level_with_every_request_if_there
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["agrees", "refuses"])
 async def test_a_legacy_server_is_told_the_log_level_once_if_it_has_logs(refuses: bool) -> None:
-    async with unopened(mode="legacy", on_log=lambda _params: None) as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy", on_log=lambda _params: None) as (client, wire, opened):
         result = initialized()
         await wire.respond(await wire.request("initialize"), {**result, "capabilities": {"logging": {}}})
         await wire.notification("notifications/initialized")
@@ -284,7 +259,6 @@ async def test_a_legacy_server_is_told_the_log_level_once_if_it_has_logs(refuses
         assert request["params"]["level"] == "info"
         await (wire.fail(request, METHOD_NOT_FOUND) if refuses else wire.respond(request, {}))
         assert await opened.result() is client
-        await client.aclose()
 
 
 # the server's questions (handshake era)
@@ -339,15 +313,13 @@ async def test_a_question_is_answered_by_its_handler(method: str, params: Json, 
 
 @pytest.mark.parametrize(("method", "params", "handlers", "_expected"), ANSWERS)
 async def test_only_what_has_a_handler_is_declared(method: str, params: Json, handlers: Json, _expected: Json) -> None:
-    async with unopened(mode="legacy", **handlers) as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy", **handlers) as (_client, wire, opened):
         request = await wire.request("initialize")
         expected = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
         assert {expected[method]} == set(request["params"]["capabilities"])
         await wire.respond(request, initialized())
         await wire.notification("notifications/initialized")
         await opened.result()
-        await client.aclose()
 
 
 @pytest.mark.parametrize(("method", "params"), [("elicitation/create", FORM), ("roots/list", {}), ("no/such", {})])
@@ -584,38 +556,3 @@ async def test_a_close_is_bounded_though_the_server_reads_nothing(autojump_clock
 
 
 # a whole conversation in one process
-
-
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_client_and_a_server_in_one_process_speak_both_eras(mode: str) -> None:
-    server = Server("travel")
-
-    @server.tool
-    async def book(to: str, ctx: Context) -> str:
-        answer = await ctx.elicit("Window?", bool)
-        sampled = await ctx.sample("One line")
-        return f"{to} {answer.action} {sampled.text}"
-
-    async with Client.connect(
-        server, on_elicit=lambda _params: accept(value=True), on_sample=lambda _params: "short", mode=mode
-    ) as client:
-        with trio.fail_after(5):
-            assert (await client.call_tool("book", {"to": "Lisbon"})).text == "Lisbon accept short"
-            assert [tool.name for tool in await client.list_tools()] == ["book"]
-            await client.ping()
-
-
-async def test_a_tool_may_call_its_own_server_through_a_client() -> None:
-    server = Server("recursive")
-
-    @server.tool
-    async def factorial(n: int) -> str:
-        if n == 0:
-            return "1"
-        async with Client.connect(server) as client:
-            inner = await client.call_tool("factorial", {"n": n - 1})
-        return str(n * int(inner.text))
-
-    async with Client.connect(server) as client:
-        with trio.fail_after(10):
-            assert (await client.call_tool("factorial", {"n": 5})).text == "120"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
 import trio
-from serving import IMPORTS, ROOT, served
+from serving import served
 
-from trio_mcp import Client, Context, Server, accept
-from trio_mcp.client import Change, ResponseCache
-from trio_mcp.types import PromptReference, TextContent
+from trio_mcp import Client, Context, Server
+from trio_mcp.client import ResponseCache
 
 LIMIT = 10.0
-CHILD_LIMIT = 30.0
 
 
 def library() -> Server:
@@ -70,49 +67,6 @@ async def connected(server: Server, transport: str, mode: str, **more: Any) -> A
         else:
             async with served(server) as url, Client.connect(url, mode=mode, **more) as client:
                 yield client
-
-
-async def test_everything_that_is_offered_is_found_and_works(transport: str, mode: str) -> None:
-    def answer(_params: Any) -> Any:
-        return accept(value="rust")
-
-    async with connected(library(), transport, mode, on_elicit=answer) as client:
-        assert [tool.name for tool in await client.list_tools()] == list("abcde")
-        assert [tool.name async for tool in client.iter_tools()] == list("abcde")
-        assert [each.uri for each in await client.list_resources()] == ["config://app"]
-        assert [each.uri_template for each in await client.list_resource_templates()] == ["users://{user_id}/profile"]
-        [contents] = (await client.read_resource("users://ada/profile")).contents
-        assert getattr(contents, "text", None) == "profile of ada"
-        rendered = await client.get_prompt("review", {"code": "1 + 1"})
-        assert rendered.messages[0].content == TextContent(text="Review this rust: 1 + 1")
-        assert (await client.complete(PromptReference(name="review"), "code", "x")).values == ["x!"]
-
-
-async def test_a_listener_hears_of_what_changes(transport: str, mode: str) -> None:
-    server = library()
-    async with connected(server, transport, mode) as client:
-        async with client.listen(tools=True, uris=["config://app"]) as changes:
-            server.remove_tool("a")
-            assert await changes.__anext__() == Change("tools")
-            server.resource_updated("config://app")
-            assert await changes.__anext__() == Change("updated", "config://app")
-
-
-async def test_over_stdio_a_listener_hears_of_every_kind_of_change(mode: str) -> None:
-    """A real child process: a session has the same channel for this as for everything else."""
-    command = [sys.executable, str(ROOT / "examples" / "everything_server.py")]
-    watched = "test://watched-resource"
-    heard: list[Change] = []
-    with trio.fail_after(CHILD_LIMIT):
-        async with Client.connect(command, mode=mode, env=IMPORTS) as client:
-            async with client.listen(tools=True, prompts=True, uris=[watched]) as changes:
-                await client.call_tool("test_trigger_tool_change")
-                heard.append(await anext(changes))
-                await client.call_tool("test_trigger_prompt_change")
-                heard.append(await anext(changes))
-                await client.call_tool("test_update_watched_resource", {"text": "new"})
-                heard.append(await anext(changes))
-    assert heard == [Change("tools"), Change("prompts"), Change("updated", watched)]
 
 
 async def test_a_tool_may_end_its_response_early_and_the_client_comes_back_for_the_rest() -> None:

@@ -7,11 +7,10 @@ from functools import partial
 
 import pytest
 import trio
-from scripted import Json, Wire, as_legacy, as_modern, conversation, said
+from scripted import Json, Wire, as_legacy, conversation, said
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.errors import RequestTimeout
-from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, SERVER_BUSY
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.session.client import MAX_SERVER_REQUESTS
 
 as_batching = partial(as_legacy, version="2025-03-26")
@@ -70,12 +69,6 @@ async def test_a_ping_is_answered_however_much_is_asked_at_once(version: str) ->
         assert (await wire.answer("alive?"))["result"] == {}
 
 
-async def test_a_batch_without_requests_is_not_answered(autojump_clock: MockClock) -> None:
-    async with conversation(as_batching) as (_client, wire, _start):
-        await wire.send_batch(cancel("nothing"), {"id": 99, "result": {}})
-        await wire.silence()
-
-
 async def test_a_question_that_the_server_cancels_is_missing_from_the_array(autojump_clock: MockClock) -> None:
     async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
         await wire.send_batch(ROOTS, PING)
@@ -97,37 +90,6 @@ async def test_questions_over_the_limit_are_refused_within_the_array() -> None:
             (MAX_SERVER_REQUESTS, SERVER_BUSY),
             (MAX_SERVER_REQUESTS + 1, SERVER_BUSY),
         ]
-
-
-async def test_questions_that_share_an_id_are_refused_within_the_array() -> None:
-    async with conversation(as_batching, on_roots=list) as (_client, wire, _start):
-        await wire.send_batch(ROOTS, PING, ROOTS)
-        answers = await wire.answers()
-        assert [answer["error"]["code"] for answer in answers if answer["id"] == "r"] == [INVALID_REQUEST] * 2
-        assert [answer["result"] for answer in answers if answer["id"] == "p"] == [{}]
-
-
-@pytest.mark.parametrize(
-    "opening",
-    [as_modern, *(partial(as_legacy, version=version) for version in ("2024-11-05", "2025-06-18", "2025-11-25"))],
-    ids=["modern", "2024-11-05", "2025-06-18", "2025-11-25"],
-)
-async def test_a_batch_in_every_other_revision_is_ignored(autojump_clock: MockClock, opening: object) -> None:
-    served: list[str] = []
-
-    def roots() -> list[str]:
-        served.append("roots")
-        return []
-
-    async with conversation(opening, on_roots=roots) as (client, wire, start):  # type: ignore[arg-type]
-        call = start(client.call_tool, "a", timeout=3)
-        request = await wire.request("tools/call")
-        await wire.send_batch(ROOTS, {"id": request["id"], "result": {**said("a"), "resultType": "complete"}})
-        with pytest.raises(RequestTimeout):
-            await call.result()
-        assert served == []
-        await cancelled(wire)
-        await wire.silence()
 
 
 async def cancelled(wire: Wire) -> None:

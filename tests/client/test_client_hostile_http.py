@@ -9,7 +9,7 @@ import pytest
 import trio
 from naming import naming
 from scripted import said
-from scripted_http import event, http_conversation
+from scripted_http import event, http_conversation, in_session
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Change
@@ -17,18 +17,13 @@ from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, Request
 
 
 async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="é-1", retry=10))
-        post.end()
+        post.pieces(event(id="é-1", retry=10))
         get = await wire.next("GET")
         assert (b"last-event-id", "é-1".encode()) in get.headers.raw
-        get.stream()
-        get.say(event({"id": post.message["id"], "result": said("booked")}))
-        get.end()
+        get.pieces(event({"id": post.message["id"], "result": said("booked")}))
         assert (await call.result()).text == "booked"
 
 
@@ -50,8 +45,7 @@ async def test_a_version_that_no_header_can_repeat_ends_the_opening_and_nothing_
 
 
 async def test_a_version_that_changes_to_nonsense_fails_the_calls_that_wait_only(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         (await wire.next("POST", "tools/call")).answer(404)
         request = await wire.next("POST", "initialize")
@@ -65,8 +59,7 @@ async def test_a_version_that_changes_to_nonsense_fails_the_calls_that_wait_only
 
 
 async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up(autojump_clock: MockClock) -> None:
-    async with http_conversation(on_roots=list) as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session(on_roots=list) as (client, wire, start):
         client.roots_changed()
         told = await wire.next("POST", "notifications/roots/list_changed")
         told.stream()
@@ -105,9 +98,7 @@ async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in(auto
         await entered.result()
         slow = start(client.call_tool, "slow")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="1-0", retry=1000))
-        post.end()
+        post.pieces(event(id="1-0", retry=1000))
         await wait_all_tasks_blocked()
         call = start(client.call_tool, "book")
         (await wire.next("POST", "tools/call")).answer(404)
@@ -168,8 +159,7 @@ async def test_a_server_that_knows_no_session_for_long_is_asked_for_one_less_and
 
 
 async def test_a_caller_that_gives_up_leaves_no_session_half_opened(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book", timeout=1)
         (await wire.next("POST", "tools/call")).answer(404)
         opening = await wire.next("POST", "initialize")
@@ -190,8 +180,7 @@ async def test_a_caller_that_gives_up_leaves_no_session_half_opened(autojump_clo
 async def test_calls_that_lose_their_session_together_fail_together_when_none_can_be_opened(
     autojump_clock: MockClock,
 ) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(10)]
         for _ in calls:
             (await wire.next("POST", "tools/call")).answer(404)
@@ -222,8 +211,7 @@ async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_a
 
 
 async def test_closing_fails_the_calls_that_wait_for_a_session(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(3)]
         for _ in calls:
             (await wire.next("POST", "tools/call")).answer(404)
@@ -236,8 +224,7 @@ async def test_closing_fails_the_calls_that_wait_for_a_session(autojump_clock: M
 
 
 async def test_the_time_of_a_request_includes_opening_a_session_again(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         pings = [start(client.ping, timeout=2) for _ in range(2)]
         for _ in pings:
             (await wire.next("POST", "ping")).answer(404)
@@ -266,8 +253,7 @@ async def test_an_answer_on_another_stream_ends_the_response_that_should_have_br
 
 
 async def test_a_handshake_that_was_given_up_ends_with_the_next(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         (await wire.next("POST", "tools/call")).answer(404)
         late = await wire.next("POST", "initialize")

@@ -98,19 +98,6 @@ async def test_the_progress_of_another_call_is_no_sign_of_life_of_this_one(
         assert (await talking.result()).text == "done"
 
 
-async def test_a_late_answer_is_dropped_and_the_next_call_is_clean(opening: Any, autojump_clock: MockClock) -> None:
-    async with conversation(opening) as (client, wire, start):
-        late = start(client.call_tool, "book", idle_timeout=5)
-        request = await wire.request("tools/call")
-        with pytest.raises(RequestTimeout):
-            await late.result()
-        await wire.notification("notifications/cancelled")
-        await wire.respond(request, said("late"))
-        again = start(client.call_tool, "book", idle_timeout=5)
-        await wire.respond(await wire.request("tools/call"), said("in time"))
-        assert (await again.result()).text == "in time"
-
-
 async def test_the_time_in_which_a_live_question_is_answered_here_is_not_the_servers_silence(
     autojump_clock: MockClock,
 ) -> None:

@@ -8,7 +8,7 @@ import eras
 import pytest
 import trio
 from naming import naming
-from scripted import BOUND, Json, Wire, conversation
+from scripted import BOUND, Json, Start, Wire, conversation
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import Change, Changes, changes
@@ -40,6 +40,14 @@ async def acknowledged(wire: Wire, honoured: Json | None = None) -> Json:
     honoured = request["params"]["notifications"] if honoured is None else honoured
     await told(wire, request, "notifications/subscriptions/acknowledged", notifications=honoured)
     return request
+
+
+async def begun(listener: Changes, wire: Wire, start: Start, honoured: Json | None = None) -> tuple[Changes, Json]:
+    """A listener that a modern server has acknowledged, and the request that it made."""
+    entered = start(listener.__aenter__)
+    request = await acknowledged(wire, honoured)
+    await entered.result()
+    return listener, request
 
 
 async def next_of(listener: Changes) -> Change:
@@ -79,28 +87,20 @@ async def test_a_modern_server_is_asked_for_exactly_what_is_wanted_and_its_chang
 
 async def test_what_the_server_does_not_honour_is_said(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True, prompts=True)
-        entered = start(listener.__aenter__)
-        await acknowledged(wire, {"toolsListChanged": True})
-        await entered.result()
+        listener, _ = await begun(client.listen(tools=True, prompts=True), wire, start, {"toolsListChanged": True})
         assert listener.honoured == SubscriptionFilter(tools_list_changed=True)
 
 
 async def test_what_a_server_honours_beyond_what_was_asked_for_means_nothing(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
-        await acknowledged(wire, {**EVERYTHING, "resourceSubscriptions": ["a://b", *map("a://{}".format, range(9))]})
-        await entered.result()
+        honoured = {**EVERYTHING, "resourceSubscriptions": ["a://b", *map("a://{}".format, range(9))]}
+        listener, _ = await begun(client.listen(tools=True, uris=["a://b"]), wire, start, honoured)
         assert listener.honoured == SubscriptionFilter(tools_list_changed=True, resource_subscriptions=["a://b"])
 
 
 async def test_a_change_that_was_not_read_yet_is_there_once(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
+        listener, request = await begun(client.listen(tools=True, uris=["a://b"]), wire, start)
         for _ in range(3):
             await told(wire, request, CHANGED["tools"])
             await told(wire, request, "notifications/resources/updated", uri="a://b")
@@ -109,10 +109,7 @@ async def test_a_change_that_was_not_read_yet_is_there_once(autojump_clock: Mock
 
 async def test_tasks_may_share_a_listener_and_the_end_reaches_each(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
+        listener, request = await begun(client.listen(tools=True), wire, start)
         readers = [start(next_of, listener) for _ in range(2)]
         await wait_all_tasks_blocked()
         await wire.respond(request, {"resultType": "complete"})
@@ -123,10 +120,7 @@ async def test_tasks_may_share_a_listener_and_the_end_reaches_each(autojump_cloc
 
 async def test_what_was_not_asked_for_is_not_heard(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
+        listener, request = await begun(client.listen(tools=True, uris=["a://b"]), wire, start)
         await told(wire, request, CHANGED["prompts"])
         await told(wire, request, "notifications/resources/updated", uri="a://bc")
         await wire.notify(CHANGED["tools"], {"_meta": {SUBSCRIPTION_ID: 999}})
@@ -152,10 +146,7 @@ async def test_a_stream_that_the_server_ends_ends_the_iteration_after_what_was_s
     how: str, autojump_clock: MockClock
 ) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
+        listener, request = await begun(client.listen(tools=True), wire, start)
         await told(wire, request, CHANGED["tools"])
         if how != "result":
             await wire.notify("notifications/cancelled", {"requestId": request["id"]})
@@ -177,10 +168,7 @@ async def test_a_refusal_is_raised_where_listening_begins(autojump_clock: MockCl
 
 async def test_a_stream_may_be_silent_for_as_long_as_nothing_changes(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
+        listener, request = await begun(client.listen(tools=True), wire, start)
         await trio.sleep(24 * 3600)
         await told(wire, request, CHANGED["tools"])
         assert await next_of(listener) == Change("tools")
@@ -197,10 +185,7 @@ async def test_a_stream_that_is_never_acknowledged_is_withdrawn(autojump_clock: 
 
 async def test_who_leaves_is_taken_off_at_the_server(autojump_clock: MockClock) -> None:
     async with conversation(eras.modern) as (client, wire, start):
-        listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
+        listener, request = await begun(client.listen(tools=True), wire, start)
         await listener.__aexit__(None, None, None)
         assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
         await told(wire, request, CHANGED["tools"])  # too late

@@ -13,7 +13,7 @@ from scripted import Json, conversation
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.client import lists
-from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError, RequestTimeout
+from trio_mcp.errors import CapabilityError, LimitExceeded, RequestTimeout
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL
 from trio_mcp.types import PromptReference, ResourceTemplateReference, TextContent, TextResourceContents
 
@@ -181,15 +181,6 @@ async def test_a_list_that_is_read_at_once_has_a_limit_of_items(monkeypatch: pyt
         page = {"prompts": [{"name": str(number)} for number in range(4)], **MORE}
         await wire.respond(await wire.request("prompts/list"), page)
         with pytest.raises(LimitExceeded, match=naming("3 items")):
-            await listing.result()
-
-
-async def test_a_refused_cursor_is_an_error_of_the_list(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
-        listing = start(client.list_tools)
-        await wire.respond(await wire.request("tools/list"), {"tools": [], "nextCursor": "old", **MORE})
-        await wire.fail(await wire.request("tools/list"), -32602, "no such cursor")
-        with pytest.raises(PeerError, match="no such cursor"):
             await listing.result()
 
 

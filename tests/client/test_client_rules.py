@@ -6,12 +6,9 @@ import logging
 from typing import Any
 
 import pytest
-import trio
-from scripted import as_legacy, as_modern, conversation, handshake, initialized, said, unopened
+from scripted import as_legacy, as_modern, conversation, initialized, opening_client, said
 from trio.testing import MockClock
 
-from trio_mcp.errors import PeerError, RequestTimeout
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.types import Root
 
 SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
@@ -26,35 +23,25 @@ def opening(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_nothing_but_initialize_is_sent_before_its_answer(autojump_clock: MockClock) -> None:
-    async with unopened(mode="legacy", on_log=lambda _params: None) as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy", on_log=lambda _params: None) as (_client, wire, opened):
         request = await wire.request("initialize")
         await wire.silence(5)
         await wire.respond(request, initialized())
         await wire.notification("notifications/initialized")
         await opened.result()
-        await client.aclose()
 
 
 # what a server may ask
 
 
-async def test_a_ping_of_the_server_is_answered() -> None:
-    async with conversation(as_legacy) as (_client, wire, _start):
-        await wire.ask("p", "ping", {})
-        assert (await wire.answer("p"))["result"] == {}
-
-
 async def test_a_server_may_ping_before_it_answers_initialize() -> None:
-    async with unopened(mode="legacy") as (client, wire, start):
-        opened = start(client.open)
+    async with opening_client(mode="legacy") as (_client, wire, opened):
         request = await wire.request("initialize")
         await wire.ask("p", "ping", {})
         assert (await wire.answer("p"))["result"] == {}
         await wire.respond(request, initialized())
         await wire.notification("notifications/initialized")
         await opened.result()
-        await client.aclose()
 
 
 @pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "no/such/method"])
@@ -79,37 +66,4 @@ async def test_a_root_that_is_no_file_is_refused_before_it_is_sent(uri: str, cap
 # waiting
 
 
-async def test_progress_does_not_move_the_end_of_a_call(opening: Any, autojump_clock: MockClock) -> None:
-    async with conversation(opening) as (client, wire, start):
-        began = trio.current_time()
-        call = start(client.call_tool, "book", timeout=3, on_progress=lambda _params: None)
-        token = (await wire.request("tools/call"))["params"]["_meta"]["progressToken"]
-        for number in range(1, 6):
-            await wire.notify("notifications/progress", {"progressToken": token, "progress": number})
-            with trio.move_on_after(0.5):
-                await wire.notification("notifications/cancelled")
-        with pytest.raises(RequestTimeout):
-            await call.result()
-        assert trio.current_time() - began == 3
-
-
 # what a server answers
-
-
-@pytest.mark.parametrize("code", [-32002, -32042, -32603, -32000, -32099, -1, 0, 404, 7_000_000])
-async def test_an_error_of_any_code_is_told_as_the_server_says_it(opening: Any, code: int) -> None:
-    async with conversation(opening) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        await wire.fail(await wire.request("tools/call"), code, "Resource not found", {"uri": "file:///a"})
-        with pytest.raises(PeerError, match="Resource not found") as raised:
-            await call.result()
-        assert (raised.value.code, raised.value.data) == (code, {"uri": "file:///a"})
-
-
-async def test_the_version_that_is_asked_for_is_the_newest_of_its_era() -> None:
-    async with unopened() as (client, wire, start):
-        opened = start(client.open)
-        await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
-        assert (await handshake(wire))["protocolVersion"] == "2025-11-25"
-        await opened.result()
-        await client.aclose()

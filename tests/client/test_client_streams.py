@@ -8,7 +8,7 @@ import pytest
 import trio
 from naming import naming
 from scripted import said
-from scripted_http import Exchange, HttpWire, event, http_conversation
+from scripted_http import Exchange, HttpWire, event, http_conversation, in_session
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import Disconnected, SessionLost
@@ -57,9 +57,7 @@ async def test_a_stream_that_ends_early_is_asked_for_by_get_after_the_time_the_s
         standing.answer(405)
         call = start(client.call_tool, "slow")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="1-0", retry=500))
-        post.end()
+        post.pieces(event(id="1-0", retry=500))
         await post.left.wait()
         ended = trio.current_time()
         get = await wire.next("GET")
@@ -68,16 +66,13 @@ async def test_a_stream_that_ends_early_is_asked_for_by_get_after_the_time_the_s
         assert get.headers["mcp-session-id"] == "S1"
         assert get.headers["mcp-protocol-version"] == "2025-11-25"
         assert get.headers["accept"] == "text/event-stream"
-        get.stream()
-        get.say(event(answer_to(post), id="1-1"))
-        get.end()
+        get.pieces(event(answer_to(post), id="1-1"))
         assert (await call.result()).text == "done"
 
 
 async def test_a_connection_that_breaks_is_no_different_and_progress_goes_on(autojump_clock: MockClock) -> None:
     seen: list[float] = []
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "slow", on_progress=lambda report: seen.append(report.progress))
         post = await wire.next("POST", "tools/call")
         token = post.message["params"]["_meta"]["progressToken"]
@@ -100,48 +95,35 @@ async def test_a_connection_that_breaks_is_no_different_and_progress_goes_on(aut
 
 
 async def test_a_server_may_be_polled_as_long_as_it_brings_something(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "slow")
         exchange = post = await wire.next("POST", "tools/call")
         for number in range(50):
-            exchange.stream()
-            exchange.say(event(id=f"1-{number}", retry=100))
-            exchange.end()
+            exchange.pieces(event(id=f"1-{number}", retry=100))
             exchange = await wire.next("GET")
             assert exchange.headers["last-event-id"] == f"1-{number}"
-        exchange.stream()
-        exchange.say(event(answer_to(post)))
-        exchange.end()
+        exchange.pieces(event(answer_to(post)))
         assert (await call.result()).text == "done"
 
 
 async def test_an_event_without_an_id_does_not_change_where_to_go_on(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "slow")
         exchange = post = await wire.next("POST", "tools/call")
         for id in ("1-0", None):
-            exchange.stream()
-            exchange.say(event(id=id))
-            exchange.end()
+            exchange.pieces(event(id=id))
             exchange = await wire.next("GET")
             assert exchange.headers["last-event-id"] == "1-0"
-        exchange.stream()
-        exchange.say(event(answer_to(post)))
-        exchange.end()
+        exchange.pieces(event(answer_to(post)))
         assert (await call.result()).text == "done"
 
 
 @pytest.mark.parametrize("id", [None, ""], ids=["no id", "an empty id"])
 async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None, autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "slow")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id=id, retry=10))
-        post.end()
+        post.pieces(event(id=id, retry=10))
         with pytest.raises(Disconnected, match=naming("answer")):
             await call.result()
         wire.nothing()
@@ -149,13 +131,10 @@ async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None,
 
 @pytest.mark.parametrize("status", [400, 401, 405, 410])
 async def test_a_server_that_keeps_no_streams_is_asked_once(status: int, autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "slow")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="1-0"))
-        post.end()
+        post.pieces(event(id="1-0"))
         (await wire.next("GET")).answer(status)
         with pytest.raises(Disconnected, match=str(status)):
             await call.result()
@@ -164,13 +143,10 @@ async def test_a_server_that_keeps_no_streams_is_asked_once(status: int, autojum
 
 
 async def test_a_server_that_is_away_is_asked_less_and_less_often_and_not_for_ever(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "slow")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="1-0", retry=100))
-        post.end()
+        post.pieces(event(id="1-0", retry=100))
         times = []
         for _ in range(20):
             get = await wire.next("GET")
@@ -189,9 +165,7 @@ async def test_a_modern_stream_is_never_gone_on_with(autojump_clock: MockClock) 
         await wire.modern()
         call = start(client.call_tool, "slow")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="1-0", retry=10))
-        post.end()
+        post.pieces(event(id="1-0", retry=10))
         with pytest.raises(Disconnected, match=naming("answer")):
             await call.result()
         await trio.sleep(10)
@@ -199,13 +173,10 @@ async def test_a_modern_stream_is_never_gone_on_with(autojump_clock: MockClock) 
 
 
 async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_more(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "slow", timeout=3)
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="1-0", retry=5000))
-        post.end()
+        post.pieces(event(id="1-0", retry=5000))
         told = await wire.next("POST", "notifications/cancelled")
         assert told.at == pytest.approx(3)
         told.answer(202)
@@ -305,8 +276,7 @@ async def opened(wire: HttpWire, session: str) -> None:
 
 
 async def test_calls_that_lose_their_session_together_open_one_again(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(5)]
         posts = [await wire.next("POST", "tools/call") for _ in calls]
         for post in posts[:4]:
@@ -322,8 +292,7 @@ async def test_calls_that_lose_their_session_together_open_one_again(autojump_cl
 
 
 async def test_a_second_404_is_an_error(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         (await wire.next("POST", "tools/call")).answer(404)
         (await wire.handshake("S2")).answer(405)
@@ -334,8 +303,7 @@ async def test_a_second_404_is_an_error(autojump_clock: MockClock) -> None:
 
 
 async def test_a_404_about_the_method_is_no_lost_session(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.list_prompts)
         post = await wire.next("POST", "prompts/list")
         post.answer(404, {"id": post.message["id"], "error": {"code": -32601, "message": "Method not found"}})
@@ -348,13 +316,10 @@ async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_
     autojump_clock: MockClock,
 ) -> None:
     """It may have been carried out; only what was refused is safe to repeat."""
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "pay")
         post = await wire.next("POST", "tools/call")
-        post.stream()
-        post.say(event(id="1-0", retry=10))
-        post.end()
+        post.pieces(event(id="1-0", retry=10))
         (await wire.next("GET")).answer(404)
         with pytest.raises(Disconnected) as raised:
             await call.result()
@@ -364,8 +329,7 @@ async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_
 
 
 async def test_a_server_that_cannot_open_a_session_again_fails_the_calls_that_wait(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(405)
+    async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
         (await wire.next("POST", "tools/call")).answer(404)
         request = await wire.next("POST", "initialize")

@@ -405,23 +405,13 @@ async def test_other_refusals_are_final(autojump_clock: MockClock) -> None:
 class Stage:
     def __init__(self) -> None:
         self.server = Server("stage", version="1")
-        self.began = trio.Event()
-        self.ended = trio.Event()
-        for tool in (self.ask, self.wait, self.large):
+        for tool in (self.ask, self.large):
             self.server.tool(tool)
 
     async def ask(self, ctx: Context) -> str:
         await ctx.progress(1)
         answer = await ctx.elicit("How many?", int)
         return f"{ctx.request.protocol_version} {answer.content if answer.action == 'accept' else answer.action}"
-
-    async def wait(self) -> str:
-        self.began.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.ended.set()
-        return "never"
 
     async def large(self, size: int) -> str:
         return "x" * size
@@ -445,31 +435,6 @@ async def test_a_client_finds_it_out_by_itself_and_is_asked(options: dict[str, A
         async with Client.connect(url, on_elicit=lambda _: accept(value=7)) as client:
             assert (await client.call_tool("ask")).text == "2025-11-25 7"
             assert len((await client.call_tool("large", {"size": 1_000_000})).text) == 1_000_000
-
-
-async def test_a_client_that_leaves_takes_its_calls_along() -> None:
-    stage = Stage()
-    async with served(stage) as url, trio.open_nursery() as nursery:
-        async with Client.connect(url) as client:
-
-            async def call() -> None:
-                with pytest.raises(Disconnected):
-                    await client.call_tool("wait")
-
-            nursery.start_soon(call)
-            await stage.began.wait()
-        await stage.ended.wait()
-
-
-async def test_a_call_whose_scope_is_cancelled_is_cancelled_at_the_server() -> None:
-    stage = Stage()
-    async with served(stage) as url, Client.connect(url) as client:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.call_tool, "wait")
-            await stage.began.wait()
-            nursery.cancel_scope.cancel()
-        await stage.ended.wait()
-        assert (await client.call_tool("large", {"size": 3})).text == "xxx"
 
 
 async def test_headers_go_with_every_request() -> None:

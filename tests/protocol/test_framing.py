@@ -6,7 +6,7 @@ import tracemalloc
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naming import naming, unnamed
 
@@ -39,14 +39,12 @@ def chunks(stream: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(streams, st.lists(st.integers(0, 10**6), max_size=12), st.integers(1, 12))
-@settings(max_examples=300)
 def test_lines_are_the_same_however_the_stream_is_cut(stream: bytes, cuts: list[int], limit: int) -> None:
     decoder = LineDecoder(limit)
     assert expected(stream, limit) == [line for chunk in chunks(stream, cuts) for line in decoder.feed(chunk)]
 
 
 @given(streams, st.integers(1, 12))
-@settings(max_examples=100)
 def test_lines_are_the_same_one_byte_at_a_time(stream: bytes, limit: int) -> None:
     decoder = LineDecoder(limit)
     assert expected(stream, limit) == [line for byte in stream for line in decoder.feed(bytes([byte]))]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, mirrored
-from trio_mcp.protocol.inbound import classify
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN

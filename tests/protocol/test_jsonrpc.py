@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naming import naming, unnamed
 
@@ -74,13 +74,11 @@ def with_id(id: str) -> str:
 
 
 @given(messages)
-@settings(max_examples=200)
 def test_what_is_dumped_is_parsed_back(message: Message) -> None:
     assert message == parse(dump(message))
 
 
 @given(messages)
-@settings(max_examples=50)
 def test_what_is_dumped_is_one_line_of_json_rpc(message: Message) -> None:
     line = dump(message)
     assert b"\n" not in line
@@ -89,7 +87,6 @@ def test_what_is_dumped_is_one_line_of_json_rpc(message: Message) -> None:
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=300)
 def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
     assert isinstance(parse(data), Request | Notification | Response | ErrorResponse | Malformed)
 
@@ -98,7 +95,6 @@ members = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error
 
 
 @given(st.dictionaries(members, st.just("2.0") | values | st.dictionaries(members, values), max_size=6))
-@settings(max_examples=300)
 def test_any_object_is_a_message_or_malformed(value: JsonObject) -> None:
     outcome = parse(json.dumps({"jsonrpc": "2.0"} | value).encode())
     if isinstance(outcome, Malformed):
@@ -198,19 +194,6 @@ def test_an_invalid_id_is_refused_and_not_echoed(id: str) -> None:
     error = refused(with_id(id)).error
     assert (error.code, error.request_id) == (INVALID_REQUEST, None)
     assert len(str(error)) < 200
-
-
-def test_an_integer_of_5000_digits_is_refused_by_its_length() -> None:
-    error = refused(with_id("1" * 5000)).error
-    assert error.code == INVALID_REQUEST
-    assert "max_number_chars" in str(error)
-
-
-def test_the_number_1_and_the_string_1_are_different_ids() -> None:
-    first, second = parse(with_id("1").encode()), parse(with_id('"1"').encode())
-    assert isinstance(first, Request)
-    assert isinstance(second, Request)
-    assert len({first.id, second.id}) == 2
 
 
 @pytest.mark.parametrize("value", [True, False, None, 1.0, [], {}, SAFE + 1, "x" * 257, "\ud800" * 86, b"1"])
@@ -326,7 +309,6 @@ def test_encoded_members_are_spliced_unchanged() -> None:
 
 
 @given(objects)
-@settings(max_examples=50)
 def test_encoded_members_with_line_breaks_between_tokens_stay_one_line_with_the_same_meaning(value: JsonObject) -> None:
     pretty = json.dumps(value, indent=1).replace("\n", "\r\n").encode()
     line = dump(Response(1, Encoded(pretty)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.inbound import classify
+from trio_mcp.protocol.codec.reading import RequestTerms, classify, modern_terms
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import (
     CLIENT_CAPABILITIES,
@@ -15,7 +15,6 @@ from trio_mcp.protocol.meta import (
     PROTOCOL_VERSION,
 )
 from trio_mcp.protocol.revisions import MODERN, SUPPORTED, Era
-from trio_mcp.protocol.terms import RequestTerms, modern_terms
 from trio_mcp.types import ClientCapabilities, Implementation, JsonObject, JsonValue, SamplingCapability
 
 LEAST: JsonObject = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}

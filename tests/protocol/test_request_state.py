@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naming import naming
 
@@ -90,7 +90,6 @@ def test_a_state_opens_to_the_claims_it_was_sealed_with() -> None:
 
 
 @given(st.none() | st.text(), st.text(), st.text(), st.integers(0, 1000), values)
-@settings(max_examples=100)
 def test_whatever_is_sealed_is_opened(
     principal: str | None, method: str, call_id: str, leg: int, journal: JsonValue
 ) -> None:
@@ -169,13 +168,6 @@ def test_another_way_to_write_the_same_bytes_is_refused() -> None:
     assert checked
 
 
-def test_padding_is_refused() -> None:
-    for length in range(3):
-        state = seal(sealer(), "x" * length)
-        for padding in ("=", "=="):
-            assert refusal(state + padding) == "not base64url"
-
-
 def test_every_flipped_bit_of_the_text_is_refused() -> None:
     state = seal(sealer(), {"asked": ["name"]})
     for position, character in enumerate(state):
@@ -200,13 +192,11 @@ def test_every_truncation_and_extension_is_refused() -> None:
 
 
 @given(st.binary(max_size=120) | st.binary(min_size=28, max_size=120).map(lambda data: b"\x01" + data))
-@settings(max_examples=200)
 def test_any_bytes_are_refused(data: bytes) -> None:
     refusal(base64url(data))
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=100)
 def test_any_text_is_refused(text: str) -> None:
     refusal(text)
 
@@ -243,11 +233,6 @@ def test_a_state_of_another_server_with_the_same_key_is_refused() -> None:
 
 def test_a_state_under_another_key_is_refused() -> None:
     assert refusal(seal(sealer(OTHER_KEY))) == "unknown key"
-
-
-def test_a_state_does_not_outlive_a_random_ring() -> None:
-    state = seal(Sealer(KeyRing.random(), "booking"))
-    assert refusal(state, by=Sealer(KeyRing.random(), "booking")) == "unknown key"
 
 
 def test_a_state_under_another_key_with_the_id_of_ours_is_refused() -> None:

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naming import naming
 
@@ -100,13 +100,11 @@ def single_bytes(stream: bytes) -> list[bytes]:
 
 
 @given(streams)
-@settings(max_examples=300)
 def test_events_are_those_of_the_standard(stream: bytes) -> None:
     assert expected(stream) == read(stream)
 
 
 @given(streams, st.integers(1, 30) | st.just(MIB), st.lists(st.integers(0, 10**6), max_size=12))
-@settings(max_examples=300)
 def test_events_and_errors_are_the_same_however_the_stream_is_cut(stream: bytes, limit: int, cuts: list[int]) -> None:
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     pieces = [stream[start:end] for start, end in pairwise(edges)]
@@ -114,7 +112,6 @@ def test_events_and_errors_are_the_same_however_the_stream_is_cut(stream: bytes,
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200)
 def test_any_bytes_are_read_or_refused(stream: bytes) -> None:
     outcome([stream], 40)
 
@@ -274,7 +271,6 @@ one_line_bytes = one_line.map(str.encode)
 
 
 @given(one_line_bytes, st.none() | one_line_bytes, one_line.filter(bool).map(str.encode))
-@settings(max_examples=200)
 def test_what_is_encoded_is_read_back(data: bytes, event_id: bytes | None, event: bytes) -> None:
     raw = encode_event(data, event_id, event=event)
     assert [SseEvent(data.decode(), event.decode(), None if event_id is None else event_id.decode())] == read(raw)

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from naming import naming, unnamed
 
@@ -48,13 +48,11 @@ def nested(depth: int) -> bytes:
 
 
 @given(values)
-@settings(max_examples=150)
 def test_what_is_written_is_read_back(value: JsonValue) -> None:
     assert loads(dumps(value)) == value
 
 
 @given(values)
-@settings(max_examples=100)
 def test_what_the_standard_encoder_escapes_is_read_the_same(value: JsonValue) -> None:
     assert loads(json.dumps(value).encode()) == value
 
@@ -62,7 +60,6 @@ def test_what_the_standard_encoder_escapes_is_read_the_same(value: JsonValue) ->
 @given(st.binary(max_size=80))
 @example(b"\xff\xfe")
 @example(b"")
-@settings(max_examples=300)
 def test_any_bytes_are_read_or_refused_with_a_code(data: bytes) -> None:
     result = outcome(data)
     if isinstance(result, RemoteProtocolError):
@@ -70,7 +67,6 @@ def test_any_bytes_are_read_or_refused_with_a_code(data: bytes) -> None:
 
 
 @given(st.text(alphabet='[]{}",:\\ud8c01eE.-+ntfalsrNaI \n', max_size=40))
-@settings(max_examples=300)
 def test_what_is_accepted_the_standard_decoder_reads_the_same(text: str) -> None:
     result = outcome(text.encode())
     if not isinstance(result, RemoteProtocolError):
@@ -120,7 +116,6 @@ def test_a_name_twice_in_one_object_is_refused_at_every_level(text: str) -> None
 
 
 @given(values, st.text(max_size=8))
-@settings(max_examples=50)
 def test_a_repeated_name_is_refused_whatever_it_is_and_holds(value: JsonValue, name: str) -> None:
     member = dumps(name) + b":" + dumps(value)
     assert "occurs twice" in str(refusal(b'{"outer":[{%b,"x":1,%b}]}' % (member, member)))
@@ -336,7 +331,6 @@ def test_writing_is_compact_utf_8() -> None:
 
 
 @given(values)
-@settings(max_examples=100)
 def test_nothing_written_holds_a_line_break(value: JsonValue) -> None:
     assert not {*b"\r\n"} & {*dumps(value)}
 

@@ -3,7 +3,7 @@
 The rows are in `legacy/*.toml` and `modern/*.toml`, one table for each rule. A checklist entry that says several things
 has several rows, whose ids go on after a dot: `L-HTTP-4s.accepted`. A row says one of four things of itself:
 
-* `tests`: pytest node ids;
+* `tests`: pytest node ids, or `contract::` and the name of a rule that every transport is held to, the one in memory first;
 * `untested`: why no test holds the rule;
 * `later`: the subject of the later work that brings the rule;
 * `pending`: the work under way that brings it.
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from trio_mcp.testing.contract import all_rules
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -108,7 +110,9 @@ def ids_in(text: str) -> set[str]:
 
 @cache
 def marked_tests(path: str) -> Mapping[str, tuple[str, ...]]:
-    """The tests of a file by name, with the names of their marks; found without importing anything."""
+    """The tests of a file by name, with the names of their marks; of the contract, its rules."""
+    if path == "contract":
+        return {rule.name: () for rule in all_rules()}
     file = ROOT / path
     return dict(named_tests(ast.parse(file.read_bytes()).body)) if file.is_file() else {}
 

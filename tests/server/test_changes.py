@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import pytest
-import trio
 from talk import Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
@@ -51,15 +50,6 @@ async def test_a_session_hears_of_a_change(server: Server, change: object, told:
         assert await methods(talk) == [told]
 
 
-async def test_many_changes_at_once_are_told_once(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        for number in range(100):
-            server.add_tool(lambda: "", name=f"tool{number}")
-            server.add_prompt(lambda: "", name=f"prompt{number}")
-        assert await methods(talk) == [TOOLS, PROMPTS]
-
-
 async def test_every_session_hears_of_it_and_none_before_it_is_initialized(server: Server) -> None:
     async with talk_to(server) as talk:
         other, silent = Talk(talk.service), Talk(talk.service)
@@ -68,30 +58,6 @@ async def test_every_session_hears_of_it_and_none_before_it_is_initialized(serve
         server.remove_tool("first")
         assert await methods(talk) == await methods(other) == [TOOLS]
         assert await methods(silent) == []
-
-
-async def test_a_tool_that_was_added_can_be_called_and_one_that_was_removed_cannot(server: Server) -> None:
-    async with talk_to(server) as talk:
-        server.add_tool(lambda: "here", name="new")
-        assert await talk.text(talk.leg("new")) == "here"
-        server.remove_tool("new")
-        assert (await talk.error(talk.leg("new")))["message"] == "Unknown tool: new"
-
-
-async def test_a_call_that_runs_ends_though_its_tool_is_removed(server: Server) -> None:
-    go = trio.Event()
-
-    @server.tool
-    async def slow() -> str:
-        await go.wait()
-        return "done"
-
-    async with talk_to(server) as talk:
-        call = talk.leg("slow")
-        await wait_all_tasks_blocked()
-        server.remove_tool("slow")
-        go.set()
-        assert await talk.text(call) == "done"
 
 
 async def test_a_tool_in_a_thread_may_change_the_server(server: Server) -> None:

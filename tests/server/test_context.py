@@ -11,7 +11,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from talk import EVERYTHING, Talk, accept, talk_to
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from trio_mcp.errors import LimitExceeded, ToolError
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -104,23 +104,6 @@ async def test_a_step_that_fails_is_not_done_and_may_be_tried_again(server: Serv
 # branches
 
 
-async def test_a_branch_gives_its_value_and_raises_its_exception_bare(server: Server) -> None:
-    @server.tool
-    async def book(ctx: Context) -> str:
-        async def good(_child: Context) -> str:
-            return "value"
-
-        async def bad(_child: Context) -> str:
-            raise LookupError("bare")
-
-        with pytest.raises(LookupError, match="bare"):
-            await ctx.branch(bad)
-        return await ctx.branch(good)
-
-    async with talk_to(server) as talk:
-        assert await talk.text(talk.leg("book")) == "value"
-
-
 async def test_branches_side_by_side_give_their_values_in_order(server: Server, autojump_clock: MockClock) -> None:
     @server.tool
     async def book(ctx: Context) -> str:
@@ -136,34 +119,6 @@ async def test_branches_side_by_side_give_their_values_in_order(server: Server, 
     async with talk_to(server) as talk:
         assert await talk.text(talk.leg("book")) == "abc"
     assert trio.current_time() == 3
-
-
-async def test_the_first_failure_cancels_the_siblings_and_comes_out_in_a_group(server: Server) -> None:
-    unwound: list[str] = []
-
-    @server.tool
-    async def book(ctx: Context) -> str:
-        async def sibling(child: Context) -> None:
-            try:
-                await child.elicit("Which?", int)
-            finally:
-                unwound.append("sibling")
-
-        async def bad(_child: Context) -> None:
-            await wait_all_tasks_blocked()
-            raise LookupError
-
-        with pytest.RaisesGroup(LookupError):
-            await ctx.branch_all(sibling, bad)
-        return "went on"
-
-    async with talk_to(server) as talk:
-        await opened(talk)
-        call = talk.call("book")
-        question = await talk.question()
-        assert question["id"] == (await talk.notification("notifications/cancelled"))["requestId"]
-        assert await talk.text(call) == "went on"
-    assert unwound == ["sibling"]
 
 
 @pytest.mark.parametrize("errors", [[ToolError("full")], [ToolError("full"), LimitExceeded("later")]], ids=len)
@@ -187,45 +142,6 @@ async def test_branches_that_also_fail_unexpectedly_tell_the_caller_nothing(serv
         assert "internal error" in await talk.failure(talk.leg("book"))
 
 
-async def test_a_group_of_branches_gives_handles(server: Server) -> None:
-    @server.tool
-    async def book(ctx: Context) -> str:
-        async def first(_child: Context) -> str:
-            return "first"
-
-        async with ctx.branches() as group:
-            early, late = group.start(first), group.start(lambda c: c.branch(first))
-            assert await early.result() == "first"
-        return early.value + late.value
-
-    async with talk_to(server) as talk:
-        assert await talk.text(talk.leg("book")) == "firstfirst"
-
-
-async def test_no_branch_outlives_its_call(server: Server) -> None:
-    unwound: list[str] = []
-
-    @server.tool
-    async def book(ctx: Context) -> str:
-        async def endless(_child: Context) -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                unwound.append("branch")
-
-        async with ctx.branches() as group:
-            group.start(endless)
-        return "never"
-
-    async with talk_to(server) as talk:
-        call = talk.leg("book")
-        await wait_all_tasks_blocked()
-        talk.cancel(call)
-        await talk.silence()
-        assert unwound == ["branch"]
-        assert talk.service.supervisor.actors == ()
-
-
 # deadlines
 
 
@@ -244,20 +160,6 @@ async def test_a_call_over_its_time_is_an_error_result_that_says_so(server: Serv
     async with talk_to(server) as talk:
         assert unnamed(await talk.failure(talk.leg("slow")), "slow", "3 seconds") == []
     assert seen == [3, CancelReason.DEADLINE]
-
-
-async def test_the_deadline_covers_the_questions_of_a_call(server: Server, autojump_clock: MockClock) -> None:
-    @server.tool(timeout=3)
-    async def slow(ctx: Context) -> str:
-        await ctx.elicit("Quick?", bool)
-        return "never"
-
-    async with talk_to(server) as talk:
-        await opened(talk)
-        call = talk.call("slow")
-        await talk.question()
-        await talk.notification("notifications/cancelled")
-        assert "3 seconds" in await talk.failure(call)
 
 
 async def test_without_a_timeout_there_is_no_deadline_and_a_scope_of_the_tools_own_counts(
@@ -320,24 +222,6 @@ async def test_a_plain_function_runs_in_a_thread_and_holds_nobody_up(server: Ser
         assert await talk.text(talk.leg("quick")) == "quick"
         gate.set()
         assert threading.main_thread().name != await talk.text(slow)
-
-
-async def test_a_thread_is_abandoned_when_its_call_is_cancelled(server: Server, gate: threading.Event) -> None:
-    entered = trio.Event()
-
-    @server.tool
-    def blocks() -> str:
-        trio.from_thread.run_sync(entered.set)
-        gate.wait(5)
-        return "nobody hears this"
-
-    async with talk_to(server) as talk:
-        call = talk.leg("blocks")
-        with trio.fail_after(5):
-            await entered.wait()
-        talk.cancel(call)
-        await talk.silence()
-        assert talk.service.supervisor.actors == ()
 
 
 async def test_a_thread_is_abandoned_when_its_time_is_up(server: Server, gate: threading.Event) -> None:

@@ -177,25 +177,6 @@ async def test_sessions_on_one_server_do_not_see_each_others_lists() -> None:
         assert await legacy_names(other) == ["anybody", "last"]
 
 
-async def test_a_modern_list_is_the_same_for_everybody() -> None:
-    async with talk_to(picky()) as talk:
-        assert await names(talk, "tools/list") == [["anybody", "samplers"], ["forms", "last"]]
-
-
-async def test_a_call_that_needs_more_than_the_client_has_is_refused_before_it_runs() -> None:
-    ran: list[str] = []
-    server = Server("picky")
-    server.add_tool(lambda: ran.append("x"), name="forms", requires={"elicitation.form"})
-    async with talk_to(server) as talk:
-        modern = await talk.error(talk.leg("forms", capabilities={"sampling": {}}))
-        await talk.initialize(capabilities={})
-        legacy = await talk.error(talk.call("forms"))
-    assert modern["code"] == -32021
-    assert modern["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
-    assert legacy["code"] == -32600
-    assert ran == []
-
-
 async def test_what_a_tool_needs_and_may_ask_is_published_with_it() -> None:
     async with talk_to(picky()) as talk:
         (_, gated) = (await page(talk, "tools/list"))["tools"]

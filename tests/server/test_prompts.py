@@ -122,26 +122,6 @@ async def test_the_value_of_an_argument_is_a_string(server: Server) -> None:
         assert (await refusal(talk, "review", code=1))["code"] == -32602
 
 
-async def test_a_prompt_may_ask_in_the_middle() -> None:
-    server = Server("writer")
-
-    @server.prompt
-    async def ode(to: str, ctx: Context) -> str:
-        said = await ctx.sample(f"An ode to {to}")
-        return said.text
-
-    answer = {"role": "assistant", "content": {"type": "text", "text": "O!"}, "model": "m"}
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.ask("prompts/get", name="ode", arguments={"to": "joy"}))
-        carried = {"requestState": asked.state, "inputResponses": {asked.key: answer}}
-        modern = await talk.result(talk.ask("prompts/get", name="ode", arguments={"to": "joy"}, **carried))
-        await talk.initialize()
-        request = talk.request("prompts/get", {"name": "ode", "arguments": {"to": "joy"}})
-        talk.answer(await talk.question("sampling/createMessage"), answer)
-        legacy = await talk.result(request)
-    assert modern["messages"] == legacy["messages"] == [{"role": "user", "content": {"type": "text", "text": "O!"}}]
-
-
 async def test_a_prompt_publishes_the_questions_that_it_asks_by_key() -> None:
     whom = Elicit("whom", str)
     server = Server("writer")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 import trio
 from naming import naming, unnamed
-from talk import ERAS, EVERYTHING, Json, Legacy, Talk, talk_to
+from talk import Json, Talk, talk_to
 
 from trio_mcp import Context, ResourceNotFound, Server
 from trio_mcp.types import Annotations, BlobResourceContents, Icon, ReadResourceResult, TextResourceContents
@@ -73,40 +71,10 @@ async def test_a_template_is_listed_apart(server: Server) -> None:
     ]
 
 
-async def test_text_is_read_as_text_and_bytes_as_base64(server: Server) -> None:
-    async with talk_to(server) as talk:
-        text = await read(talk, "config://app")
-        blob = await read(talk, "logo://app")
-    assert text["contents"] == [{"uri": "config://app", "mimeType": "application/json", "text": '{"dark": true}'}]
-    assert base64.b64decode(blob["contents"][0]["blob"]) == b"\x89PNG"
-    assert blob["contents"][0]["mimeType"] == "application/octet-stream"
-
-
 async def test_the_variables_of_a_template_are_the_arguments_by_their_types(server: Server) -> None:
     async with talk_to(server) as talk:
         (content,) = (await read(talk, "books://prose/7"))["contents"]
     assert content == {"uri": "books://prose/7", "mimeType": "application/json", "text": '{"shelf":"prose","number":7}'}
-
-
-@pytest.mark.parametrize("uri", ["books://prose", "books://prose/1/2", "config://other", "books://..%2f..%2fetc/1"])
-async def test_an_unknown_uri_is_an_error_that_names_it(server: Server, uri: str) -> None:
-    async with talk_to(server) as talk:
-        error = await refusal(talk, uri)
-    assert error["code"] == -32602
-    assert error["data"] == {"uri": uri}
-
-
-async def test_older_revisions_have_a_code_of_their_own_for_that(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        error = await talk.error(talk.request("resources/read", {"uri": "config://other"}))
-    assert (error["code"], error["data"]) == (-32002, {"uri": "config://other"})
-
-
-async def test_a_function_says_itself_that_there_is_nothing(server: Server) -> None:
-    async with talk_to(server) as talk:
-        error = await refusal(talk, "books://prose/10")
-    assert error["data"] == {"uri": "books://prose/10"}
 
 
 @pytest.mark.parametrize("uri", ["", "no scheme", "://", "a b://c", "file:", "config://\n", "1x://y", "x" * 70_000])
@@ -162,30 +130,6 @@ async def test_how_long_it_may_be_kept_is_said_in_milliseconds() -> None:
     assert (fresh["ttlMs"], fresh["cacheScope"]) == (1500, "public")
     assert "ttlMs" not in legacy
     assert "cacheScope" not in legacy
-
-
-@pytest.mark.parametrize("player", ERAS)
-async def test_a_resource_may_ask_in_the_middle(player: type[Legacy]) -> None:
-    server = Server("asking")
-
-    @server.resource("greeting://{word}")
-    async def greeting(word: str, ctx: Context) -> str:
-        answer = await ctx.elicit("Your name?", str)
-        return f"{word}, {answer.content}" if answer.action == "accept" else word
-
-    async with talk_to(server) as talk:
-        accepted = {"action": "accept", "content": {"value": "Ada"}}
-        if player is Legacy:
-            await talk.initialize(capabilities=EVERYTHING)
-            request = talk.request("resources/read", {"uri": "greeting://hello"})
-            talk.answer(await talk.question(), accepted)
-        else:
-            asked = await talk.round(talk.ask("resources/read", uri="greeting://hello"))
-            answers = {asked.key: accepted}
-            request = talk.ask(
-                "resources/read", uri="greeting://hello", requestState=asked.state, inputResponses=answers
-            )
-        assert (await talk.result(request))["contents"][0]["text"] == "hello, Ada"
 
 
 async def test_the_state_of_one_resource_is_refused_for_another() -> None:

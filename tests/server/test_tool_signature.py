@@ -15,8 +15,6 @@ from talk import Json, talk_to
 from trio_mcp.server import Context, Server
 from trio_mcp.types import ToolAnnotations
 
-SOME_SCHEMA = {"type": "object", "properties": {}}
-
 
 class Cabin(Enum):
     ECONOMY = "economy"
@@ -325,14 +323,6 @@ async def test_the_list_of_tools_is_what_was_declared(server: Server) -> None:
         await talk.initialize()
         (tool,) = (await talk.result(talk.request("tools/list")))["tools"]
     assert (tool["name"], tool["description"], tool["inputSchema"]["required"]) == ("book", "Book a flight.", ["to"])
-
-
-async def test_a_cursor_that_was_not_issued_here_is_refused(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        error = await talk.error(talk.request("tools/list", {"cursor": "forged"}))
-    assert error["code"] == -32602
-    assert error["message"].startswith('The cursor "forged"')
 
 
 def test_a_context_without_its_annotation_is_refused_and_says_what_to_write() -> None:

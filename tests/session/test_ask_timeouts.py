@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 from naming import unnamed
-from talk import ERAS, Json, Legacy, Talk, accept, talk_to
+from talk import ERAS, Legacy, Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, RequestTimeout, Server
@@ -56,28 +56,9 @@ def era(request: pytest.FixtureRequest) -> type[Legacy]:
     return request.param
 
 
-def everything() -> Json:
-    return {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
-
-
 async def opened(talk: Talk) -> Talk:
     await talk.initialize()
     return talk
-
-
-@pytest.mark.parametrize("kind", list(ASKS))
-async def test_an_answer_within_the_time_is_taken(server: Server, era: type[Legacy], kind: str) -> None:
-    answers = {
-        "elicit": accept(value=3),
-        "sample": {"role": "assistant", "content": {"type": "text", "text": "Hi"}, "model": "m"},
-        "roots": {"roots": []},
-    }
-    async with talk_to(server) as talk:
-        player = era(talk, everything())
-        await player.call("patient", {"kind": kind})
-        await player.question()
-        await player.answer(answers[kind])
-        assert await player.text() == "answered"
 
 
 @pytest.mark.parametrize("kind", list(ASKS))

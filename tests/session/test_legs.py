@@ -6,6 +6,7 @@ import pytest
 
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, Encoded, ErrorDetail
 from trio_mcp.runtime import CancelReason
+from trio_mcp.session.calls.facts import Question
 from trio_mcp.session.calls.legs import (
     KEPT_OUTCOMES,
     Decision,
@@ -14,7 +15,6 @@ from trio_mcp.session.calls.legs import (
     OpenQuestionRecord,
     Position,
 )
-from trio_mcp.session.calls.plan import Question
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, RequestedSchema
 
 ROUND = Encoded(b'{"resultType":"input_required"}')

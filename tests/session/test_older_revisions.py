@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,21 +10,16 @@ from typing import Any, Literal
 import pytest
 from naming import unnamed
 from pydantic import BaseModel
-from samples import CLIENT, FORM, PARAMS, RESULTS, SERVER, WHO
+from samples import CLIENT, SERVER, WHO
 from spec_schemas import closed_validator, request_definitions, validator
-from talk import Json, Talk, accept, talk_to, text_of
+from talk import Json, Talk, accept, talk_to
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from trio_mcp.protocol.revisions import REVISIONS, Era, Side
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.session import RequestFacts, open_service
 from trio_mcp.types import (
     AudioContent,
-    ElicitRequestFormParams,
-    ImageContent,
     Model,
-    ResourceLink,
     SamplingMessage,
     TextContent,
     ToolAnnotations,
@@ -34,8 +28,6 @@ from trio_mcp.types import (
 OLDER = ["2024-11-05", "2025-03-26", "2025-06-18"]
 LEGACY = [*OLDER, "2025-11-25"]
 DECLARED: Json = {"elicitation": {}, "sampling": {}, "roots": {}}
-OWN = {"initialize", "ping", "logging/setLevel"}
-"""Methods that the session answers by itself."""
 
 
 def check(spec_dir: Path, version: str, definition: str, value: Json) -> None:
@@ -56,18 +48,6 @@ def check_sent(spec_dir: Path, version: str, message: Json) -> Json:
 # what a client asks for
 
 
-def exchanges() -> list[tuple[str, str, Model, Model]]:
-    """Each request that a client may send in each revision, with each of our richest params and results for it."""
-    found = []
-    for version in LEGACY:
-        for method in REVISIONS[version].requests.values():
-            if not method.direction.allows(Side.CLIENT) or method.name in OWN:
-                continue
-            params = next(model for model in PARAMS if type(model) is method.params)
-            found += [(version, method.name, params, result) for result in RESULTS if type(result) is method.result]
-    return found
-
-
 @asynccontextmanager
 async def answering(results: Mapping[str, Model]) -> AsyncIterator[Talk]:
     """A server that answers with these results, whatever it is asked."""
@@ -81,30 +61,6 @@ async def answering(results: Mapping[str, Model]) -> AsyncIterator[Talk]:
     routes = {method: route_of(result) for method, result in results.items()}
     async with open_service(routes, WHO, SERVER, "instructions") as service:
         yield Talk(service)
-
-
-def kind(value: object) -> str:
-    return type(value).__name__ if isinstance(value, Model) else str(value)
-
-
-@pytest.mark.parametrize(("version", "method", "params", "result"), exchanges(), ids=kind)
-async def test_the_richest_result_is_cut_to_what_the_revision_has(
-    spec_dir: Path, version: str, method: str, params: Model, result: Model
-) -> None:
-    async with answering({method: result}) as talk:
-        await talk.initialize(version)
-        sent = json.loads(codec_for(version).encode_request(method, params).raw)
-        answer = await talk.result(talk.request(method, sent))
-        check(spec_dir, version, type(result).__name__, answer)
-
-
-@pytest.mark.parametrize(("version", "method", "params", "result"), exchanges(), ids=kind)
-async def test_what_a_newer_client_would_add_to_its_params_does_no_harm(
-    version: str, method: str, params: Model, result: Model
-) -> None:
-    async with answering({method: result}) as talk:
-        await talk.initialize(version)
-        await talk.result(talk.request(method, {**params.wire(), "requestState": "s", "of": "tomorrow"}))
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -154,16 +110,6 @@ async def place() -> Place:
 
 
 @toolbox.tool
-async def many() -> list[TextContent | ImageContent | AudioContent | ResourceLink]:
-    return [
-        TextContent(text="text"),
-        ImageContent(data="aGk=", mime_type="image/png"),
-        AudioContent(data="aGk=", mime_type="audio/wav"),
-        ResourceLink(uri="file:///a", name="a"),
-    ]
-
-
-@toolbox.tool
 async def ask(ctx: Context, several: bool = False) -> str:
     answer = await ctx.elicit("Which?", list[Literal["a", "b"]] if several else Literal["a", "b"])
     return str(answer.content) if answer.action == "accept" else answer.action
@@ -203,25 +149,6 @@ async def test_tools_are_listed_as_the_revision_describes_them(spec_dir: Path, v
     place = listed["tools"][0]
     assert ("annotations" in place) == (version >= "2025-03-26")
     assert all((name in place) == (version >= "2025-06-18") for name in ("title", "outputSchema", "_meta"))
-
-
-@pytest.mark.parametrize("version", LEGACY)
-async def test_a_structured_result_is_text_where_the_revision_knows_no_structure(spec_dir: Path, version: str) -> None:
-    async with speaking(version) as talk:
-        result = await talk.result(talk.call("place"))
-    check(spec_dir, version, "CallToolResult", result)
-    assert json.loads(text_of(result)) == {"name": "Lisbon"}
-    assert result.get("structuredContent") == ({"name": "Lisbon"} if version >= "2025-06-18" else None)
-
-
-@pytest.mark.parametrize("version", LEGACY)
-async def test_content_that_the_revision_does_not_know_is_told_in_words(spec_dir: Path, version: str) -> None:
-    async with speaking(version) as talk:
-        result = await talk.result(talk.call("many"))
-    check(spec_dir, version, "CallToolResult", result)
-    audio = "audio" if version >= "2025-03-26" else "text"
-    link = "resource_link" if version >= "2025-06-18" else "text"
-    assert [block["type"] for block in result["content"]] == ["text", "image", audio, link]
 
 
 # what tools ask and tell
@@ -265,16 +192,6 @@ async def test_the_clients_model_is_asked_in_the_blocks_of_the_revision(spec_dir
 
 
 @pytest.mark.parametrize("version", LEGACY)
-async def test_the_clients_folders_are_asked_for_in_every_revision(spec_dir: Path, version: str) -> None:
-    async with speaking(version) as talk:
-        call = talk.call("roots")
-        question = await talk.question("roots/list")
-        check_sent(spec_dir, version, question)
-        talk.answer(question, {"roots": [{"uri": "file:///a", "_meta": {"a": 1}}]})
-        assert await talk.text(call) == "file:///a"
-
-
-@pytest.mark.parametrize("version", LEGACY)
 async def test_progress_and_logs_are_told_in_every_revision(spec_dir: Path, version: str) -> None:
     async with speaking(version) as talk:
         call = talk.call("tell", meta={"progressToken": "t"})
@@ -283,52 +200,3 @@ async def test_progress_and_logs_are_told_in_every_revision(spec_dir: Path, vers
         assert told.get("message") == ("half" if version >= "2025-03-26" else None)
         assert check_sent(spec_dir, version, log) == {"level": "error", "data": {"a": 1}, "logger": "l"}
         assert await talk.text(call) == "told"
-
-
-@pytest.mark.parametrize("version", LEGACY)
-async def test_changes_are_told_in_every_revision(spec_dir: Path, version: str) -> None:
-    server = Server("changing", version="1")
-
-    @server.resource("file:///a", name="a")
-    async def a() -> str:
-        return "a"
-
-    async def late() -> str:
-        return "late"
-
-    async with talk_to(server) as talk:
-        await talk.initialize(version, DECLARED)
-        assert await talk.result(talk.request("resources/subscribe", {"uri": "file:///a"})) == {}
-        server.resource_updated("file:///a")
-        assert check_sent(spec_dir, version, await talk.receive()) == {"uri": "file:///a"}
-        server.add_tool(late)
-        server.remove_resource("file:///a")
-        changes = [await talk.receive(), await talk.receive()]
-        for change in changes:
-            check_sent(spec_dir, version, change)
-        assert {change["method"] for change in changes} == {
-            "notifications/tools/list_changed",
-            "notifications/resources/list_changed",
-        }
-
-
-@pytest.mark.parametrize("version", LEGACY)
-async def test_a_missing_resource_has_the_code_of_the_handshake_era(spec_dir: Path, version: str) -> None:
-    server = Server("empty", version="1")
-
-    @server.resource("file:///a", name="a")
-    async def a() -> str:
-        return "a"
-
-    async with talk_to(server) as talk:
-        await talk.initialize(version, DECLARED)
-        assert (await talk.error(talk.request("resources/read", {"uri": "file:///b"})))["code"] == RESOURCE_NOT_FOUND
-
-
-def test_the_samples_ask_for_what_the_oldest_forms_lack() -> None:
-    """Else the rules above would hold for want of anything to leave out."""
-    assert any(isinstance(model, ElicitRequestFormParams) and model.mode for model in PARAMS)
-    assert FORM.schema_dialect
-    assert {version for version, *_ in exchanges()} == {
-        name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY
-    }

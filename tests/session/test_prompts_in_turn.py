@@ -80,15 +80,6 @@ async def test_questions_go_out_side_by_side_where_the_server_says_so(autojump_c
         assert messages(talk) == ["a?", "b?", "c?"]
 
 
-async def test_questions_of_a_modern_call_share_a_round_as_ever(autojump_clock: MockClock) -> None:
-    async def body(ctx: Context) -> str:
-        return " ".join(await ctx.branch_all(*[lambda child: ask(child, "a")] * 3))
-
-    async with calling(body) as talk:
-        asked = await talk.round(talk.leg("tool"))
-        assert len(asked.keys) == 3
-
-
 async def test_what_is_not_for_the_user_does_not_wait(autojump_clock: MockClock) -> None:
     async def body(ctx: Context) -> str:
         await ctx.branch_all(
@@ -157,19 +148,6 @@ async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_ou
         assert question["params"]["message"] == "c?"
         talk.answer(question, accept(value=1))
         assert await talk.text(call) == "a:accept b:cancelled c:accept"
-
-
-async def test_a_call_that_is_cancelled_asks_nothing_more(autojump_clock: MockClock) -> None:
-    async with calling(abc) as talk:
-        call = talk.call("tool")
-        await settled()
-        question = await talk.question()
-        talk.cancel(call)
-        assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
-        await settled()
-        assert talk.waiting() == []
-        assert talk.service.supervisor.actors == ()
-        assert "asked=0" in repr(talk.session)
 
 
 async def test_a_question_that_fails_or_breaks_its_form_passes_the_turn_on(autojump_clock: MockClock) -> None:

@@ -83,16 +83,6 @@ def server(reasons: list[CancelReason | None]) -> Server:
     return made
 
 
-async def test_requests_are_answered_until_the_client_closes(server: Server) -> None:
-    async with serving(server) as served:
-        await served.initialize()
-        for number in range(1, 4):
-            await served.call(number, "echo", {"text": str(number)})
-            assert str(number) == (await served.wire.answer(number))["result"]["content"][0]["text"]
-        await served.wire.close()
-        await served.ended()
-
-
 async def test_the_end_of_the_channel_cancels_every_call_and_waits_for_its_clean_up(
     server: Server, reasons: list[CancelReason | None]
 ) -> None:

@@ -55,7 +55,6 @@ class Shop:
         self.question = "Sure?"
         self.server = Server("shop", options=ServiceOptions(**{"keys": KEYS, **options}))
         self.server.tool(resume="replay")(self.book)
-        self.server.tool(resume="replay")(self.vote)
         self.server.tool(resume="replay")(self.loud)
         self.server.tool(resume="replay")(self.big)
         self.server.tool(self.charge)
@@ -74,16 +73,6 @@ class Shop:
         assert isinstance(sure, Accepted)
         self.effects.append("booked")
         return f"{flight.number} {seat.content} {sure.content}"
-
-    async def vote(self, n: int, ctx: Context) -> str:
-        async def one(branch: Context) -> int:
-            first = await branch.elicit("First?", int)
-            second = await branch.elicit("Second?", int)
-            assert isinstance(first, Accepted)
-            assert isinstance(second, Accepted)
-            return first.content + second.content
-
-        return str(sum(await ctx.branch_all(*[one] * n)))
 
     async def loud(self, ctx: Context) -> str:
         await ctx.progress(1, 3)
@@ -141,62 +130,6 @@ async def test_a_call_goes_on_in_another_process_and_its_steps_are_not_done_agai
         text = await talk.text(talk.leg("book", state=asked["requestState"], answers=answers(asked, True)))
     assert text == "TP1 2 True"
     assert effects == ["searched Lisbon", "booked"]
-
-
-async def test_the_leg_that_revives_a_call_runs_once_however_often_it_is_sent() -> None:
-    effects: list[str] = []
-    async with process(effects) as (_, talk):
-        asked = await first_round(talk, "book")
-        asked = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, 2))
-    async with process(effects) as (_, talk):
-        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
-        ids = [talk.leg("book", **retry) for _ in range(10)]
-        replies = {message["id"]: message["result"] for message in [await talk.receive() for _ in ids]}
-        later = await talk.result(talk.leg("book", **retry))
-    assert set(replies) == set(ids)
-    assert all(result == later for result in replies.values())
-    assert effects.count("booked") == 1
-
-
-async def test_branches_are_replayed_by_their_place() -> None:
-    effects: list[str] = []
-    async with process(effects) as (_, talk):
-        asked = await first_round(talk, "vote", {"n": 5})
-        given = {key: accept(value=number) for number, key in enumerate(asked["inputRequests"])}
-    async with process(effects) as (_, talk):
-        asked = await first_round(talk, "vote", {"n": 5}, state=asked["requestState"], answers=given)
-        assert len(asked["inputRequests"]) == 5
-    async with process(effects) as (_, talk):
-        leg = talk.leg("vote", {"n": 5}, state=asked["requestState"], answers=answers(asked, 100))
-        assert await talk.text(leg) == "510"
-
-
-async def test_what_is_not_answered_yet_is_asked_again_by_the_replay() -> None:
-    async with process([]) as (_, talk):
-        asked = await first_round(talk, "book")
-    async with process([]) as (_, talk):
-        again = await first_round(talk, "book", state=asked["requestState"], answers={})
-        assert again["inputRequests"] == asked["inputRequests"]
-
-
-async def test_an_answer_that_was_never_asked_for_is_not_taken_by_a_replay() -> None:
-    async with process([]) as (_, talk):
-        asked = await first_round(talk, "book")
-    async with process([]) as (_, talk):
-        forged = {**answers(asked, 2), "elicit-2": accept(value=True)}
-        again = await first_round(talk, "book", state=asked["requestState"], answers=forged)
-        assert list(again["inputRequests"]) == ["elicit-2"]
-
-
-async def test_a_malformed_answer_is_refused_before_anything_runs() -> None:
-    effects: list[str] = []
-    async with process(effects) as (_, talk):
-        asked = await first_round(talk, "idempotent")
-    async with process(effects) as (_, talk):
-        bad = {key: {"action": "maybe"} for key in asked["inputRequests"]}
-        error = await talk.error(talk.leg("idempotent", state=asked["requestState"], answers=bad))
-    assert error["code"] == INVALID_PARAMS
-    assert effects == ["ran"]
 
 
 async def test_a_question_that_changed_is_asked_anew_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -327,17 +260,6 @@ async def test_without_keys_the_log_says_what_that_means(
             for _ in range(2):
                 await first_round(talk, "idempotent")
     assert caplog.text.count("TRIO_MCP_KEYS") == 1
-
-
-async def test_a_call_may_go_back_and_forth_between_two_processes() -> None:
-    effects: list[str] = []
-    async with process(effects) as (_, here), process(effects) as (_, there):
-        asked = await first_round(here, "book")
-        asked = await first_round(there, "book", state=asked["requestState"], answers=answers(asked, 2))
-        last = here.leg("book", state=asked["requestState"], answers=answers(asked, True))
-        assert await here.text(last) == "TP1 2 True"
-        assert here.service.supervisor.actors == ()
-    assert effects == ["searched Lisbon", "booked"]
 
 
 async def test_an_answer_to_a_question_that_another_process_asked_is_not_given_to_a_different_one_here() -> None:

@@ -123,12 +123,6 @@ async def test_a_server_declares_what_it_has() -> None:
         assert (await modern_request(talk, "server/discover"))["capabilities"] == expected
 
 
-async def test_a_server_declares_nothing_that_it_does_not_have() -> None:
-    async with talk_to(Server("bare")) as talk:
-        capabilities = (await talk.initialize())["capabilities"]
-    assert capabilities.keys().isdisjoint({"prompts", "resources", "completions"})
-
-
 async def test_discover_tells_what_a_client_needs_and_no_more(server: Server) -> None:
     async with talk_to(server) as talk:
         result = await modern_request(talk, "server/discover")
@@ -205,28 +199,3 @@ async def test_a_call_that_does_nothing_but_talk_ends_when_nobody_listens_and_ho
         assert await talk.result(talk.ask("tools/list"))
         assert talk.service.supervisor.actors == ()
     assert said < 1000
-
-
-@pytest.mark.parametrize("started", [False, True])
-async def test_after_a_cancel_nothing_more_is_said_about_a_call(started: bool) -> None:
-    """Neither by a body that had not begun, nor by a clean-up."""
-    server = Server("chatty")
-
-    @server.tool
-    async def wait(ctx: Context) -> None:
-        if not started:
-            await ctx.log("info", "begun")
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await ctx.log("info", "cleaning up")
-                await ctx.progress(1)
-
-    async with talk_to(server) as talk:
-        request = talk.leg("wait", meta={**log_level("info"), "progressToken": "p"})
-        if started:
-            await wait_all_tasks_blocked()
-        talk.cancel(request)
-        await talk.silence()
-        assert talk.service.supervisor.actors == ()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 import trio
-from talk import Json, Talk, modern_meta, talk_to
+from talk import Json, Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server, ToolError
@@ -78,86 +79,78 @@ def stage() -> Stage:
     return Stage()
 
 
+@pytest.fixture
+async def talk(stage: Stage) -> AsyncIterator[Talk]:
+    """A session of the revision that has batches."""
+    async with talk_to(stage.server) as talk:
+        await talk.initialize(BATCHING)
+        yield talk
+
+
 # answers
 
 
-async def test_the_answers_of_a_batch_go_out_together_when_the_last_one_is_there(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(PING, call(1, "wait", name="a"), call(2, "wait", name="b"), call(3, "echo", text="hi"))
-        await talk.silence()
-        stage.gate("b").set()
-        await talk.silence()
-        stage.gate("a").set()
-        answers = await talk.answers()
-        assert set(answers) == {"p", 1, 2, 3}
-        assert [text(answers[id]) for id in (1, 2, 3)] == ["a", "b", "hi"]
-        assert not talk.session.busy
+async def test_the_answers_of_a_batch_go_out_together_when_the_last_one_is_there(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(PING, call(1, "wait", name="a"), call(2, "wait", name="b"), call(3, "echo", text="hi"))
+    await talk.silence()
+    stage.gate("b").set()
+    await talk.silence()
+    stage.gate("a").set()
+    answers = await talk.answers()
+    assert set(answers) == {"p", 1, 2, 3}
+    assert [text(answers[id]) for id in (1, 2, 3)] == ["a", "b", "hi"]
+    assert not talk.session.busy
 
 
-async def test_a_batch_of_one_is_answered_with_an_array_of_one(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(PING)
-        assert set(await talk.answers()) == {"p"}
+async def test_a_batch_of_one_is_answered_with_an_array_of_one(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(PING)
+    assert set(await talk.answers()) == {"p"}
 
 
-async def test_a_single_message_between_batches_is_answered_by_itself(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "wait", name="a"))
-        assert await talk.text(talk.call("echo", {"text": "alone"})) == "alone"
-        stage.gate("a").set()
-        assert set(await talk.answers()) == {1}
+async def test_a_single_message_between_batches_is_answered_by_itself(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "wait", name="a"))
+    assert await talk.text(talk.call("echo", {"text": "alone"})) == "alone"
+    stage.gate("a").set()
+    assert set(await talk.answers()) == {1}
 
 
-async def test_a_batch_without_requests_is_not_answered(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        assert talk.send_batch(cancel(9), {"method": "notifications/roots/list_changed"}) is None
-        await talk.silence()
+async def test_a_batch_without_requests_is_not_answered(stage: Stage, talk: Talk) -> None:
+    assert talk.send_batch(cancel(9), {"method": "notifications/roots/list_changed"}) is None
+    await talk.silence()
 
 
-async def test_what_a_request_of_a_batch_says_on_its_way_goes_out_at_once(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "report", {"progressToken": "t"}), PING)
-        assert (await talk.notification("notifications/progress"))["progressToken"] == "t"
-        await talk.silence()
-        stage.gate("report").set()
-        assert set(await talk.answers()) == {1, "p"}
+async def test_what_a_request_of_a_batch_says_on_its_way_goes_out_at_once(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "report", {"progressToken": "t"}), PING)
+    assert (await talk.notification("notifications/progress"))["progressToken"] == "t"
+    await talk.silence()
+    stage.gate("report").set()
+    assert set(await talk.answers()) == {1, "p"}
 
 
-async def test_questions_of_a_batch_go_out_at_once_and_are_answered_in_a_batch(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "ask"), call(2, "ask"))
-        questions = [await talk.question("roots/list") for _ in range(2)]
-        roots = {"roots": [{"uri": "file:///a"}]}
-        assert talk.send_batch(*({"id": question["id"], "result": roots} for question in questions)) is None
-        assert [text(answer) for answer in (await talk.answers()).values()] == ["1", "1"]
+async def test_questions_of_a_batch_go_out_at_once_and_are_answered_in_a_batch(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "ask"), call(2, "ask"))
+    questions = [await talk.question("roots/list") for _ in range(2)]
+    roots = {"roots": [{"uri": "file:///a"}]}
+    assert talk.send_batch(*({"id": question["id"], "result": roots} for question in questions)) is None
+    assert [text(answer) for answer in (await talk.answers()).values()] == ["1", "1"]
 
 
-async def test_errors_stand_among_the_results(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "fail"), call(2, "nowhere"), {"id": 3, "method": "no/such"}, call(4, "echo", text="hi"))
-        answers = await talk.answers()
-        assert answers[1]["result"]["isError"]
-        assert "error" in answers[2]
-        assert answers[3]["error"]["code"] == METHOD_NOT_FOUND
-        assert text(answers[4]) == "hi"
+async def test_errors_stand_among_the_results(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "fail"), call(2, "nowhere"), {"id": 3, "method": "no/such"}, call(4, "echo", text="hi"))
+    answers = await talk.answers()
+    assert answers[1]["result"]["isError"]
+    assert "error" in answers[2]
+    assert answers[3]["error"]["code"] == METHOD_NOT_FOUND
+    assert text(answers[4]) == "hi"
 
 
-async def test_a_batch_of_refused_messages_alone_is_answered_at_once(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "echo", text="a"), call(1, "echo", text="b"))
-        array: object = await talk.receive()
-        assert isinstance(array, list)
-        assert [(answer["id"], answer["error"]["code"]) for answer in array] == [(1, INVALID_REQUEST)] * 2
-        await wait_all_tasks_blocked()
-        assert stage.runs == []
+async def test_a_batch_of_refused_messages_alone_is_answered_at_once(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "echo", text="a"), call(1, "echo", text="b"))
+    array: object = await talk.receive()
+    assert isinstance(array, list)
+    assert [(answer["id"], answer["error"]["code"]) for answer in array] == [(1, INVALID_REQUEST)] * 2
+    await wait_all_tasks_blocked()
+    assert stage.runs == []
 
 
 async def test_a_call_over_the_servers_limit_is_refused_within_the_batch() -> None:
@@ -187,113 +180,59 @@ async def test_nothing_of_a_batch_is_executed_in_another_revision(stage: Stage, 
         assert stage.runs == []
 
 
-async def test_nothing_of_a_batch_is_executed_before_initialize(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        talk.send_batch(call(1, "echo", text="a"), call(2, "echo", text="b", meta=modern_meta()))
-        assert (await talk.receive())["error"]["code"] == INVALID_REQUEST
-        await talk.silence()
-        assert stage.runs == []
-
-
-async def test_a_modern_request_in_a_batch_is_refused_and_the_others_are_served(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "echo", modern_meta(), text="modern"), call(2, "echo", text="legacy"))
-        answers = await talk.answers()
-        assert answers[1]["error"]["code"] == INVALID_REQUEST
-        assert text(answers[2]) == "legacy"
-        assert stage.runs == ["legacy"]
-
-
-async def test_a_batch_cannot_change_the_revision_of_its_session(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        talk.send_batch({"id": 1, "method": "initialize", "params": params}, PING)
-        answers = await talk.answers()
-        assert answers[1]["error"]["code"] == INVALID_REQUEST
-        assert talk.session.connection.codec.revision.name == BATCHING
-
-
 # ids
 
 
-async def test_the_id_of_an_open_request_is_refused_in_a_batch_and_free_again_after_it(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.call("wait", {"name": "a"}, id=7)
-        talk.send_batch(call(7, "echo", text="b"), call(8, "echo", text="c"))
-        answers = await talk.answers()
-        assert "in use" in answers[7]["error"]["message"]
-        assert text(answers[8]) == "c"
-        stage.gate("a").set()
-        assert await talk.text(7) == "a"
-        talk.send_batch(call(7, "echo", text="d"), call(8, "echo", text="e"))
-        assert {text(answer) for answer in (await talk.answers()).values()} == {"d", "e"}
-
-
-async def test_an_id_is_in_use_until_its_own_call_has_ended_not_the_whole_batch(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "echo", text="a"), call(2, "wait", name="b"))
-        await talk.silence()
-        assert "in use" in (await talk.error(talk.call("echo", {"text": "x"}, id=2)))["message"]
-        assert await talk.text(talk.call("echo", {"text": "x"}, id=1)) == "x"
-        stage.gate("b").set()
-        assert set(await talk.answers()) == {1, 2}
+async def test_an_id_is_in_use_until_its_own_call_has_ended_not_the_whole_batch(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "echo", text="a"), call(2, "wait", name="b"))
+    await talk.silence()
+    assert "in use" in (await talk.error(talk.call("echo", {"text": "x"}, id=2)))["message"]
+    assert await talk.text(talk.call("echo", {"text": "x"}, id=1)) == "x"
+    stage.gate("b").set()
+    assert set(await talk.answers()) == {1, 2}
 
 
 # cancelled and left
 
 
-async def test_a_cancelled_call_is_missing_from_the_array(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "wait", name="a"), call(2, "wait", name="b"))
-        await wait_all_tasks_blocked()
-        talk.cancel(1)
-        await talk.silence()
-        assert stage.reasons == [CancelReason.CLIENT]
-        stage.gate("b").set()
-        assert set(await talk.answers()) == {2}
+async def test_a_cancelled_call_is_missing_from_the_array(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "wait", name="a"), call(2, "wait", name="b"))
+    await wait_all_tasks_blocked()
+    talk.cancel(1)
+    await talk.silence()
+    assert stage.reasons == [CancelReason.CLIENT]
+    stage.gate("b").set()
+    assert set(await talk.answers()) == {2}
 
 
-async def test_cancelling_the_last_open_call_sends_the_answers_that_are_there(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
-        await talk.silence()
-        talk.cancel(1)
-        assert set(await talk.answers()) == {2}
+async def test_cancelling_the_last_open_call_sends_the_answers_that_are_there(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
+    await talk.silence()
+    talk.cancel(1)
+    assert set(await talk.answers()) == {2}
 
 
-async def test_a_batch_that_is_cancelled_call_by_call_is_not_answered(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        batch = talk.send_batch(call(1, "wait", name="a"), call(2, "wait", name="b"))
-        await wait_all_tasks_blocked()
-        talk.send_batch(cancel(1), cancel(2))
-        await talk.silence()
-        assert isinstance(batch, OpenBatch)
-        assert batch.finished
-        assert not talk.session.busy
+async def test_a_batch_that_is_cancelled_call_by_call_is_not_answered(stage: Stage, talk: Talk) -> None:
+    batch = talk.send_batch(call(1, "wait", name="a"), call(2, "wait", name="b"))
+    await wait_all_tasks_blocked()
+    talk.send_batch(cancel(1), cancel(2))
+    await talk.silence()
+    assert isinstance(batch, OpenBatch)
+    assert batch.finished
+    assert not talk.session.busy
 
 
-async def test_a_call_is_cancelled_by_its_own_batch(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "wait", name="a"), cancel(1), call(2, "echo", text="b"))
-        assert set(await talk.answers()) == {2}
-        talk.send_batch(call(1, "wait", name="c"), cancel(1))
-        await talk.silence()
-        assert not talk.session.busy
+async def test_a_call_is_cancelled_by_its_own_batch(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "wait", name="a"), cancel(1), call(2, "echo", text="b"))
+    assert set(await talk.answers()) == {2}
+    talk.send_batch(call(1, "wait", name="c"), cancel(1))
+    await talk.silence()
+    assert not talk.session.busy
 
 
-async def test_a_cancellation_that_comes_before_its_request_cancels_nothing(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(cancel(1), call(1, "echo", text="a"))
-        assert text((await talk.answers())[1]) == "a"
+async def test_a_cancellation_that_comes_before_its_request_cancels_nothing(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(cancel(1), call(1, "echo", text="a"))
+    assert text((await talk.answers())[1]) == "a"
 
 
 async def exclusive(talk: Talk, *messages: Json) -> tuple[OpenBatch, Outbox[Envelope]]:
@@ -306,61 +245,49 @@ async def exclusive(talk: Talk, *messages: Json) -> tuple[OpenBatch, Outbox[Enve
     return batch, outbox
 
 
-async def test_an_outbox_of_its_own_is_closed_with_the_last_answer(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        batch, outbox = await exclusive(talk, call(1, "wait", name="a"), PING)
-        assert not batch.finished
-        assert not outbox.closed
-        stage.gate("a").set()
-        await wait_all_tasks_blocked()
-        assert batch.finished
-        assert outbox.closed
-        assert len(outbox.take_nowait()) == 1
+async def test_an_outbox_of_its_own_is_closed_with_the_last_answer(stage: Stage, talk: Talk) -> None:
+    batch, outbox = await exclusive(talk, call(1, "wait", name="a"), PING)
+    assert not batch.finished
+    assert not outbox.closed
+    stage.gate("a").set()
+    await wait_all_tasks_blocked()
+    assert batch.finished
+    assert outbox.closed
+    assert len(outbox.take_nowait()) == 1
 
 
-async def test_an_outbox_of_its_own_is_closed_empty_when_every_call_was_cancelled(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        batch, outbox = await exclusive(talk, call(1, "wait", name="a"))
-        talk.cancel(1)
-        await wait_all_tasks_blocked()
-        assert batch.finished
-        assert (outbox.closed, len(outbox.items)) == (True, 0)
+async def test_an_outbox_of_its_own_is_closed_empty_when_every_call_was_cancelled(stage: Stage, talk: Talk) -> None:
+    batch, outbox = await exclusive(talk, call(1, "wait", name="a"))
+    talk.cancel(1)
+    await wait_all_tasks_blocked()
+    assert batch.finished
+    assert (outbox.closed, len(outbox.items)) == (True, 0)
 
 
-async def test_who_leaves_a_batch_cancels_what_still_runs_of_it(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        batch, _ = await exclusive(
-            talk, call(1, "echo", text="a"), call(2, "wait", name="b"), call(3, "wait", name="c")
-        )
-        talk.call("wait", {"name": "other"}, id=1)  # an id that the batch no longer uses
-        await wait_all_tasks_blocked()
-        talk.session.disconnect(batch)
-        await wait_all_tasks_blocked()
-        assert stage.reasons == [CancelReason.DISCONNECT] * 2
-        assert talk.session.busy  # the other call runs on, under its id
-        assert "in use" in (await talk.error(talk.request("ping", id=1)))["message"]
+async def test_who_leaves_a_batch_cancels_what_still_runs_of_it(stage: Stage, talk: Talk) -> None:
+    batch, _ = await exclusive(talk, call(1, "echo", text="a"), call(2, "wait", name="b"), call(3, "wait", name="c"))
+    talk.call("wait", {"name": "other"}, id=1)  # an id that the batch no longer uses
+    await wait_all_tasks_blocked()
+    talk.session.disconnect(batch)
+    await wait_all_tasks_blocked()
+    assert stage.reasons == [CancelReason.DISCONNECT] * 2
+    assert talk.session.busy  # the other call runs on, under its id
+    assert "in use" in (await talk.error(talk.request("ping", id=1)))["message"]
 
 
-async def test_the_end_of_a_session_cancels_its_batches_and_says_nothing(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
-        await wait_all_tasks_blocked()
-        talk.session.close(CancelReason.DISCONNECT)
-        with trio.fail_after(1):
-            await talk.session.idle()
-        assert stage.reasons == [CancelReason.DISCONNECT]
+async def test_the_end_of_a_session_cancels_its_batches_and_says_nothing(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
+    await wait_all_tasks_blocked()
+    talk.session.close(CancelReason.DISCONNECT)
+    with trio.fail_after(1):
+        await talk.session.idle()
+    assert stage.reasons == [CancelReason.DISCONNECT]
 
 
-async def test_a_shutdown_answers_every_call_of_a_batch(stage: Stage) -> None:
-    async with talk_to(stage.server) as talk:
-        await talk.initialize(BATCHING)
-        talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
-        await wait_all_tasks_blocked()
-        await talk.service.drain(0, 1)
-        answers = await talk.answers()
-        assert set(answers) == {1, 2}
-        assert text(answers[2]) == "b"
+async def test_a_shutdown_answers_every_call_of_a_batch(stage: Stage, talk: Talk) -> None:
+    talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
+    await wait_all_tasks_blocked()
+    await talk.service.drain(0, 1)
+    answers = await talk.answers()
+    assert set(answers) == {1, 2}
+    assert text(answers[2]) == "b"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import threading
@@ -67,22 +66,6 @@ def quiet(statistics: ServiceStatistics) -> bool:
 
 
 # who is told
-
-
-async def test_whoever_cancelled_a_stuck_call_is_told_nothing_and_nobody_waits_for_it(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    async with play(made(), era) as player:
-        call = await player.call("deaf")
-        await wait_all_tasks_blocked()
-        player.talk.cancel(call)
-        assert player.talk.session.busy
-        await trio.sleep(GRACE + 0.1)
-        await player.talk.silence()
-        assert not player.talk.session.busy
-        assert player.talk.service.statistics().actors.stuck == 1
-        await player.call("fine")
-        assert await player.text() == "fine"
 
 
 async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy], autojump_clock: MockClock) -> None:
@@ -270,72 +253,7 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
 # cancels at every moment
 
 
-@pytest.mark.parametrize("turns", range(14))
-async def test_a_cancel_at_any_moment_leaves_at_most_one_outcome_and_nothing_behind(
-    era: type[Legacy], turns: int
-) -> None:
-    """Before its first step, in the middle, at its end, and after."""
-    server = made()
-
-    @server.tool
-    async def works(ctx: Context) -> str:
-        await ctx.log("info", "begins")
-        for _ in range(3):
-            await trio.lowlevel.checkpoint()
-        await ctx.branch_all(pauses, pauses)
-        return "done"
-
-    async def pauses(_ctx: Context) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async with play(server, era) as player:
-        await player.call("fine")
-        assert await player.text() == "fine"
-        call = await player.call("works")
-        for _ in range(turns):
-            await trio.lowlevel.checkpoint()
-        before = player.talk.waiting()
-        player.talk.cancel(call)
-        await wait_all_tasks_blocked()
-        after = player.talk.waiting()
-        answers = [message for message in before if message.get("id") == call]
-        assert len(answers) <= 1
-        assert after == []  # whatever had not been said by then is not said
-        assert quiet(player.talk.service.statistics())
-        if era is Legacy:
-            player.talk.call("fine", id=call)  # the id is free again
-            assert await player.talk.text(call) == "fine"
-
-
 # which deadline
-
-
-LIMITS = [(own, most, client) for own, most, client in itertools.permutations((2.0, 4.0, 6.0)) if client != math.inf]
-
-
-@pytest.mark.parametrize(("own", "most", "client"), LIMITS)
-async def test_the_shortest_deadline_wins_and_the_error_says_which(
-    own: float, most: float, client: float, autojump_clock: MockClock
-) -> None:
-    """Of the tool, the server and the client (reliability 76)."""
-    server = made(max_seconds=most)
-
-    @server.tool(timeout=own)
-    async def slow() -> str:
-        await trio.sleep_forever()
-        return "never"
-
-    began = trio.current_time()
-    async with Client.connect(server) as connected:
-        if client == min(own, most, client):
-            with pytest.raises(RequestTimeout, match="slow did not finish within 2 seconds; it was cancelled"):
-                await connected.call_tool("slow", timeout=client)
-        else:
-            whose = "its timeout" if own < most else "the most that this server allows"
-            result = await connected.call_tool("slow", timeout=client)
-            assert result.is_error
-            assert result.text == f"slow did not finish within 2 seconds, {whose}."
-        assert trio.current_time() - began == 2
 
 
 async def test_the_servers_maximum_is_for_prompts_and_resources_too(autojump_clock: MockClock) -> None:
@@ -396,50 +314,6 @@ def gate() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
-
-
-async def test_a_hundred_stuck_threads_are_counted_and_the_next_call_is_refused_at_once(
-    era: type[Legacy], gate: threading.Event
-) -> None:
-    server = made()
-    inside = threading.Semaphore(0)
-
-    @server.tool
-    def stuck() -> str:
-        inside.release()
-        gate.wait(SOON)
-        return "too late"
-
-    @server.tool
-    def quick() -> str:
-        return "quick"
-
-    def all_inside() -> None:
-        for _ in range(100):
-            assert inside.acquire(timeout=SOON)
-
-    async with play(server, era) as player:
-        talk = player.talk
-        calls = [await player.call("stuck") for _ in range(100)]
-        await trio.to_thread.run_sync(all_inside)
-        for call in calls:
-            talk.cancel(call)
-        await wait_all_tasks_blocked()
-        statistics = talk.service.statistics()
-        assert statistics.threads is not None
-        assert (statistics.threads.abandoned, statistics.actors.running, statistics.actors.stuck) == (100, 0, 0)
-        await player.call("quick")
-        error = await player.error()
-        assert error["code"] == SERVER_BUSY
-        assert "100 threads are held by calls that were cancelled" in error["message"]
-        await player.call("fine")  # an async tool needs none
-        assert await player.text() == "fine"
-        gate.set()
-        with trio.fail_after(SOON):
-            while not quiet(talk.service.statistics()):
-                await trio.lowlevel.checkpoint()
-        await player.call("quick")
-        assert await player.text() == "quick"
 
 
 async def test_an_abandoned_thread_says_and_asks_nothing(era: type[Legacy], gate: threading.Event) -> None:

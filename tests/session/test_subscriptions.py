@@ -40,15 +40,6 @@ async def subscribe(talk: Talk, *uris: str) -> None:
 # the handshake era
 
 
-async def test_a_subscriber_hears_of_his_resource_and_of_no_other(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        await subscribe(talk, "file:///a/b")
-        server.resource_updated("file:///a/b")
-        server.resource_updated("file:///a/c")
-        assert await came(talk) == [(UPDATED, "file:///a/b")]
-
-
 @pytest.mark.parametrize("watched", ["file:///a", "file:///a/"])
 async def test_an_update_of_a_part_counts_for_the_whole(server: Server, watched: str) -> None:
     async with talk_to(server) as talk:
@@ -59,40 +50,10 @@ async def test_an_update_of_a_part_counts_for_the_whole(server: Server, watched:
         assert await came(talk) == [(UPDATED, "file:///a/b")]
 
 
-async def test_after_unsubscribe_there_is_silence(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        await subscribe(talk, "file:///a/b")
-        assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///a/b"})) == {}
-        server.resource_updated("file:///a/b")
-        await talk.silence()
-
-
 async def test_to_unsubscribe_twice_or_without_need_is_no_error(server: Server) -> None:
     async with talk_to(server) as talk:
         await talk.initialize()
         assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///x"})) == {}
-
-
-async def test_two_subscribers_hear_each_for_himself(server: Server) -> None:
-    async with talk_to(server) as talk:
-        other = Talk(talk.service)
-        await talk.initialize()
-        await other.initialize()
-        await subscribe(talk, "file:///a/b")
-        await subscribe(other, "file:///a/c")
-        server.resource_updated("file:///a/b")
-        assert await came(talk) == [(UPDATED, "file:///a/b")]
-        assert await came(other) == []
-
-
-async def test_an_update_that_is_told_many_times_at_once_comes_once(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        await subscribe(talk, "file:///a/b")
-        for _ in range(50):
-            server.resource_updated("file:///a/b")
-        assert await came(talk) == [(UPDATED, "file:///a/b")]
 
 
 async def test_there_is_a_limit_to_what_a_session_watches(server: Server) -> None:
@@ -151,15 +112,6 @@ async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monke
         await subscribe(other, "a:3")
         other.session.close(CancelReason.DISCONNECT)
         await subscribe(talk, "a:4", "a:5")
-
-
-@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-async def test_what_is_no_uri_cannot_be_watched(server: Server, method: str) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        error = await talk.error(talk.request(method, {"uri": "nowhere"}))
-    assert error["code"] == -32602
-    assert "'nowhere'" in error["message"]
 
 
 async def test_without_a_way_to_the_client_each_change_is_kept_once(server: Server) -> None:
@@ -259,18 +211,6 @@ async def test_only_what_was_asked_for_is_told_and_each_message_names_its_stream
         await wait_all_tasks_blocked()
         told = {message["params"]["_meta"][ID]: message["method"] for message in talk.waiting()}
     assert told == {one: TOOLS, two: UPDATED}
-
-
-async def test_a_cancelled_stream_is_silent_and_gone(server: Server) -> None:
-    async with talk_to(server) as talk:
-        request = listen(talk, toolsListChanged=True)
-        await acknowledged(talk, request)
-        talk.cancel(request)
-        await wait_all_tasks_blocked()
-        server.remove_tool("first")
-        await talk.silence()
-        assert len(talk.service.subscriptions) == 0
-        assert talk.service.supervisor.actors == ()
 
 
 async def test_shutdown_ends_a_stream_with_its_result(server: Server) -> None:

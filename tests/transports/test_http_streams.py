@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 from asgi_peer import legacy_call, modern_call
@@ -10,6 +12,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp.session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
+from trio_mcp.storage import LogKey
+from trio_mcp.stores import MemoryEventStore
+from trio_mcp_transports.http.sessions.event_log import EventLog
 
 
 @pytest.fixture
@@ -356,4 +361,20 @@ async def test_an_application_that_ends_forgets_what_its_sessions_said(autojump_
         await session.call()
         await talk.say(1)
         assert len(store) == 1
+    assert len(store) == 0
+
+
+async def test_a_cancelled_write_that_came_after_the_end_of_its_session_is_forgotten() -> None:
+    class SessionEndsFirst(MemoryEventStore):
+        async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
+            log.sealed = True
+            await super().append(key, first, events)
+
+    store = SessionEndsFirst()
+    log = EventLog(store, None, "session")
+    log.opened = 1
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await log.append(1, 1, [b"event"])
+    assert scope.cancelled_caught
     assert len(store) == 0

@@ -1,4 +1,8 @@
-"""The changes that one subscriber is told of."""
+"""`Changes`: the changes that one subscriber receives, and the filters that select them."""
+
+# A subscriber reads at its own pace, and the reader of the connection must not wait for it. So changes are queued, but never the
+# same change twice: a change says "read it again", and a second one adds nothing to that. The queue is therefore limited by the
+# number of different changes, and above `MAX_PENDING` those of single resources are replaced by one for each URI of the filter.
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
 
 MAX_PENDING = 1024
-"""Changes that wait to be read; beyond them those of single resources become one for each resource listened for."""
+"""Changes that wait to be read. Above it, those of single resources are replaced by one for each resource of the filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,8 @@ class Change:
     """Something at the server changed.
 
     Attributes:
-        kind: "tools", "prompts" or "resources": that list is another; "updated": so is what a resource holds.
-        uri: the resource that was updated, which may be a part of the one that was listened for; else None.
+        kind: "tools", "prompts" or "resources": that list changed; "updated": the content of a resource did.
+        uri: the resource that was updated, which may be a part of the one that was subscribed to; else None.
     """
 
     kind: ChangeKind
@@ -91,7 +95,7 @@ def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Seque
 
 
 class ChangeSource(Protocol):
-    """What subscribes to changes at the server."""
+    """Subscribes to changes at the server; `Listeners` is one. A protocol, because that module imports this one."""
 
     async def begin(self, changes: Changes, /) -> None:
         """Subscribe to changes; returns when the server has agreed, or raises."""
@@ -103,20 +107,20 @@ class ChangeSource(Protocol):
 
 
 class Changes:
-    """The changes that one subscriber is told of; made by `Client.listen`.
+    """The changes that one subscriber receives; made by `Client.listen`.
 
         async with client.listen(tools=True, uris=["config://app"]) as changes:
             async for change in changes:
                 ...
 
-    The iteration ends when the server ends the stream, and raises `Disconnected` when the connection ended. A change that is not
-    read yet is there once, however often it happens. After an interruption everything that was listened for is reported,
-    because it may have changed meanwhile.
+    The iteration ends when the server ends the stream, and raises `Disconnected` when the connection ended. A change that
+    happens again before it is read is reported once. After an interruption everything in the filter is reported, because it may
+    have changed meanwhile.
     """
 
     def __init__(self, find_source: Callable[[], ChangeSource], wanted: SubscriptionFilter) -> None:
         self.honoured_filter = SubscriptionFilter()
-        """What the server honours, as far as it is known."""
+        """What the server honours, as far as it is known; `honoured` is for the subscriber."""
         self.wanted = wanted
         self._find_source = find_source
         self._source: ChangeSource | None = None
@@ -124,7 +128,8 @@ class Changes:
         self._entered = False
         self._exited = False
         self._over = False
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
+        """Why the iteration failed; None while it is open, and after a regular end."""
         self._changed = trio.Event()
 
     async def __aenter__(self) -> Self:
@@ -137,6 +142,7 @@ class Changes:
         if self._entered:
             raise RuntimeError("this was opened before; call client.listen(...) again")
         self._entered = True
+        # Found here and not in `listen`, which may be called before the client is open.
         self._source = self._find_source()
         await self._source.begin(self)
         return self
@@ -151,24 +157,28 @@ class Changes:
         await self._source.finish(self)  # noqa: ASYNC102  it is shielded and bounded itself
 
     def __aiter__(self) -> Self:
-        if self._exited:  # an iteration that runs already sees the end instead
-            raise RuntimeError("the `async with` of this listener has ended, and with it what could be heard")
+        # Only for a new iteration: it is a mistake of the program. One that runs already ends.
+        if self._exited:
+            raise RuntimeError("the `async with` of this listener has ended: iterate inside of it")
         return self
 
     async def __anext__(self) -> Change:
         """Wait for the next change and return it. A cancel loses none."""
         self._check_begun()
         while not self._pending:
-            if self._failure is not None:
-                raise without_traceback(self._failure)
+            if self.failure is not None:
+                raise without_traceback(self.failure)
             if self._over:
                 raise StopAsyncIteration
-            if self._changed.is_set():  # else another task waits for it already
+            # Replaced only if it is set: several tasks may iterate, and all of them must wait for the same event.
+            if self._changed.is_set():
                 self._changed = trio.Event()
             await self._changed.wait()
+        # Before the change is taken, so that a cancel here loses none.
         await trio.lowlevel.checkpoint()
         change = next(iter(self._pending), None)
-        if change is None:  # another task took it during the checkpoint
+        # Another task took it during the checkpoint.
+        if change is None:
             return await self.__anext__()
         del self._pending[change]
         return change
@@ -179,7 +189,7 @@ class Changes:
 
     @property
     def honoured(self) -> SubscriptionFilter:
-        """What the server agreed to announce; it may be less than was asked for.
+        """What the server agreed to announce; it may be less than was requested.
 
         Raises:
             RuntimeError: the subscription has not begun.
@@ -209,13 +219,8 @@ class Changes:
         """End the iteration once the queued changes are read. The first reason stays."""
         if not self._over:
             self._over = True
-            self._failure = None if failure is None else without_traceback(failure)
+            self.failure = None if failure is None else without_traceback(failure)
         self._changed.set()
-
-    @property
-    def failure(self) -> Exception | None:
-        """Why the iteration failed; None while it goes on, and after a regular end."""
-        return self._failure
 
     def _check_begun(self) -> None:
         if not self._entered:

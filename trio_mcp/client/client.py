@@ -57,12 +57,16 @@ class Client:
         async with Client.connect("http://localhost:8000/mcp", on_elicit=ask_me) as client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"})
 
-    Its tasks belong to the client and end with `aclose`, so it may be opened in one task and closed in another. A failing
-    connection raises `Disconnected` in the calls that wait for it and nowhere else.
+    Its tasks belong to the client and end with `aclose`, so it may be opened in one task and closed in another. A connection
+    that fails raises `Disconnected` in the calls that wait for it and nowhere else.
 
     Every call raises `PeerError` if the server answers with an error, `RequestTimeout` if it takes longer than its
     `timeout` (seconds), and `Disconnected` if the connection ends first. A cancel withdraws the call at the server.
     """
+
+    # This class is the public surface and nothing else: it documents, and passes on to one of three parts. `Link` owns the
+    # tasks and the session, `Lists` reads pages, `Calls` drives what may take rounds. The timeouts are here or in `Calls`, so
+    # that each method has exactly one scope that limits all of it.
 
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._options = options
@@ -98,11 +102,11 @@ class Client:
                 capabilities whose handler is given.
             on_log: called with each log message of `log_level` and above; without it the client requests none.
             on_change: called with each change that the server announces. A modern server announces only those that a `listen`
-                of this client asked for.
+                of this client requested.
             mode: "auto" finds out which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
                 a revision such as "2025-06-18" exactly that one.
-            probe_timeout: seconds without an answer after which the client takes the server for a legacy one, which then has 30
-                more.
+            probe_timeout: seconds without an answer after which the client takes the server for a legacy one. The server then
+                has 30 more seconds.
             cache: caches responses for as long as the server allows; clients of one URL may share it. None caches nothing.
             principal: cache partition for private responses; defaults to a digest of `headers`.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
@@ -110,7 +114,7 @@ class Client:
         `on_log` and `on_change` are plain functions, called in the task that reads from the server.
 
         Raises:
-            TypeError, ValueError: an argument is not what it should be; nothing was started.
+            TypeError, ValueError: an argument is invalid; nothing was started.
         """
         handlers = Handlers(on_elicit, on_sample, on_roots, on_elicit_url)
         made = ClientOptions(
@@ -131,15 +135,15 @@ class Client:
         """Connect and find out which era the server speaks; `async with` does it.
 
         Raises:
-            PeerError, RequestTimeout, Disconnected, RemoteProtocolError: the server did not open a conversation.
+            PeerError, RequestTimeout, Disconnected, RemoteProtocolError: the server did not open a session.
 
-        It also raises what the transport raises if it cannot connect. A cancel closes the client.
+        If the transport cannot connect, its own error is raised. A cancel closes the client.
         """
         await self._link.open()
         return self
 
     async def aclose(self) -> None:
-        """Close the connection, from any task, as often as you like; bounded, also when cancelled."""
+        """Close the connection, from any task. Idempotent; bounded, also when cancelled."""
         await self._link.aclose()
 
     async def __aenter__(self) -> Self:
@@ -176,15 +180,15 @@ class Client:
         return self._items(TOOLS, timeout)
 
     def iter_prompts(self, *, timeout: float = math.inf) -> AsyncGenerator[Prompt]:
-        """Iterate over the prompts, as `iter_tools` does."""
+        """Iterate over the prompts, page by page like `iter_tools`."""
         return self._items(PROMPTS, timeout)
 
     def iter_resources(self, *, timeout: float = math.inf) -> AsyncGenerator[Resource]:
-        """Iterate over the resources, as `iter_tools` does."""
+        """Iterate over the resources, page by page like `iter_tools`."""
         return self._items(RESOURCES, timeout)
 
     def iter_resource_templates(self, *, timeout: float = math.inf) -> AsyncGenerator[ResourceTemplate]:
-        """Iterate over the resource templates, as `iter_tools` does."""
+        """Iterate over the resource templates, page by page like `iter_tools`."""
         return self._items(RESOURCE_TEMPLATES, timeout)
 
     # calls
@@ -207,7 +211,7 @@ class Client:
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
             meta: more members for `_meta`.
             max_rounds: how often a modern server may ask.
-            idle_timeout: seconds that the server may go without reporting progress, which it is asked to do. While this client
+            idle_timeout: seconds that the server may go without reporting progress, which the request enables. While this client
                 answers a question, the time does not count.
 
         Returns:
@@ -255,12 +259,13 @@ class Client:
         context: Mapping[str, str] | None = None,
         timeout: float = math.inf,
     ) -> Completion:
-        """Return values that complete what was typed of an argument.
+        """Return values that complete the beginning of an argument.
 
         Args:
             ref: the prompt or template that has the argument: `PromptReference(name=...)` or
                 `ResourceTemplateReference(uri=...)`.
-            context: the arguments that have their values already.
+            value: the beginning, as it was typed.
+            context: the values of other arguments, as far as they are known.
         """
         check_seconds("timeout", timeout)
         params = complete_params(ref, argument, value, context)
@@ -269,14 +274,15 @@ class Client:
         return result.completion
 
     async def ping(self, *, timeout: float = 30) -> None:
-        """Wait until the server answers a request that any server answers: `ping`, or `server/discover` in the modern era."""
+        """Send a request that every server answers: `ping`, or `server/discover` to a modern server."""
         check_seconds("timeout", timeout)
         await self._link.request(self._link.dialect.ping_method, RequestParams(), timeout=timeout)
 
     async def set_log_level(self, level: LoggingLevel, *, timeout: float = math.inf) -> None:
         """Request log messages of this level and above from now on.
 
-        A modern server gets the level with each later request. A legacy server is asked now, and may refuse (`PeerError`).
+        A modern server receives the level with each later request. A legacy server receives a request now, and may reject it
+        (`PeerError`).
         """
         check_choice("level", level, LOGGING_LEVELS)
         check_seconds("timeout", timeout)
@@ -298,12 +304,13 @@ class Client:
                 async for change in changes:
                     ...
 
-        `changes.honoured` says what the server agreed to. Several tasks may listen at the same time. See `Changes`.
+        `changes.honoured` is what the server agreed to announce. Several tasks may listen concurrently. See `Changes`.
 
         Raises:
             ValueError: no list and no URI was given.
             TypeError: `uris` is one string.
         """
+        # A function, because the listeners depend on the era, which is not known before the client is open.
         return Changes(lambda: self._link.listeners, subscription_filter(tools, prompts, resources, uris))
 
     async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
@@ -315,11 +322,11 @@ class Client:
         await run_with_timeout(timeout, uri, partial(self._link.listeners.subscribe, uri))
 
     async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
-        """Take a `subscribe` back. Raises as that does."""
+        """Take a `subscribe` back. Raises the same errors."""
         await run_with_timeout(timeout, uri, partial(self._link.listeners.unsubscribe, uri))
 
     def roots_changed(self) -> None:
-        """Tell the server that `on_roots` would return something else now, so that it can ask again.
+        """Notify the server that `on_roots` would return something else now, so that it can ask again.
 
         Nothing is sent to a modern server, which asks whenever it needs the roots (L-ROOT-1c).
         """
@@ -334,7 +341,7 @@ class Client:
 
     @property
     def server_info(self) -> Implementation | None:
-        """The name and version that the server gives itself."""
+        """The name and version of the server, or None if it declares none."""
         return self._link.facts.info
 
     @property
@@ -368,7 +375,7 @@ class Client:
 def complete_params(
     ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
 ) -> CompleteRequestParams:
-    """Return the params of `completion/complete`; raise `TypeError` for an argument of the wrong type."""
+    """Return the params of `completion/complete`; raise `TypeError` if an argument has the wrong type."""
     if not isinstance(ref, PromptReference | ResourceTemplateReference):
         raise TypeError(
             "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "

@@ -1,7 +1,7 @@
 """How a client speaks each of the two eras of MCP.
 
-`opening` finds out which era the server speaks and chooses the dialect, once. From then on everything that differs between the
-eras is asked of the dialect: nothing else in the client looks at a revision.
+`opening` finds out which era the server speaks and chooses the dialect, once. From then on the dialect does everything that
+differs between the eras: nothing else in the client looks at a revision.
 """
 
 # What differs, and why it cannot be one code path:
@@ -58,7 +58,7 @@ HANDSHAKE_TIMEOUT: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the server says about itself."""
+    """What the server declared about itself when the session was opened."""
 
     protocol_version: str
     capabilities: ServerCapabilities
@@ -70,7 +70,7 @@ class Dialect(ABC):
     """How the client speaks the revision that it agreed on with the server.
 
     Attributes:
-        facts: what the server says about itself.
+        facts: what the server declared about itself.
         ping_method: the request that any server answers.
         can_reopen: whether the server may lose the session, and `reopen` opens another.
         session: sends and receives.
@@ -86,19 +86,19 @@ class Dialect(ABC):
 
     @abstractmethod
     async def apply_log_level(self, level: LoggingLevel) -> None:
-        """Have log messages of this level and above in a conversation that was just opened. A refusal is only logged."""
+        """Request log messages of this level and above in a session that was just opened. A rejection is only logged."""
 
     @abstractmethod
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
-        """Have log messages of this level and above from now on. Raises what the request raises, if there is one."""
+        """Request log messages of this level and above from now on. Raises the errors of the request, if one is sent."""
 
     @abstractmethod
     async def reopen(self) -> None:
-        """Open a session again after the server lost it. Raises what opening raises."""
+        """Open a session again after the server lost it. Raises the errors of opening."""
 
     @abstractmethod
     def announce_changed_roots(self) -> None:
-        """Tell the server that the roots changed, if it wants to be told."""
+        """Notify the server that the roots changed, if it takes the notification."""
 
     @abstractmethod
     def parameter_headers(self, tool: Tool) -> ParameterHeaders | None:
@@ -110,7 +110,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
-        """Return what subscribes to changes. `on_change` is called with each change, before any subscriber gets it."""
+        """Return the subscribers' source of changes. `on_change` is called with each change, before any subscriber gets it."""
 
 
 class LegacyDialect(Dialect):
@@ -133,20 +133,25 @@ class LegacyDialect(Dialect):
         )
         result = await session.request("initialize", params, timeout=HANDSHAKE_TIMEOUT)
         assert isinstance(result, InitializeResult)
+        # The server may answer with another revision, and the client must accept it or disconnect (L-LC-3c). A modern one is no
+        # answer to `initialize`.
         chosen = REVISIONS.get(result.protocol_version)
         if chosen is None or chosen.era is not Era.LEGACY:
             raise RemoteProtocolError(
                 f"the server wants to speak {result.protocol_version!r}, which this client does not"
             )
         session.connection.agree(chosen.name)
+        # Before the notification, which must already be encoded in the agreed revision.
         session.terms = SessionTerms(session.connection.codec, {}, stateless=False)
         session.notify("notifications/initialized", NotificationParams())
         self.facts = ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
 
     async def reopen(self) -> None:
+        # The revision of the last session and not the newest: calls that wait are going to be sent again as they are.
         await self.open(self.facts.protocol_version)
 
     async def apply_log_level(self, level: LoggingLevel) -> None:
+        # Without the capability the server would reject the request, and the program asked for logs only in passing.
         if self.facts.capabilities.logging is None:
             return
         params = SetLevelRequestParams(level=level)
@@ -192,6 +197,7 @@ class ModernDialect(Dialect):
         result = await session.request("server/discover", RequestParams(), timeout=timeout)
         assert isinstance(result, DiscoverResult)
         session.connection.agree(version)
+        # A server may answer in a revision without listing it, if it ignores the version. Its next answers could be anything.
         if version not in result.supported_versions:
             raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")
         server = (result.meta or {}).get(SERVER_INFO)
@@ -204,6 +210,7 @@ class ModernDialect(Dialect):
     async def apply_log_level(self, level: LoggingLevel) -> None:
         terms = self.session.terms
         self.session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
+        # A checkpoint in this era too: a program that loops over it must behave the same with both.
         await trio.lowlevel.checkpoint()
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The link of a client to its server: its tasks, the conversation on them, and reopening the session when the server lost it.
+"""The link of a client to its server: its tasks, its session, and reopening the session when the server lost it.
 
 A legacy session may end at the server while the connection stays open (L-HTTP-18s). The server did nothing for the request that
 finds out: the link opens another session, once for all that wait, and sends the request again under a new id (L-HTTP-19c).
@@ -91,16 +91,18 @@ class Link:
     # life
 
     async def open(self) -> None:
-        """Connect and open the conversation. A cancel closes the link."""
+        """Connect and open the session. A cancel closes the link."""
         if (library := current_async_library()) != "trio":
             raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start your program with trio.run")
         if self._state.phase is not Phase.NEW:
             raise RuntimeError("a client is opened once: make another one with Client.connect")
         self._state.move(LinkEvent.START)
+        # With the caller's context, so that callbacks of the program see its context variables.
         trio.lowlevel.spawn_system_task(self._main, name=f"{self!r}", context=contextvars.copy_context())
         try:
             await self._ready.wait()
-        except BaseException:  # a cancel, or a Ctrl-C: the caller has nothing yet that it could close
+        # Also for a cancel or a Ctrl-C: `__aexit__` does not run if `__aenter__` raises, so nothing else would close the link.
+        except BaseException:
             self._scope.cancel()
             raise
         if self._failure is not None:
@@ -109,10 +111,11 @@ class Link:
             try:
                 raise failure
             finally:
-                del failure  # its traceback holds this frame
+                # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
+                del failure
 
     async def aclose(self) -> None:
-        """Close the connection, from any task, as often as you like; bounded, also when cancelled."""
+        """Close the connection, from any task. Idempotent; bounded, also when cancelled."""
         was_started = self._state.phase is not Phase.NEW
         self._state.move(LinkEvent.CLOSE)
         self._closing.set()
@@ -136,7 +139,8 @@ class Link:
     # requests
 
     async def set_log_level(self, level: LoggingLevel, timeout: float) -> None:
-        """Have log messages of this level and above, also in a session that is reopened."""
+        """Request log messages of this level and above, also in a session that is reopened."""
+        # Looked up first, so that a link that is not open keeps its level.
         dialect = self.dialect
         self._log_level = level
         await dialect.set_log_level(self, level, timeout)
@@ -148,21 +152,21 @@ class Link:
 
     @property
     def dialect(self) -> Dialect:
-        """How the server is spoken to; raises `Disconnected` when the link is not open."""
+        """The dialect that the server speaks; raises `Disconnected` when the link is not open."""
         if self._dialect is None or self._closing.is_set():
             raise Disconnected(NOT_OPEN)
         return self._dialect
 
     @property
     def listeners(self) -> Listeners:
-        """What subscribes to changes; raises `Disconnected` when the link is not open."""
+        """The subscribers to changes; raises `Disconnected` when the link is not open."""
         if self._router.listeners is None or self._closing.is_set():
             raise Disconnected(NOT_OPEN)
         return self._router.listeners
 
     @property
     def facts(self) -> ServerFacts:
-        """What the server says about itself; raises `Disconnected` before the link is open, but not after."""
+        """What the server declared about itself; raises `Disconnected` before the link is open, but not after it was closed."""
         if self._dialect is None:
             raise Disconnected(NOT_OPEN)
         return self._dialect.facts
@@ -201,7 +205,8 @@ class Link:
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     def _session_lost(self) -> None:
-        """Reopen the session at once if a subscriber waits for it; else the next request does."""
+        """Reopen the session immediately if a subscriber waits for it; else the next request reopens it."""
+        # Without a subscriber, a client that is idle opens no session that it may never use.
         self._state.move(LinkEvent.SESSION_LOST)
         if self._needs_session and self._state.is_open and not self._state.is_watched:
             self._state.is_watched = True
@@ -212,7 +217,7 @@ class Link:
         return self._router.listeners is not None and self._router.listeners.needs_session
 
     async def _reopen_until_stable(self) -> None:
-        """Reopen the session, and again if that fails or does not last, but less and less often."""
+        """Reopen the session, and again with a growing delay if that fails or the session is lost again soon."""
         try:
             while self._state.is_session_lost and self._needs_session and self.session.closed_because is None:
                 generation = self._state.generation
@@ -225,13 +230,12 @@ class Link:
         try:
             await self._reopen(generation)
         except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
-            logger.warning("the session was lost, and could not be opened again: %s", error)
+            logger.warning("the session was lost, and could not be reopened: %s", error)
 
     async def _reopen(self, generation: int) -> None:
-        """Have the session reopened unless that happened since `generation`. All that wait share one attempt and its failure.
-
-        The attempt runs in a task of the link: a cancel of one caller leaves it to the others, and none half done.
-        """
+        """Reopen the session unless that happened since `generation`. All callers share one attempt and its failure."""
+        # The attempt runs in a task of the link and not in the first caller's: a cancel of that caller would leave the others
+        # without a session, and the server with half of a handshake.
         if self._attempt is None:
             if generation != self._state.generation:
                 return
@@ -279,11 +283,12 @@ class Link:
             self._done.set()
 
     def _contain(self, error: BaseException) -> None:
-        """Keep an error for `open` to raise; send a Ctrl-C that hit one of the link's tasks on to the main task."""
+        """Store an error for `open` to raise; pass a Ctrl-C that hit one of the link's tasks on to the main task."""
         cancelled, rest = split_group(error, trio.Cancelled)
         interrupted, rest = split_group(rest, KeyboardInterrupt)
         if interrupted is not None:
-            signal.raise_signal(signal.SIGINT)  # this task is protected from it, so Trio hands it to the main task
+            # This task is protected from it, so Trio delivers it to the main task.
+            signal.raise_signal(signal.SIGINT)
         if isinstance(rest, Exception):
             self._failure = single_exception(rest)
         elif rest is not None:

@@ -80,6 +80,9 @@ def _while_open(moves: Mapping[LinkEvent, Phase]) -> Mapping[LinkEvent, Phase]:
     return {**moves, LinkEvent.CLOSE: Phase.CLOSING, LinkEvent.ENDED: Phase.CLOSED}
 
 
+UNWINDING: Final = (LinkEvent.OPENED, LinkEvent.SESSION_LOST, LinkEvent.INITIALIZED, LinkEvent.ATTEMPT_ENDED)
+"""Events of tasks that have not ended yet when the link closes."""
+
 TRANSITIONS: Final[Mapping[Phase, Mapping[LinkEvent, Phase]]] = {
     Phase.NEW: {LinkEvent.START: Phase.OPENING, LinkEvent.CLOSE: Phase.CLOSED},
     Phase.OPENING: _while_open({LinkEvent.OPENED: Phase.OPEN, LinkEvent.SESSION_LOST: Phase.OPENING}),
@@ -93,19 +96,12 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[LinkEvent, Phase]]] = {
         }
     ),
     Phase.RESTORING: _while_open({LinkEvent.SESSION_LOST: Phase.REOPENING, LinkEvent.ATTEMPT_ENDED: Phase.OPEN}),
-    Phase.CLOSING: _while_open(
-        {
-            LinkEvent.OPENED: Phase.CLOSING,
-            LinkEvent.SESSION_LOST: Phase.CLOSING,
-            LinkEvent.INITIALIZED: Phase.CLOSING,
-            LinkEvent.ATTEMPT_ENDED: Phase.CLOSING,
-        }
-    ),
+    Phase.CLOSING: _while_open(dict.fromkeys(UNWINDING, Phase.CLOSING)),
     Phase.CLOSED: {LinkEvent.CLOSE: Phase.CLOSED},
 }
 
 WITH_SESSION = frozenset({Phase.OPEN, Phase.LOST, Phase.REOPENING, Phase.RESTORING})
-"""Phases in which the link is open, whatever became of its session."""
+"""Phases in which the link is open, with or without a session that the server knows."""
 
 
 class LinkState:
@@ -145,16 +141,17 @@ class LinkState:
 
     @property
     def is_session_lost(self) -> bool:
-        """Whether the server does not know the session, as far as this client was told."""
+        """Whether the server no longer knows the session, as far as this client has noticed."""
         return self.phase in (Phase.LOST, Phase.REOPENING)
 
     def end_attempt(self, now: float) -> None:
-        """An attempt to reopen the session ended at this time, well or not."""
+        """Record that an attempt to reopen the session ended at this time, well or not."""
         self._last_attempt_at = now
         self.move(LinkEvent.ATTEMPT_ENDED)
 
     def delay(self, now: float) -> float:
         """Return the seconds to wait before the next attempt; none if the last session was stable."""
+        # A failure that comes long after the last attempt is a new one: a server that restarts once a day is reopened at once.
         self._quick_attempts = 0 if now - self._last_attempt_at >= STABLE_AFTER else self._quick_attempts + 1
         return BACKOFF.delay(self._quick_attempts - 1) if self._quick_attempts else 0.0
 

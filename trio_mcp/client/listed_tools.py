@@ -1,8 +1,15 @@
-"""What the client remembers of the tools that it listed: which arguments go into headers, and the schemas of their results.
+"""The listed tools as calls need them: which arguments are repeated in headers, and the schemas of their results.
 
 Arguments are repeated in headers since 2026-07-28 (`x-mcp-header`: M-HTTP-6, M-HTTP-7c). Structured content is validated
 against the output schema in every revision (L-TOOL-6c).
 """
+
+# A client does not list the tools before a call, since a program may know the tool's name from elsewhere. So a tool that was not
+# listed is called without headers and its result is not validated: the server rejects missing headers, and `Calls` then lists
+# the tools and tries again.
+#
+# One mapping holds only the tools that need anything at all. Most have neither headers nor an output schema, and calling them
+# costs one failed lookup.
 
 from __future__ import annotations
 
@@ -20,17 +27,18 @@ from .dialects import Dialect
 logger = logging.getLogger("trio_mcp.client")
 
 MAX_TOOLS = 10_000
-"""Tools that are remembered. The server rejects a call of a forgotten one that needs headers; its results are not validated."""
+"""Tools that are stored. One above the limit counts as not listed."""
 
 
 class ListedTool:
-    """What matters for the calls of one tool. Its schema is compiled when the first result is validated."""
+    """The headers and the output schema of one tool."""
 
     __slots__ = ("_headers", "_name", "_schema")
 
     def __init__(self, name: str, headers: ParameterHeaders | None, output_schema: JsonObject | None) -> None:
         self._name = name
         self._headers = headers
+        # Compiled when the first result is validated: a list may have thousands of schemas, and a program calls few tools.
         self._schema: JsonObject | Schema | None = output_schema
 
     def headers(self, arguments: JsonObject) -> Mapping[str, str]:
@@ -56,36 +64,39 @@ class ListedTool:
         if schema is None:
             return
         if "structured_content" not in result.model_fields_set:
-            raise RemoteProtocolError(f"the tool {self._name} promises structured content and sent none")
+            raise RemoteProtocolError(f"the tool {self._name} must send structured content, and sent none")
         problem = schema.check(result.structured_content, "structuredContent")
         if problem is not None:
-            raise RemoteProtocolError(f"the tool {self._name} sent something else than it promises: {problem}")
+            raise RemoteProtocolError(f"the tool {self._name} sent content that breaks its output schema: {problem}")
 
     def _compiled(self) -> Schema | None:
         if isinstance(self._schema, dict):
             try:
                 self._schema = Schema.compile(self._schema, "outputSchema")
             except ValueError as error:
-                logger.warning("the results of the tool %s are not checked: %s", self._name, error)
-                self._schema = None  # so that it is logged once
+                # The server's mistake. The content is usable all the same, so the call does not fail.
+                logger.warning("the results of the tool %s are not validated: %s", self._name, error)
+                # Removed, so that it is logged once.
+                self._schema = None
         return self._schema
 
 
 class ListedTools:
-    """The tools of one server, as they were listed last.
+    """The tools of one server, as they were last listed.
 
     Attributes:
-        by_name: those that have headers or an output schema; the one that was listed longest ago is first.
+        by_name: the tools with headers or an output schema, the one that was listed longest ago first.
     """
 
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
 
     def add(self, tools: Sequence[Tool], dialect: Dialect) -> list[Tool]:
-        """Remember these tools, and return those that a client may offer; the others are logged (S-57)."""
+        """Store these tools, and return those that a client may offer; the others are logged (S-57)."""
         return [tool for tool in tools if self._add(tool, dialect)]
 
     def _add(self, tool: Tool, dialect: Dialect) -> bool:
+        # Also if nothing is stored for it now: the tool may have had headers when it was listed before.
         self.by_name.pop(tool.name, None)
         headers, valid = None, True
         try:

@@ -18,8 +18,8 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Protocol, Unpack
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 import trio
 
@@ -34,7 +34,8 @@ from ..errors import (
     without_traceback,
 )
 from ..session import ClientSession
-from ..session.client import RequestOptions
+from ..session.client import OnNotification
+from ..session.idle_timeout import OnProgress
 from ..types import (
     Model,
     RequestParams,
@@ -71,7 +72,18 @@ BACKOFF = Backoff(first=0.5)
 class SendRequest(Protocol):
     """Sends a request and returns its result, as `ClientSession.request` does."""
 
-    async def __call__(self, method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model: ...
+    async def __call__(
+        self,
+        method: str,
+        params: RequestParams,
+        /,
+        *,
+        timeout: float = ...,
+        idle: float = ...,
+        on_progress: OnProgress | None = ...,
+        on_notification: OnNotification | None = ...,
+        headers: Mapping[str, str] = ...,
+    ) -> Model: ...
 
 
 # A protocol, and not `Link` itself, because the link knows its listeners: the import would close a circle.

@@ -16,7 +16,7 @@ class NotificationRouter:
     """Sends each notification on: log messages to `on_log`; changes to the cache, to `on_change` and to the subscribers.
 
     Attributes:
-        listeners: the subscribers, once the conversation is open.
+        listeners: the subscribers, once the session is open.
     """
 
     def __init__(self, options: ClientOptions) -> None:
@@ -24,19 +24,20 @@ class NotificationRouter:
         self._options = options
 
     def dispatch(self, method: str, params: Model) -> None:
-        """Send on a notification that came on the session."""
+        """Dispatch a notification that came on the session."""
         if isinstance(params, LoggingMessageNotificationParams):
             if self._options.on_log is not None:
                 self._options.on_log(params)
             return
         change = change_of(method, params)
         if change is not None:
+            # The cache first: a subscriber that reads the resource again must not find the old content.
             self.dispatch_change(change)
             if self.listeners is not None:
                 self.listeners.dispatch_change(change)
 
     def dispatch_change(self, change: Change) -> None:
-        """Invalidate what was cached of it, so that no later call can find it, and call `on_change`."""
+        """Remove the cached results that a change makes stale, and call `on_change`."""
         cache, on_change = self._options.cache, self._options.on_change
         match change:
             case Change("updated", str(uri)):
@@ -49,5 +50,7 @@ class NotificationRouter:
             return
         try:
             on_change(change)
-        except Exception:  # also called while a session is reopened, where its error would fail the attempt
+        # The session catches errors of callbacks too. This is also called while a session is reopened, where an error would fail
+        # the attempt.
+        except Exception:
             logger.exception("a handler of changes failed")

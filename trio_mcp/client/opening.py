@@ -1,9 +1,20 @@
-"""Finding out which era a server speaks, and opening the conversation in it.
+"""Finding out which era a server speaks, and opening the session in it.
 
 A modern server needs no handshake and answers `server/discover` (M-DUAL-5c, M-DUAL-6c). If it rejects the version and names
 others, the request is sent again in one of those (M-VER-2c). Another error that only modern servers send is final. Anything
 else, an error with any other code or no answer, means that the server is a legacy one: then the client sends `initialize`.
 """
+
+# One decision, made once, by what comes back to a modern `server/discover`:
+#
+#   a result that lists the revision      modern
+#   -32022, lists modern revisions        modern, in the newest of them that both speak; asked once more
+#   -32022, lists legacy revisions only   legacy, in the newest of them
+#   -32020, -32021                        an error: only a modern server sends it, and another revision would not cure it
+#   any other error, or garbage           legacy: an old server answers a method that it does not know in its own way
+#   nothing within `probe_timeout`        legacy: some old servers drop whatever comes before `initialize`
+#
+# The order matters. `initialize` first would find every server that speaks both eras in its older one.
 
 from __future__ import annotations
 
@@ -24,11 +35,11 @@ MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})
 
 
 async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialect:
-    """Open the conversation in the era that `options.mode` or the server chooses, and return how to speak it.
+    """Open the session in the era that `options.mode` or the server chooses, and return its dialect.
 
     Raises:
         RemoteProtocolError: there is no revision that both sides speak.
-        PeerError, RequestTimeout, Disconnected: the server failed to open it.
+        PeerError, RequestTimeout, Disconnected: the server did not open it.
     """
     mode = options.mode
     revision = REVISIONS.get(mode)
@@ -37,12 +48,14 @@ async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialec
     if mode != "auto":
         return await open_modern(session, options, MODERN if mode == "modern" else mode, HANDSHAKE_TIMEOUT)
     try:
+        # A timeout of 0 is no probe at all, and would take every server for a legacy one: it means the default.
         return await open_modern(session, options, MODERN, options.probe_timeout or HANDSHAKE_TIMEOUT)
     except (PeerError, RequestTimeout, RemoteProtocolError) as error:
         if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
             raise
         logger.debug("the server is a legacy one: %s", error)
         version = legacy_version_of(error)
+    # Outside of the `except`: an error of the handshake should not show that of the probe as its context.
     return await open_legacy(session, options, version)
 
 
@@ -62,6 +75,7 @@ async def open_modern(session: ClientSession, options: ClientOptions, version: s
         offered = modern_version_of(error)
         if offered is None:
             raise
+    # Outside of the `except`, and without a loop: a server that rejects a revision from its own list is broken.
     await dialect.open(offered, timeout)
     return dialect
 

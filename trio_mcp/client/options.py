@@ -1,4 +1,4 @@
-"""`ClientOptions`: everything a client is made with, apart from the channel to its server."""
+"""`ClientOptions`: the options of a client, apart from the channel to its server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .changes import OnChange
 from .handlers import Handlers, OnLog
 
 MODES: Final = ("auto", "modern", "legacy", *REVISIONS)
-"""What the option `mode` may be."""
+"""The values of the option `mode`."""
 
 PROBE_TIMEOUT: Final = 5.0
 """Seconds that a server may take to answer `server/discover` before the client takes it for a legacy one."""
@@ -22,10 +22,10 @@ PROBE_TIMEOUT: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """What a client is made with; `Client.connect` describes each option.
+    """The options of a client; `Client.connect` describes each.
 
     Raises:
-        TypeError, ValueError: an option is not what it should be.
+        TypeError, ValueError: an option is invalid.
     """
 
     info: Implementation

@@ -37,6 +37,8 @@ def open_target(target: object, options: Mapping[str, object]) -> AbstractAsyncC
         ValueError: the URL has no host, or an option cannot have that value.
     """
     name = transport_name(target)
+    # Found before the options are checked, because the transport says which options it has. It is imported here and not at the
+    # top, so that a client over a pipe loads no HTTP library.
     transport = find_transport(name)
     if isinstance(target, str):
         check_url(target)
@@ -60,6 +62,8 @@ def open_target(target: object, options: Mapping[str, object]) -> AbstractAsyncC
 def transport_name(target: object) -> str:
     """Return the name of the transport that reaches a target."""
     if isinstance(target, str):
+        # A string is never a command, although a shell would take it as one: quoting differs between systems, and a URL with a
+        # typo in its scheme would be run.
         scheme = target.partition("://")[0].lower() if "://" in target else ""
         if scheme in ("http", "https"):
             return "http"
@@ -91,7 +95,7 @@ def check_url(url: str) -> None:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise `ValueError` for what HTTP cannot send as a header; the error does not show the value, which may be secret."""
+    """Raise `ValueError` if HTTP cannot send a header. The error does not show the value, which may be secret."""
     for name, value in headers.items():
         if not HEADER_NAME.fullmatch(name):
             raise ValueError(f"headers: {name!r:.80} is no name of a header: letters, digits and '-', without spaces")
@@ -107,7 +111,8 @@ def target_hint(text: str) -> str:
         return "no other URL is known to a transport"
     try:
         command = shlex.split(text)
-    except ValueError:  # a quotation that does not end
+    # A quotation without an end. This is only advice in an error, so a rough guess will do.
+    except ValueError:
         command = text.split()
     return f"a command is a list of arguments, such as {command or ['python', 'server.py']}"
 
@@ -127,16 +132,16 @@ def cache_view(
     headers: object,
     capabilities: ClientCapabilities,
 ) -> CacheView:
-    """Return the part of a cache that a client of `target` uses. Only a URL means the same server for several clients.
-
-    Without a `principal`, a digest of the headers stands for it: what they hold may be secret.
-    """
+    """Return the part of a cache that a client of `target` uses."""
     if cache is None:
         return NO_CACHE
     if not isinstance(cache, ResponseCache):
         raise TypeError(f"cache is a ResponseCache, as in cache=ResponseCache(), not {cache!r:.80}")
+    # Two clients of one command have two processes, which may hold different data. Only a URL names the same server.
     if not isinstance(target, str):
         return CacheView(cache, object(), None)
+    # Without a principal, the headers tell two users apart. A digest of them: tokens should not stay in memory as cache keys.
+    # Names are compared in lower case and sorted, because clients of one user may spell and order them differently.
     who: Hashable = ("named", principal)
     if principal is None:
         sent = sorted(

@@ -1,4 +1,4 @@
-"""Bounding what a program calls on a client, in seconds."""
+"""Timing out the methods of a client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def run_with_timeout(timeout: float, what: str, fn: Callable[[], Awaitable[T]]) -> T:
-    """Return what `fn` returns.
+    """Return the result of `fn`.
 
     Raises:
         RequestTimeout: it took longer than `timeout` seconds, and was cancelled; `what` names it.

@@ -25,9 +25,8 @@ from typing import NamedTuple, TypeAlias
 from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
 from ..types import CancelledNotificationParams, Model
 from .codec import Codec, codec_for
-from .inbound import Inbound, classify
+from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, classify, read_request
 from .jsonrpc import (
-    INVALID_PARAMS,
     INVALID_REQUEST,
     Answers,
     Batch,
@@ -41,16 +40,7 @@ from .jsonrpc import (
     Response,
     Unanswered,
 )
-from .revisions import MODERN_ONLY, Side
-from .terms import RequestTerms, SessionTerms, modern_terms
-
-
-class Phase(Enum):
-    """How far the handshake has come."""
-
-    OPENING = "opening"
-    OPEN = "open"
-    CLOSED = "closed"
+from .revisions import Side
 
 
 class RequestIn(NamedTuple):
@@ -154,14 +144,12 @@ class Connection:
             request has a stream of its own (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_asked", "_next_id", "_peer", "_phase", "_shared", "_withdrawn", "open_ids", "session")
+    __slots__ = ("_asked", "_next_id", "_peer", "_shared", "_withdrawn", "open_ids", "session")
 
     def __init__(self, peer: Side, *, shared: bool = True) -> None:
         self._peer = peer
         self._shared = shared
-        self._phase = Phase.OPENING
         self.session = SessionTerms()
-        """What the session has agreed on: the terms of every request that does not state its own."""
         self.open_ids: set[RequestId] = set()
         """The ids of the peer's open requests; an id is removed when its request is over."""
         self._asked: dict[RequestId, Asked] = {}
@@ -170,7 +158,7 @@ class Connection:
 
     @property
     def phase(self) -> Phase:
-        return self._phase
+        return self.session.phase
 
     @property
     def codec(self) -> Codec:
@@ -180,11 +168,11 @@ class Connection:
     def agree(self, version: str) -> None:
         """The handshake settled on this revision."""
         self.session.codec = codec_for(version)
-        self._phase = Phase.OPEN
+        self.session.phase = Phase.OPEN
 
     def close(self) -> list[RequestId]:
         """The end; returns the ids of our requests that will never be answered."""
-        self._phase = Phase.CLOSED
+        self.session.phase = Phase.CLOSED
         lost = list(self._asked)
         self._asked.clear()
         self.open_ids.clear()
@@ -198,7 +186,7 @@ class Connection:
         Args:
             inbound: the same message, if it was classified before.
         """
-        if self._phase is Phase.CLOSED:
+        if self.session.phase is Phase.CLOSED:
             return Ignored("the connection is closed")
         try:
             match message:
@@ -229,7 +217,7 @@ class Connection:
 
     def ask(self, method: str, params: Model, codec: Codec | None = None) -> Request:
         """A request with a fresh id, unique for the life of the connection (L-RPC-2b)."""
-        if self._phase is Phase.CLOSED:
+        if self.session.phase is Phase.CLOSED:
             raise LocalProtocolError("the connection is closed")
         codec = codec or self.session.codec
         encoded = codec.encode_request(method, params)
@@ -258,33 +246,14 @@ class Connection:
     # one step each
 
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
-        params = message.params
-        if isinstance(params, Encoded):
-            raise LocalProtocolError("a received message has decoded parameters")
-        meta = (inbound or classify(message)).meta
-        if meta is None:
-            terms = self.session.for_request(params)
-            self._admit(message.method)
-        else:
-            terms = modern_terms(meta)
-        decoded = terms.codec.decode_request(message.method, params, sender=self._peer)
+        terms, params = read_request(message, inbound, self.session, self._peer)
         if self._shared:
             if message.id in self.open_ids:
                 raise RemoteProtocolError(
                     f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST
                 )
             self.open_ids.add(message.id)
-        return RequestIn(message.id, message.method, decoded, terms)
-
-    def _admit(self, method: str) -> None:
-        if self._phase is Phase.OPENING and method not in ("initialize", "ping"):
-            raise RemoteProtocolError(
-                f"{method} came before initialize: open the session first, or put "
-                '"io.modelcontextprotocol/protocolVersion" into params._meta',
-                code=INVALID_PARAMS if method in MODERN_ONLY else INVALID_REQUEST,  # M-META-1s
-            )
-        if self._phase is Phase.OPEN and method == "initialize":
-            raise RemoteProtocolError("this session is initialized already", code=INVALID_REQUEST)
+        return RequestIn(message.id, message.method, params, terms)
 
     def _notification(self, message: Notification) -> Event:
         params = message.params
@@ -335,7 +304,7 @@ class Connection:
         return Stray(f"{kind.value} answer to {request_id!r}, which is not open", kind)
 
     def _batch(self, batch: Batch) -> BatchIn | Refused:
-        if not self.session.codec.batches:
+        if not self.session.codec.revision.batches:
             return Refused(batch.error)
         try:
             messages = batch.messages()
@@ -346,25 +315,19 @@ class Connection:
 
     def __repr__(self) -> str:
         version = self.session.codec.revision.name
-        return f"<Connection {self._phase.value} {version} open={len(self.open_ids)} asked={len(self._asked)}>"
+        return f"<Connection {self.session.phase.value} {version} open={len(self.open_ids)} asked={len(self._asked)}>"
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:
-    """The message, unless it is a request that no batch can hold."""
+    """The message, unless it is a request that no batch can hold. An id may stand in it once, for its answers have no order."""
     if not isinstance(message, Request):
         return message
-    problem = _misplaced(message, ids)
-    if problem is None:
+    if ids[message.id] > 1:
+        problem = f"the request id {message.id!r} stands more than once in this batch"
+    elif message.method == "initialize":
+        problem = "initialize cannot be part of a batch"
+    elif classify(message).meta is not None:
+        problem = "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
+    else:
         return message
     return Malformed(RemoteProtocolError(problem, code=INVALID_REQUEST, request_id=message.id))
-
-
-def _misplaced(request: Request, ids: Mapping[RequestId, int]) -> str | None:
-    """Why a request cannot be part of this batch, where each id stands `ids` times. The answers carry ids and no order."""
-    if ids[request.id] > 1:
-        return f"the request id {request.id!r} stands more than once in this batch"
-    if request.method == "initialize":
-        return "initialize cannot be part of a batch"
-    if classify(request).meta is not None:
-        return "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
-    return None

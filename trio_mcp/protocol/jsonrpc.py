@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
+from pydantic_core import to_json
+
 from ..errors import ProtocolError, RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
 from .strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
@@ -152,13 +154,7 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malform
         value = loads(data, limits)
     except RemoteProtocolError as error:
         return _malformed(error)
-    match value:
-        case dict():
-            return _parse_object(value)
-        case list():
-            return Batch(RemoteProtocolError(NO_BATCHES), items=value)
-        case _:
-            return Malformed(RemoteProtocolError(NO_OBJECT))
+    return Batch(RemoteProtocolError(NO_BATCHES), items=value) if isinstance(value, list) else _parse_member(value)
 
 
 def dump(message: Message | Answers) -> bytes:
@@ -169,19 +165,16 @@ def dump(message: Message | Answers) -> bytes:
     """
     match message:
         case Request(id, method, params):
-            return b'{"jsonrpc":"2.0","id":%b,"method":%b%b}' % (
-                dumps(id, "id"),
-                dumps(method, "method"),
-                _dump_params(params),
-            )
+            head = b'"id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
+            return b'{"jsonrpc":"2.0",%b%b}' % (head, _dump_params(params))
         case Notification(method, params):
-            return b'{"jsonrpc":"2.0","method":%b%b}' % (dumps(method, "method"), _dump_params(params))
+            return b'{"jsonrpc":"2.0","method":%b%b}' % (_dump_name(method, "method"), _dump_params(params))
         case Response(id, result):
-            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (dumps(id, "id"), _dump_object(result, "result"))
+            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_dump_name(id, "id"), _dump_object(result, "result"))
         case ErrorResponse(id, error):
-            if id is None:  # the MCP schemas know an absent id, not a null one (JSONRPCErrorResponse)
-                return b'{"jsonrpc":"2.0","error":%b}' % _dump_error(error)
-            return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (dumps(id, "id"), _dump_error(error))
+            # The MCP schemas know an absent id, not a null one (JSONRPCErrorResponse).
+            head = b"" if id is None else b'"id":%b,' % _dump_name(id, "id")
+            return b'{"jsonrpc":"2.0",%b"error":%b}' % (head, _dump_error(error))
         case Answers(answers):
             return b"[%b]" % b",".join([dump(answer) for answer in answers])
     assert_never(message)
@@ -194,16 +187,10 @@ def error_response(error: ProtocolError) -> ErrorResponse:
 
 def is_request_id(value: object) -> TypeGuard[RequestId]:
     """Whether the value may be the id of a request: a string of at most 256 bytes, or an integer a double can hold."""
-    match value:
-        case bool():
-            return False
-        case int():
-            return -MAX_INTEGER <= value <= MAX_INTEGER
-        case str():
-            # A string in memory may hold half a surrogate pair; `surrogatepass` counts it instead of raising.
-            return len(value) <= MAX_ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
-        case _:
-            return False
+    if isinstance(value, str):
+        # A string in memory may hold half a surrogate pair; `surrogatepass` counts it instead of raising.
+        return len(value) <= MAX_ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
+    return isinstance(value, int) and not isinstance(value, bool) and -MAX_INTEGER <= value <= MAX_INTEGER
 
 
 def decoded(members: JsonObject | Encoded) -> JsonObject:
@@ -229,13 +216,10 @@ NO_OBJECT = "A message must be a JSON object."
 
 
 def _parse_member(item: JsonValue) -> Message | Malformed:
-    match item:
-        case dict():
-            return _parse_object(item)
-        case list():
-            return Malformed(RemoteProtocolError("A batch must not hold another batch."))
-        case _:
-            return Malformed(RemoteProtocolError(NO_OBJECT))
+    if isinstance(item, dict):
+        return _parse_object(item)
+    nested = isinstance(item, list)
+    return Malformed(RemoteProtocolError("A batch must not hold another batch." if nested else NO_OBJECT))
 
 
 def _parse_object(members: JsonObject) -> Message | Malformed:
@@ -312,6 +296,14 @@ def _parse_id(id: JsonValue) -> RequestId:
 # Writing
 
 
+def _dump_name(name: RequestId, root: str) -> bytes:
+    # Neither a string nor an integer can be NaN or nested, which is all that `dumps` looks for besides.
+    try:
+        return to_json(name)
+    except ValueError:
+        return dumps(name, root)  # raises too, and names the member
+
+
 def _dump_params(params: JsonObject | Encoded) -> bytes:
     return b',"params":%b' % _dump_object(params, "params") if params else b""
 
@@ -327,7 +319,5 @@ def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:
 
 
 def _dump_error(error: ErrorDetail) -> bytes:
-    members: JsonObject = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        members["data"] = error.data
-    return dumps(members, "error")
+    data: JsonObject = {} if error.data is None else {"data": error.data}
+    return dumps({"code": error.code, "message": error.message, **data}, "error")

@@ -80,17 +80,14 @@ class Era(Enum):
 
 
 class Direction(Enum):
-    """Who may send a method; the value is the only sender, or None."""
+    """Who may send a method; the value holds the senders."""
 
-    CLIENT_TO_SERVER = Side.CLIENT
-    SERVER_TO_CLIENT = Side.SERVER
-    BOTH = None
+    CLIENT_TO_SERVER = (Side.CLIENT,)
+    SERVER_TO_CLIENT = (Side.SERVER,)
+    BOTH = (Side.CLIENT, Side.SERVER)
 
     def allows(self, sender: Side) -> bool:
-        return self._value_ is sender or self is Direction.BOTH
-
-
-_NO_MODES: Mapping[str, type[Model]] = MappingProxyType({})
+        return sender in self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ class Method:
     params: type[Model]
     result: type[Model] | None = None
     gate: str | None = None
-    modes: Mapping[str, type[Model]] = field(default_factory=lambda: _NO_MODES)
+    modes: Mapping[str, type[Model]] = field(default_factory=dict[str, type[Model]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +146,7 @@ def unsupported_version(requested: str) -> RemoteProtocolError:
     )
 
 
-def _by_name(methods: Iterable[Method]) -> Mapping[str, Method]:
+def _by_name(*methods: Method) -> Mapping[str, Method]:
     return MappingProxyType({method.name: method for method in methods})
 
 
@@ -157,7 +154,7 @@ def _changed(
     methods: Mapping[str, Method], adds: Iterable[Method], drops: Iterable[str] = frozenset()
 ) -> Mapping[str, Method]:
     kept = {name: method for name, method in methods.items() if name not in set(drops)}
-    return _by_name({**kept, **_by_name(adds)}.values())
+    return MappingProxyType({**kept, **_by_name(*adds)})
 
 
 _C2S = Direction.CLIENT_TO_SERVER
@@ -169,9 +166,6 @@ _ROOTS = Method("roots/list", _S2C, RequestParams, ListRootsResult, "roots")
 _COMPLETE = Method("completion/complete", _C2S, CompleteRequestParams, CompleteResult)
 _ELICIT_FORM = Method("elicitation/create", _S2C, ElicitRequestFormParams, ElicitResult, "elicitation")
 _ELICIT = replace(_ELICIT_FORM, modes={"url": ElicitRequestURLParams})
-_UPDATED = Method(
-    "notifications/resources/updated", _S2C, ResourceUpdatedNotificationParams, gate="resources.subscribe"
-)
 _ELICITED = Method(
     "notifications/elicitation/complete", _S2C, ElicitationCompleteNotificationParams, gate="elicitation.url"
 )
@@ -181,38 +175,34 @@ _2024_11_05 = Revision(
     "2024-11-05",
     Era.LEGACY,
     requests=_by_name(
-        [
-            Method("initialize", _C2S, InitializeRequestParams, InitializeResult),
-            Method("ping", _BOTH, RequestParams, EmptyResult),
-            Method("tools/list", _C2S, PaginatedRequestParams, ListToolsResult, "tools"),
-            Method("tools/call", _C2S, CallToolRequestParams, CallToolResult, "tools"),
-            Method("prompts/list", _C2S, PaginatedRequestParams, ListPromptsResult, "prompts"),
-            Method("prompts/get", _C2S, GetPromptRequestParams, GetPromptResult, "prompts"),
-            Method("resources/list", _C2S, PaginatedRequestParams, ListResourcesResult, "resources"),
-            Method("resources/templates/list", _C2S, PaginatedRequestParams, ListResourceTemplatesResult, "resources"),
-            Method("resources/read", _C2S, ReadResourceRequestParams, ReadResourceResult, "resources"),
-            Method("resources/subscribe", _C2S, SubscribeRequestParams, EmptyResult, "resources.subscribe"),
-            Method("resources/unsubscribe", _C2S, UnsubscribeRequestParams, EmptyResult, "resources.subscribe"),
-            Method("logging/setLevel", _C2S, SetLevelRequestParams, EmptyResult, "logging"),
-            _COMPLETE,
-            _SAMPLE,
-            _ROOTS,
-        ]
+        Method("initialize", _C2S, InitializeRequestParams, InitializeResult),
+        Method("ping", _BOTH, RequestParams, EmptyResult),
+        Method("tools/list", _C2S, PaginatedRequestParams, ListToolsResult, "tools"),
+        Method("tools/call", _C2S, CallToolRequestParams, CallToolResult, "tools"),
+        Method("prompts/list", _C2S, PaginatedRequestParams, ListPromptsResult, "prompts"),
+        Method("prompts/get", _C2S, GetPromptRequestParams, GetPromptResult, "prompts"),
+        Method("resources/list", _C2S, PaginatedRequestParams, ListResourcesResult, "resources"),
+        Method("resources/templates/list", _C2S, PaginatedRequestParams, ListResourceTemplatesResult, "resources"),
+        Method("resources/read", _C2S, ReadResourceRequestParams, ReadResourceResult, "resources"),
+        Method("resources/subscribe", _C2S, SubscribeRequestParams, EmptyResult, "resources.subscribe"),
+        Method("resources/unsubscribe", _C2S, UnsubscribeRequestParams, EmptyResult, "resources.subscribe"),
+        Method("logging/setLevel", _C2S, SetLevelRequestParams, EmptyResult, "logging"),
+        _COMPLETE,
+        _SAMPLE,
+        _ROOTS,
     ),
     notifications=_by_name(
-        [
-            Method("notifications/initialized", _C2S, NotificationParams),
-            Method("notifications/cancelled", _BOTH, CancelledNotificationParams),
-            _PROGRESS,
-            Method("notifications/message", _S2C, LoggingMessageNotificationParams, gate="logging"),
-            Method("notifications/tools/list_changed", _S2C, NotificationParams, gate="tools.listChanged"),
-            Method("notifications/prompts/list_changed", _S2C, NotificationParams, gate="prompts.listChanged"),
-            Method("notifications/resources/list_changed", _S2C, NotificationParams, gate="resources.listChanged"),
-            _UPDATED,
-            Method("notifications/roots/list_changed", _C2S, NotificationParams, gate="roots.listChanged"),
-        ]
+        Method("notifications/initialized", _C2S, NotificationParams),
+        Method("notifications/cancelled", _BOTH, CancelledNotificationParams),
+        _PROGRESS,
+        Method("notifications/message", _S2C, LoggingMessageNotificationParams, gate="logging"),
+        Method("notifications/tools/list_changed", _S2C, NotificationParams, gate="tools.listChanged"),
+        Method("notifications/prompts/list_changed", _S2C, NotificationParams, gate="prompts.listChanged"),
+        Method("notifications/resources/list_changed", _S2C, NotificationParams, gate="resources.listChanged"),
+        Method("notifications/resources/updated", _S2C, ResourceUpdatedNotificationParams, gate="resources.subscribe"),
+        Method("notifications/roots/list_changed", _C2S, NotificationParams, gate="roots.listChanged"),
     ),
-    inputs=_by_name([]),
+    inputs=_by_name(),
 )
 
 _2025_03_26 = replace(
@@ -233,10 +223,7 @@ _2025_11_25 = replace(
     _2025_06_18,
     name=NEWEST_LEGACY,
     requests=_changed(_2025_06_18.requests, [_ELICIT]),
-    notifications=_changed(
-        _2025_06_18.notifications,
-        [_ELICITED],
-    ),
+    notifications=_changed(_2025_06_18.notifications, [_ELICITED]),
     polling=True,
 )
 
@@ -267,13 +254,9 @@ _2026_07_28 = replace(
             replace(_PROGRESS, direction=_S2C),
             Method("notifications/subscriptions/acknowledged", _S2C, SubscriptionsAcknowledgedNotificationParams),
         ],
-        drops=[
-            "notifications/initialized",
-            "notifications/roots/list_changed",
-            "notifications/elicitation/complete",
-        ],
+        drops=["notifications/initialized", "notifications/roots/list_changed", "notifications/elicitation/complete"],
     ),
-    inputs=_by_name([_ELICIT, _SAMPLE, _ROOTS]),
+    inputs=_by_name(_ELICIT, _SAMPLE, _ROOTS),
     missing_capability=MISSING_CAPABILITY,
     missing_resource=INVALID_PARAMS,
     hides_gated=False,

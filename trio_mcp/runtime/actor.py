@@ -57,13 +57,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from ..errors import Disconnected
 from .journal import Journal
-from .mailbox import Mailbox, MailboxStatistics
+from .mailbox import Mailbox, MailboxStatistics, Slot
+
+T = TypeVar("T")
 
 
 class CancelReason(Enum):
@@ -150,7 +152,6 @@ class Actor:
     __slots__ = (
         "__weakref__",
         "_journal",
-        "_mailbox",
         "branches",
         "busy",
         "cancel_reason",
@@ -161,6 +162,7 @@ class Actor:
         "on_cancel",
         "on_done",
         "on_quiescent",
+        "opened_mailbox",
         "overdue_at",
         "principal",
         "scope",
@@ -174,7 +176,7 @@ class Actor:
         self.deadline = deadline
         """When the whole call must be over, on Trio's clock (seconds); `inf` for never. Parking does not move it."""
         self.scope = trio.CancelScope(deadline=deadline)
-        self._mailbox: Mailbox | None = None
+        self.opened_mailbox: Mailbox | None = None
         self._journal = journal
         self.cancel_reason: CancelReason | None = None
         self.cancelled_at = math.inf
@@ -198,12 +200,12 @@ class Actor:
     @property
     def mailbox(self) -> Mailbox:
         """Where answers to it arrive; made when it first asks, since most calls never do."""
-        if self._mailbox is None:
-            self._mailbox = Mailbox()
+        if self.opened_mailbox is None:
+            self.opened_mailbox = Mailbox()
             # A thread of a stuck or finished call may still ask. It must get an error, not wait for ever.
             if self.state in FINISHED_STATES:
-                self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
-        return self._mailbox
+                self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
+        return self.opened_mailbox
 
     @property
     def journal(self) -> Journal:
@@ -224,8 +226,8 @@ class Actor:
     def retire(self, state: ActorState) -> None:
         """Enter a final state, DONE or STUCK: its open questions fail, and what still runs of it (a thread, say) cannot ask."""
         self.state = state
-        if self._mailbox is not None:
-            self._mailbox.close(Disconnected(CALL_OVER_MESSAGE))
+        if self.opened_mailbox is not None:
+            self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
 
     @property
     def reason(self) -> CancelReason | None:
@@ -247,7 +249,7 @@ class Actor:
     @property
     def open_questions(self) -> int:
         """Number of questions of its lanes without an answer."""
-        return 0 if self._mailbox is None else len(self._mailbox)
+        return 0 if self.opened_mailbox is None else len(self.opened_mailbox)
 
     def lane_busy(self) -> None:
         self.busy += 1
@@ -269,11 +271,9 @@ class Actor:
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 
-    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. An actor is made with one busy lane,
-    `Lane(actor)`, which whoever runs its body makes.
-
-    `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
-    the body and one more for each branch below it.
+    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. The body makes its own, `Lane(actor)`;
+    its actor counts it as busy from the start. `path` is empty for the body and `/1/2` for the second branch of its first
+    branch: stable from run to run. `depth` is 0 for the body and one more for each branch below it.
     """
 
     __slots__ = (
@@ -321,10 +321,16 @@ class Lane:
         self._named = (*self._named, name)
         return name
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """Where this lane's newest question stands among those of its call: by branch, then in the order asked."""
-        return (*map(int, self.path.split("/")[1:]), self._asked)
+    def next_question(self, kind: str, name: str | None) -> tuple[str, tuple[int, ...]]:
+        """Return the key of this lane's next question, and its place in the call: by branch, then in the order asked."""
+        key = self.next_key(kind) if name is None else self.named_key(name)
+        return key, (*map(int, self.path.split("/")[1:]), self._asked)
+
+    def open_question(self, key: str, answer_type: type[T]) -> Slot[T]:
+        """Open a slot like `Mailbox.open`, and count the question; the caller checks whether the actor is quiescent."""
+        slot = self.actor.mailbox.open(key, answer_type, self.end_wait)
+        self.begin_wait(announce=False)  # a sibling may be about to ask in this same step
+        return slot
 
     def use_name(self, name: str) -> str:
         """Return a key for a step with this name.

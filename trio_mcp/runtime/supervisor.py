@@ -261,7 +261,9 @@ class Supervisor:
         if actor.state is ActorState.STUCK:
             self._stuck -= 1
             logger.warning("%s, which was stuck, has ended", actor.name)
-        actor.retire(ActorState.DONE)
+        actor.state = ActorState.DONE
+        if actor.opened_mailbox is not None:
+            actor.retire(ActorState.DONE)
         # No reference back to the call that owns it, which would be a cycle.
         actor.on_cancel = actor.on_quiescent = actor.task = None
         del self._actors[actor.name]
@@ -368,7 +370,7 @@ async def run_contained(actor: Actor, body: Body) -> Outcome:
                 raise cancelled from None  # noqa: ASYNC104
         # Also a `Cancelled` that the body caught in another scope and raises here, where it belongs to no scope.
         return Raised(error)  # noqa: ASYNC104
-    reason = actor.reason
+    reason = actor.cancel_reason or actor.reason
     assert reason is not None, "the scope of an actor is left early by a cancel only"
     return Cancelled(reason)
 

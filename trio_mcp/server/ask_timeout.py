@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TypeVar
 
 import trio
 
 from ..errors import RequestTimeout
 from ..runtime import Lane
-from ..session import CallPort, Question
+from ..session import Call, Question
 from ..types import Model
 from .options import check_timeout
 
@@ -32,8 +31,8 @@ class AskTimeout:
         # A point in time and not a duration: a repeated question must not start the clock again.
         self._deadline = trio.current_time() + seconds
 
-    async def ask(self, call: CallPort, lane: Lane, question: Question[T]) -> T:
-        """Ask the client, as `CallPort.ask` does.
+    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+        """Ask the client, as `Call.ask` does.
 
         Raises:
             RequestTimeout: there was no answer in time; the question was withdrawn.
@@ -41,8 +40,3 @@ class AskTimeout:
         with trio.CancelScope(deadline=self._deadline):
             return await call.ask(lane, question)
         raise RequestTimeout(f"no answer to {question.method} within {self._seconds:g} seconds; it was withdrawn")
-
-
-def ask_timeout(seconds: float) -> AskTimeout | None:
-    """Return a limit that begins now, or None for infinity. Raises as `AskTimeout` does."""
-    return None if seconds == math.inf else AskTimeout(seconds)

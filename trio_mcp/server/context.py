@@ -11,7 +11,7 @@ import trio
 from ..checks import check_choice, check_seconds
 from ..errors import BranchElicitNotAllowed, ElicitationInvalid
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
-from ..session import CallPort, Question, RequestFacts
+from ..session import Call, Question, RequestFacts
 from ..types import (
     LOGGING_LEVELS,
     CreateMessageRequestParams,
@@ -25,7 +25,7 @@ from ..types import (
     Root,
     SamplingMessage,
 )
-from .ask_timeout import AskTimeout, ask_timeout
+from .ask_timeout import AskTimeout
 from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, charge, sampling_question, user_message
 from .branching import BODY, NO_OPTIONS, BranchOptions, BranchTerms, Messages, check_branch_options, freeze_messages
 from .forms import Elicit, form_question
@@ -47,7 +47,7 @@ class Context:
 
     __slots__ = ("_call", "_lane", "_messages", "_terms")
 
-    def __init__(self, call: CallPort, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
+    def __init__(self, call: Call, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
         self._call = call
         self._lane = lane
         self._terms = terms
@@ -90,7 +90,7 @@ class Context:
         """
         if not self._terms.allow_elicit:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
-        text, problem, limit = message, "", ask_timeout(timeout)
+        text, problem, limit = message, "", None if timeout == math.inf else AskTimeout(timeout)
         for _ in range(reask + 1):
             form, question = form_question(text, schema, self._terms.keys)
             result = await self._ask(question, limit)
@@ -150,7 +150,11 @@ class Context:
             model_preferences=model_preferences,
             metadata=metadata,
         )
-        question, limit, budget = sampling_question(params), ask_timeout(timeout), self._terms.budget
+        question, limit, budget = (
+            sampling_question(params),
+            None if timeout == math.inf else AskTimeout(timeout),
+            self._terms.budget,
+        )
         if budget is None:
             answer = await self._ask(question, limit)
         else:
@@ -171,7 +175,7 @@ class Context:
             RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
         question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))
-        return (await self._ask(question, ask_timeout(timeout))).roots
+        return (await self._ask(question, None if timeout == math.inf else AskTimeout(timeout))).roots
 
     def _ask(self, question: Question[R], limit: AskTimeout | None) -> Awaitable[R]:
         # Not `async def`: each coroutine more is half a kilobyte of a call that waits, and thousands may wait.

@@ -9,8 +9,8 @@ from typing import TypeAlias, TypeVar, cast
 
 from ..errors import McpError
 from ..groups import leaf_exceptions
-from ..runtime import Lane, ThreadLimiter, TokenBudget
-from ..session import CallPort
+from ..runtime import Actor, Lane, ThreadLimiter, TokenBudget
+from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
 from .context import Context
@@ -37,7 +37,7 @@ class Handler:
     terms: BranchTerms
     token_budget: int | None
 
-    async def run(self, values: dict[str, object], convert: Callable[[object], M], call: CallPort, lane: Lane) -> M:
+    async def run(self, values: dict[str, object], convert: Callable[[object], M], call: Call, actor: Actor) -> M:
         """Call the function and return its value, converted to a result.
 
         Raises what the function raises; of an exception group, the exception that `exception_to_report` chooses.
@@ -46,7 +46,7 @@ class Handler:
             terms = self.terms
             if self.token_budget is not None:
                 terms = replace(terms, budget=TokenBudget(self.token_budget))
-            values = {**values, self.context: Context(call, lane, terms)}
+            values = {**values, self.context: Context(call, Lane(actor), terms)}
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))

@@ -11,7 +11,7 @@ from .pages import Pages, PageSettings
 from .prompts import get_prompt
 from .registry import Registry
 from .resources import read_resource
-from .tool import Tool, call_tool, check_tool_headers
+from .tool import Tool, call_tool, check_retry_headers
 
 
 class Router:
@@ -19,7 +19,7 @@ class Router:
 
     Attributes:
         routes: the functions that serve a request, by method.
-        request_checks: the functions that check a request of a method before it is served, also one that continues a call.
+        request_checks: the functions that check a request that continues a call, which no route sees.
     """
 
     def __init__(self, registry: Registry, settings: PageSettings) -> None:
@@ -38,7 +38,7 @@ class Router:
             "resources/read": partial(read_resource, resources, templates),
             "completion/complete": registry.completions.complete,
         }
-        self.request_checks: Mapping[str, RequestCheck] = {"tools/call": partial(check_tool_headers, tools)}
+        self.request_checks: Mapping[str, RequestCheck] = {"tools/call": partial(check_retry_headers, tools)}
 
     def _uncallable_tools(self, facts: RequestFacts) -> frozenset[Tool]:
         """Return the tools that this client cannot call (row 30), where a list belongs to its session."""

@@ -195,7 +195,7 @@ class Server(Registration):
         # Under a lock: without it, what one thread read before another's change could be written after it.
         with self._declaring:
             for service in list(self._services):
-                service.capabilities = self._registry.capabilities
+                service.declare(self._registry.capabilities)
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"

@@ -12,18 +12,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..protocol.strict_json import dumps
 from ..runtime import Lane
-from ..session import CallPort
+from ..session import Call
 from ..types import JsonValue
 
 T = TypeVar("T")
 
 
 async def run_step(
-    call: CallPort, lane: Lane, name: str, fn: Callable[..., T | Awaitable[T]], args: tuple[object, ...]
+    call: Call, lane: Lane, name: str, fn: Callable[..., T | Awaitable[T]], args: tuple[object, ...]
 ) -> T:
     """Run a step, or return its recorded result; see `Context.step`."""
     key = lane.use_name(name)
-    recorded = call.recall_step(key)
+    recorded = None if call.memory is None else call.memory.recall_step(key)
     if recorded is not None:
         # The first run may have waited here. A replay must not starve other tasks by rushing through recorded steps.
         await trio.lowlevel.checkpoint()
@@ -31,8 +31,8 @@ async def run_step(
     try:
         value = fn(*args)
         result = cast("T", await value if isinstance(value, Awaitable) else value)
-        if call.replayable:
-            call.record_step(key, step_result(fn).to_json(name, result))
+        if call.memory is not None:
+            call.memory.record_step(key, step_result(fn).to_json(name, result))
     except BaseException:
         # A step that failed was not done: the body may catch the error and run a step of that name again.
         lane.free_name(name)

@@ -20,13 +20,13 @@ from ..errors import (
     RequestTimeout,
     ToolError,
 )
-from ..protocol.capabilities import lacks
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..runtime import CancelReason, ThreadLimiter
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
+from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
@@ -162,15 +162,22 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     tool = tools.by_key.get(params.name)
     if tool is None:
         raise RemoteProtocolError(f"Unknown tool: {params.name[:128]}", code=INVALID_PARAMS)
+    check_headers(tool, facts, params)
     return tool.plan(facts, params.arguments or {})
 
 
-def check_tool_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> None:
-    """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s)."""
+def check_retry_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> None:
+    """Check the headers of a request that continues a call; `call_tool` checks those of the others."""
     assert isinstance(params, CallToolRequestParams)
-    # A pipe has no headers, and an unknown tool is reported by `call_tool`.
-    tool = tools.by_key.get(params.name) if facts.headers else None
-    if tool is not None and tool.mirrored is not None and facts.codec.revision.mirrors:
+    tool = tools.by_key.get(params.name)
+    # A tool that was removed in the meantime is no error: its calls continue.
+    if tool is not None:
+        check_headers(tool, facts, params)
+
+
+def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams) -> None:
+    """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s); a pipe has no headers."""
+    if tool.mirrored is not None and facts.headers and facts.codec.revision.mirrors:
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 

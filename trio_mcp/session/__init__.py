@@ -1,8 +1,8 @@
 """The session: where the protocol and the actors meet. The only package that knows both."""
 
 from .batch import OpenBatch
-from .calls.call import Call
-from .calls.plan import CallPort, Plan, Question, RequestCheck, RequestFacts, ResumeMode, Route
+from .calls.call import Call, Plan, RequestCheck, Route
+from .calls.facts import Question, RequestFacts, ResumeMode
 from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
 from .client import ClientSession, RequestHandler
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
@@ -19,7 +19,6 @@ __all__ = [
     "ANONYMOUS",
     "AnyChannel",
     "Call",
-    "CallPort",
     "ChannelServer",
     "ClientSession",
     "Envelope",

@@ -11,6 +11,17 @@ from ..runtime import Outbox
 from .envelope import Envelope
 from .replies import LegOutcome, OpenRequests, ReplyTarget
 
+# A batch counts what it still waits for, and itself while it is read:
+#
+#     a batch of two requests and a bad message     open
+#     the batch comes in                            1        the reader
+#     request 1: reply_target                       2
+#     request 1 is answered at once: settle         1        not 0, although every request so far has its answer
+#     a bad message: answer                         1        kept with the others
+#     request 2: reply_target                       2
+#     all_read                                      1
+#     request 2 is answered: settle                 0        the array is sent
+
 
 class OpenBatch:
     """A batch that has not been answered yet.
@@ -28,7 +39,7 @@ class OpenBatch:
         """Those of its requests that were not refused at once."""
         self._owns_outbox = owns_outbox
         self._answers: list[Response | ErrorResponse] = []
-        self._open = 1  # whoever reads the batch: no answer goes out before the last message has been read
+        self._open = 1  # the reader
 
     @property
     def finished(self) -> bool:

@@ -1,9 +1,17 @@
 """The client's end of a connection: it sends requests, matches answers to them, and serves the requests of the server.
 
-Each request waits in a slot of one mailbox. A request whose caller is cancelled or times out is withdrawn: the transport
+Each request waits in a slot of one mailbox. If its caller is cancelled or times out, the request is withdrawn: the transport
 cancels it at the server in its own way. If the terms allow the server to send requests, tasks in the nursery given to `run`
 serve them, and the server may cancel them.
 """
+
+# Everything that arrives is dispatched in the reader's task, without an await between a message and its effect: the order of
+# the wire is the order of the callbacks, so the last progress report comes before the result that follows it. Two things must
+# not run there, because they take time that is not ours: handlers of server requests get a task each, and the reader itself
+# waits for the writer only between two messages.
+#
+# Who may end the session: the reader, when the channel ends; the writer, when it breaks; `aclose` of the client, by a cancel of
+# both. Whichever comes first names the reason, and every request that waits raises it.
 
 from __future__ import annotations
 
@@ -75,7 +83,9 @@ OnNotification: TypeAlias = Callable[[str, Model], None]
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 MAX_SERVER_REQUESTS = 64
-"""Requests of the server that this client serves at the same time."""
+"""Requests of the server that this client serves concurrently."""
+
+BUSY: Final = f"this client already answers {MAX_SERVER_REQUESTS} requests, which is its limit"
 
 
 class RequestOptions(TypedDict, total=False):
@@ -114,6 +124,7 @@ class ClientSession:
 
     Attributes:
         terms: what applies to every message; the client sets it once it knows the revision.
+        closed_because: why the connection has ended; None while it is open.
         stray_replies: how many replies matched no open request, by kind.
     """
 
@@ -138,7 +149,7 @@ class ClientSession:
         """Handlers of the notifications that belong to an open request, by the request's id."""
         self._tokens = itertools.count(1)
         self._serving: dict[RequestId, trio.CancelScope] = {}
-        self._closed_because: Disconnected | None = None
+        self.closed_because: Disconnected | None = None
         self._written = trio.Event()
 
     async def request(
@@ -170,11 +181,13 @@ class ClientSession:
 
         A cancel withdraws the request at the server.
         """
-        if self._closed_because is not None:
-            raise Disconnected(str(self._closed_because))
+        if self.closed_because is not None:
+            # A new exception for each caller: a shared one would collect the tracebacks of all of them.
+            raise Disconnected(str(self.closed_because))
         timer = None
         if idle < math.inf:
             on_progress = timer = IdleTimeout(idle, on_progress, lambda: bool(self._serving))
+        # Not the id of the request: the token is part of its params, which are encoded before the connection assigns the id.
         token = next(self._tokens)
         params = self._with_request_meta(params, None if on_progress is None else token)
         request = self.connection.ask(method, params, self.terms.codec)
@@ -183,6 +196,7 @@ class ClientSession:
             self._progress[token] = on_progress
         if on_notification is not None:
             self._streams[str(request.id)] = on_notification
+        # Posted last: no report and no answer may come before what waits for it is registered.
         self._post(request, params, headers)
         answered = False
         try:
@@ -193,6 +207,7 @@ class ClientSession:
         finally:
             self._progress.pop(token, None)
             self._streams.pop(str(request.id), None)
+            # Also after an error of the server: withdrawing a request that is answered sends nothing.
             if not answered:
                 self._withdraw(request.id, slot)
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
@@ -201,11 +216,6 @@ class ClientSession:
         """Queue a notification; it is sent as soon as the channel has room."""
         self._outbox.post(Envelope(Notification(method, self.terms.codec.encode_notification(method, params))))
 
-    @property
-    def closed_because(self) -> Disconnected | None:
-        """Why the connection has ended; None while it is open."""
-        return self._closed_because
-
     async def run(self, nursery: trio.Nursery) -> None:
         """Send and receive until the channel ends; then raise `Disconnected` in every request that waits for an answer."""
         why = "the server closed the connection"
@@ -213,8 +223,10 @@ class ClientSession:
         try:
             async for envelope in self._channel:
                 self._receive(envelope, nursery)
-                del envelope  # the next one may come in an hour, and this one may be large
-                if self._outbox.full:  # a server that does not read our answers is not read either
+                # The next one may come in an hour, and this one may be large.
+                del envelope
+                # A server that asks without reading our answers is not read either, or the outbox would grow without a limit.
+                if self._outbox.full:
                     await self._outbox.room()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
@@ -244,11 +256,13 @@ class ClientSession:
             self._end(f"the connection broke: {error}")
         finally:
             self._outbox.close()
-            self._outbox.take_nowait()  # this was its only reader
+            # This was the only reader of the outbox: the reader may wait for room in it.
+            self._outbox.take_nowait()
             self._written.set()
 
     def _with_request_meta(self, params: RequestParams, token: int | None) -> RequestParams:
-        """Add what every request says in its `_meta`, and the token that its progress is reported under."""
+        """Add the session's members of `_meta`, and the token that progress is reported under."""
+        # The caller's members win. Ours come first, so that the caller can replace the log level of a single request.
         meta: JsonObject = {**self.terms.request_meta, **(params.meta or {})}
         if token is not None:
             meta["progressToken"] = token
@@ -270,20 +284,24 @@ class ClientSession:
             self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless))
 
     def _end(self, why: str) -> None:
-        if self._closed_because is None:
-            self._closed_because = Disconnected(why)
+        # The first reason is the cause; the others follow from it.
+        if self.closed_because is None:
+            self.closed_because = Disconnected(why)
             self.connection.close()
-            self._mailbox.close(self._closed_because)
+            self._mailbox.close(self.closed_because)
             self._outbox.close()
 
     def _receive(self, envelope: Envelope[Received], nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
         message = envelope.message
+        # With an id, the request itself gets `SessionLost`, and its sender reopens the session.
         if isinstance(message, Unanswered) and message.session_lost and message.id is None:
             self._on_session_lost()
         event = self.connection.receive(message)
         match event:
+            case ReplyIn(request_id, Exception() as error):
+                self._mailbox.fail(str(request_id), error)
             case ReplyIn(request_id, result):
-                self._reply(request_id, result)
+                self._mailbox.post(str(request_id), result)
             case NotificationIn(method, params):
                 self._notified(method, params)
             case RequestIn():
@@ -292,6 +310,7 @@ class ClientSession:
                 self._cancelled(request_id)
             case Refused(error, answer):
                 logger.warning("the server sent something invalid: %s", error)
+                # A modern server gets no answers, not even errors: it may not have sent a request (M-RPC-1c).
                 if answer and error.request_id is not None and not self.terms.stateless:
                     self._send_answer(error_response(error), batch)
             case BatchIn():
@@ -319,15 +338,13 @@ class ClientSession:
         if self.terms.stateless:
             logger.warning("the server sent the request %s, which its revision forbids; it was ignored", request.method)
             self.connection.answered(request.id)
-        elif request.method == "ping":  # answered at once and without a limit (L-PING-1b)
+        # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
+        elif request.method == "ping":
             self.connection.answered(request.id)
             self._send_answer(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
         elif len(self._serving) >= MAX_SERVER_REQUESTS:
             self.connection.answered(request.id)
-            detail = ErrorDetail(
-                SERVER_BUSY, f"this client already answers {MAX_SERVER_REQUESTS} requests, which is its limit"
-            )
-            self._send_answer(ErrorResponse(request.id, detail), batch)
+            self._send_answer(ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY)), batch)
         else:
             scope = self._serving[request.id] = trio.CancelScope()
             if batch is not None:
@@ -342,21 +359,15 @@ class ClientSession:
             self.connection.withdraw(request_id, "the server ended it")
             self._mailbox.post(str(request_id), SubscriptionsListenResult())
 
-    def _reply(self, request_id: RequestId, result: Model | Exception) -> None:
-        if isinstance(result, Exception):
-            self._mailbox.fail(str(request_id), result)
-        else:
-            self._mailbox.post(str(request_id), result)
-
     def _notified(self, method: str, params: Model) -> None:
         try:
-            if isinstance(params, ProgressNotificationParams):
-                on_progress = self._progress.get(params.progress_token)
-                if on_progress is not None:
-                    on_progress(params)
-            else:
+            if not isinstance(params, ProgressNotificationParams):
                 self._notification_handler(params)(method, params)
-        except Exception:  # a failing callback must not end the connection that other calls use
+            # A report may come after the answer; its token is then unknown, and the report is dropped.
+            elif (on_progress := self._progress.get(params.progress_token)) is not None:
+                on_progress(params)
+        # A callback that fails must not end the connection, which other calls use.
+        except Exception:
             logger.exception("a handler of %s failed", method)
 
     def _notification_handler(self, params: Model) -> OnNotification:
@@ -365,6 +376,7 @@ class ClientSession:
         return self._on_notification if stream is None else self._streams.get(str(stream), ignore_notification)
 
     async def _serve(self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None) -> None:
+        # Stays None if the server cancels the request, which then gets no answer.
         answer = None
         with scope:
             try:
@@ -378,23 +390,22 @@ class ClientSession:
             self._outbox.post(Envelope(answer, about=request.id))
 
     async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
-        answerer = self._request_handlers.get(request.method)
-        if answerer is None:
-            detail = ErrorDetail(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
-            return ErrorResponse(request.id, detail)
         try:
-            result = await answerer(request.params)
+            handler = self._request_handlers.get(request.method)
+            if handler is None:
+                raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
+            result = await handler(request.params)
             return Response(request.id, request.codec.encode_result(request.method, result))
         except PeerError as error:
-            return ErrorResponse(request.id, ErrorDetail(error.code, error.message, error.data))
+            detail = ErrorDetail(error.code, error.message, error.data)
         except CapabilityError as error:
-            return ErrorResponse(request.id, ErrorDetail(INVALID_PARAMS, str(error)))
+            detail = ErrorDetail(INVALID_PARAMS, str(error))
         except Exception as error:
             logger.exception("the handler of %s failed", request.method)
-            # The text of any other exception may hold secrets of the program.
+            # Only the text of our own errors is sent: that of any other exception may hold secrets of the program.
             why = f": {error}" if isinstance(error, McpError) else ""
-            text = f"the client's handler of {request.method} failed{why}"
-            return ErrorResponse(request.id, ErrorDetail(INTERNAL_ERROR, text))
+            detail = ErrorDetail(INTERNAL_ERROR, f"the client's handler of {request.method} failed{why}")
+        return ErrorResponse(request.id, detail)
 
 
 def ignore_notification(method: str, _params: Model) -> None:

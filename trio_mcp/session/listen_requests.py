@@ -12,7 +12,7 @@ import trio
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import SUBSCRIPTION_ID
-from ..runtime import Lane
+from ..runtime import Actor
 from ..types import (
     CancelledNotificationParams,
     JsonObject,
@@ -24,7 +24,7 @@ from ..types import (
     SubscriptionsListenResult,
     declares,
 )
-from .calls.plan import CallPort, Plan
+from .calls.call import Call, Plan
 from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber, Subscriptions
 
 
@@ -89,7 +89,7 @@ def honoured_filter(subscriber: Subscriber) -> SubscriptionFilter:
 
 
 async def run_listen(
-    subscriptions: Subscriptions, subscriber: Subscriber, signal: ChangeSignal, call: CallPort, _lane: Lane
+    subscriptions: Subscriptions, subscriber: Subscriber, signal: ChangeSignal, call: Call, _actor: Actor
 ) -> Model:
     """Notify of changes: the body of the actor. A slow reader holds back this one stream, and then gets each change once."""
     request_id = call.facts.id
@@ -97,11 +97,13 @@ async def run_listen(
     with subscriptions.streaming(subscriber):
         honoured = SubscriptionsAcknowledgedNotificationParams(notifications=honoured_filter(subscriber), meta=meta)
         await call.notify("notifications/subscriptions/acknowledged", honoured)
+        # After the acknowledgement: a change that comes earlier is kept, so the client misses none (M-SUB-2s).
         while not subscriptions.closed:
             await signal.wait()
             for change in subscriber.take():
                 await call.notify(change.method, change.params(meta))
-        if not call.owns_outbox:  # other requests share the channel: name the one that ends (M-CAN-2s)
+        # Over HTTP the end of the stream says it; where requests share the channel, the one that ends is named (M-CAN-2s).
+        if not call.owns_outbox:
             ended = CancelledNotificationParams(request_id=request_id, reason="the server is shutting down", meta=meta)
             await call.notify("notifications/cancelled", ended)
     return SubscriptionsListenResult(meta=meta)

@@ -52,6 +52,7 @@ class ReplyTarget:
 
     def finish(self, outcome: LegOutcome) -> None:
         """Send the outcome."""
+        # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
         if isinstance(outcome, Encoded):
             response = Envelope(Response(self.request_id, outcome), about=self.request_id)
@@ -69,6 +70,18 @@ class ReplyTarget:
         self.work = self.end_response = None
         if self.open_requests is not None:
             self.open_requests.discard(self)
+
+
+# Where a request is in the table; `count` is the number of all of them:
+#
+#     event                    what happens
+#     add, of a free id        it becomes the one in `_first`
+#     add, of an id in use     it goes to `_further`, behind the others of its id
+#     take, by a cancel        `_first` -> `_cancelled`; the oldest in `_further` moves up to `_first`
+#     discard, at its end      it is removed; from `_first` too, the oldest in `_further` moves up
+#
+# Three dicts and not a list: a client with ten thousand open requests may cancel each, and to look for each in a list would take
+# n² steps. The values of `_further` are dicts because a set does not remember which request is the oldest.
 
 
 class OpenRequests:
@@ -129,6 +142,7 @@ class OpenRequests:
     async def wait_none_left(self) -> None:
         """Wait until every request has been answered or given up."""
         if self.count:
+            # Made when a task first waits, and again after it was set, because a session becomes idle after each request.
             if self._none_left is None or self._none_left.is_set():
                 self._none_left = trio.Event()
             await self._none_left.wait()

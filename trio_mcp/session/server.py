@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 
 from ..errors import RemoteProtocolError
+from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -28,23 +29,21 @@ from ..protocol.connection import (
     Event,
     Ignored,
     NotificationIn,
-    Phase,
     Refused,
     ReplyIn,
     RequestIn,
     Stray,
 )
-from ..protocol.inbound import Inbound
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
 from ..runtime import CancelReason, Outbox
-from ..types import InputResponseRequestParams, Model, declares
+from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
 from .calls.asks_requests import CallByRequests, PendingAsks
 from .calls.asks_rounds import CallInRounds
-from .calls.call import Call
+from .calls.call import Plan
+from .calls.facts import RequestFacts
 from .calls.failures import error_detail
-from .calls.plan import Plan, RequestFacts
 from .calls.retries import carry_on
 from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
@@ -141,17 +140,17 @@ class ServerSession:
                 logger.debug("a message was ignored: %s", why)
         return None
 
-    def disconnect(self, reply_target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
         """The reply cannot be delivered any more: cancel the call, unless another request waits for it too."""
-        if isinstance(reply_target, OpenBatch):
-            for each in reply_target.reply_targets:
+        if isinstance(target, OpenBatch):
+            for each in target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
             return
-        work = reply_target.work
-        reply_target.close()
+        work = target.work
+        target.close()
         if work is not None:
-            work.disconnect(reply_target)
+            work.disconnect(target)
 
     def close(self, reason: CancelReason) -> None:
         """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""
@@ -199,7 +198,6 @@ class ServerSession:
         facts = RequestFacts(request.id, request.method, request.terms, peer.principal, peer.headers, size)
         self.requests.add(target)
         try:
-            self._check(facts, request.params)
             answer = self._answer(facts, request.params, target)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             target.finish(error_detail(facts, error))
@@ -207,39 +205,35 @@ class ServerSession:
             if answer is not None:
                 target.finish(answer)
 
-    def _check(self, facts: RequestFacts, params: Model) -> None:
-        gate = facts.terms.codec.revision.requests[facts.method].gate
-        if gate is not None and not declares(self.service.capabilities, gate):
-            raise RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
-        check = self.service.request_checks.get(facts.method) if facts.headers else None
-        if check is not None:
-            check(facts, params)
-
     def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
+        service, terms = self.service, facts.terms
+        if facts.method not in service.offered[terms.codec.revision.name]:
+            raise not_offered(facts)
         # The codec drops `requestState` where a revision has no rounds, so this is never a legacy request.
         if isinstance(params, InputResponseRequestParams) and "request_state" in params.model_fields_set:
-            carry_on(self.service.calls, facts, params, target, self._route)
+            check = service.request_checks.get(facts.method) if facts.headers else None
+            if check is not None:
+                check(facts, params)
+            carry_on(service.calls, facts, params, target, self._route)
             return None
         own_method = SESSION_METHODS.get(facts.method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params)
-        if isinstance(answer, Plan):
-            self._new_call(answer, facts, params, target).start()
-            return None
         if isinstance(answer, Encoded):
             return answer
-        return facts.terms.codec.encode_result(facts.method, answer, self.service.calls.server_info_json)
+        if not isinstance(answer, Plan):
+            return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
+        if terms.asks_in_rounds:
+            CallInRounds(service.calls, answer, facts, target, params)
+        else:
+            CallByRequests(service.calls, answer, facts, target, self._asks)
+        return None
 
     def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
         route = self.service.routes.get(facts.method)
         if route is None:
-            raise RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
+            raise not_offered(facts)
         return route(facts, params)
-
-    def _new_call(self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> Call:
-        if facts.terms.asks_in_rounds:
-            return CallInRounds(self.service.calls, plan, facts, target, params)
-        return CallByRequests(self.service.calls, plan, facts, target, self._asks)
 
     def _cancel(self, request_id: RequestId) -> None:
         target = self.requests.take(request_id)
@@ -247,6 +241,10 @@ class ServerSession:
             logger.debug("a cancellation of %r, which is not running", request_id)
             return
         withdraw(target, CancelReason.CLIENT)
+
+
+def not_offered(facts: RequestFacts) -> RemoteProtocolError:
+    return RemoteProtocolError(f"this server does not offer {facts.method}", code=METHOD_NOT_FOUND)
 
 
 def withdraw(target: ReplyTarget, reason: CancelReason) -> None:

@@ -11,6 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import InitVar, dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -18,12 +19,13 @@ import trio
 
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
+from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing, Sealer
 from ..runtime import Supervisor, ThreadLimiter, open_supervisor
-from ..types import Implementation, ServerCapabilities
+from ..types import Implementation, ServerCapabilities, declares
 from .calls.asks_rounds import CallInRounds, RoundServices
+from .calls.call import RequestCheck, Route
 from .calls.directory import CallDirectory
-from .calls.plan import RequestCheck, Route
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
@@ -31,41 +33,51 @@ from .subscriptions import Subscriptions
 logger = logging.getLogger("trio_mcp.session")
 
 
+@dataclass(eq=False, repr=False)
 class Service:
-    """Made by `open_service`."""
+    """Made by `open_service`.
 
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        routes: Mapping[str, Route],
-        identity: Implementation,
-        capabilities: ServerCapabilities,
-        instructions: str | None,
-        options: ServiceOptions,
-        request_checks: Mapping[str, RequestCheck],
-        keys: KeyRing | None,
-        threads: ThreadLimiter | None,
-    ) -> None:
-        self.supervisor = supervisor
-        self.routes = routes
-        self.request_checks = request_checks
-        self.identity = identity
-        self.capabilities = capabilities
-        """What is offered now; whoever adds something of a new kind while serving replaces it."""
+    Attributes:
+        capabilities: what is offered now; changed by `declare`.
+        request_checks: checks of requests that carry a call forward, by method; those that start one are checked by their route.
+        calls: what calls are handed.
+    """
+
+    supervisor: Supervisor
+    routes: Mapping[str, Route]
+    identity: Implementation
+    capabilities: ServerCapabilities
+    instructions: str | None
+    options: ServiceOptions
+    request_checks: Mapping[str, RequestCheck]
+    keys: InitVar[KeyRing | None]
+    _threads: ThreadLimiter | None
+
+    def __post_init__(self, keys: KeyRing | None) -> None:
+        self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
-        self.instructions = instructions
-        self.options = options
         self.calls = RoundServices(
-            supervisor=supervisor,
-            options=options,
-            server_info_json=Encoded(identity.encode()),
+            supervisor=self.supervisor,
+            options=self.options,
+            server_info_json=Encoded(self.identity.encode()),
             keys=keys,
-            audience=identity.name,
-            directory=CallDirectory(options.outcome_grace),
+            audience=self.identity.name,
+            directory=CallDirectory(self.options.outcome_grace),
             node=secrets.token_urlsafe(8),
         )
-        """What calls are handed."""
-        self._threads = threads
+
+    def declare(self, capabilities: ServerCapabilities) -> None:
+        """Offer these capabilities from now on; called again when something of a new kind is added while serving."""
+        self.capabilities = capabilities
+        # A table, because every request asks: the methods of each revision that are not gated, or whose gate is open.
+        self.offered: dict[str, frozenset[str]] = {
+            name: frozenset(
+                method.name
+                for method in revision.requests.values()
+                if method.gate is None or declares(capabilities, method.gate)
+            )
+            for name, revision in REVISIONS.items()
+        }
 
     @property
     def directory(self) -> CallDirectory[CallInRounds]:

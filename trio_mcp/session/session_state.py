@@ -23,7 +23,7 @@ from ..types import (
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
-from .calls.plan import Plan
+from .calls.call import Plan
 from .envelope import Envelope
 from .listen_requests import listen_plan
 from .service import Service
@@ -72,6 +72,8 @@ class SessionState:
         outbox, subscriber = self._outbox, self._subscriber
         if outbox is None or subscriber is None:
             return
+        # To post above the limit would let changes pile up for a client that does not read. They are kept by the subscriber
+        # meanwhile, which holds each change once.
         if outbox.full:
             if not subscriber.held:
                 subscriber.held = True
@@ -101,6 +103,7 @@ class SessionState:
             raise RemoteProtocolError(
                 f"the params of initialize have {size} bytes; the limit is {MAX_INITIALIZE}", code=INVALID_PARAMS
             )
+        # The codec changes here, before the result is encoded: the answer to `initialize` is written in the new revision.
         version = negotiated_version(params.protocol_version)
         connection = self._connection
         connection.agree(version)

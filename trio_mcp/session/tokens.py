@@ -87,6 +87,7 @@ def characters(block: Block) -> int:
         case ToolResultContent(content=content, structured_content=structured):
             return sum(map(characters, content)) + (0 if structured is None else len(json.dumps(structured)))
         case ResourceLink(uri=uri):
+            # The client may put the resource itself into the context, but its size is not known here.
             return len(uri)
         case _:
             return MEDIA * CHARACTERS

@@ -1,4 +1,4 @@
-"""Homes for what a server keeps: the implementations of `trio_mcp.storage`."""
+"""Implementations of the store interfaces in `trio_mcp.storage`."""
 
 from .memory import MemoryEventStore
 

@@ -1,4 +1,11 @@
-"""The event log in this process: bounded in three ways, and nothing of it survives a restart."""
+"""The event log in the memory of this process: limited in three ways, and lost when the process ends."""
+
+# Three limits, because each closes another hole: per stream, so that one long call cannot use up its session's share; per
+# session, so that one client cannot use up the others'; in total, so that many sessions cannot use up the process. Each counts
+# events and bytes, as a million empty events cost memory too.
+#
+# Above a limit the least recently written stream is evicted, and not the oldest event of all: a client that missed one event of
+# a stream has to start over anyway, so half a stream is worth nothing.
 
 from __future__ import annotations
 
@@ -17,39 +24,46 @@ SessionKey: TypeAlias = tuple[str | None, str]
 
 
 @dataclass(slots=True, eq=False)
-class Kept:
-    """The newest events of one stream; `first` is the number of the oldest of them.
+class Usage:
+    """How much is stored of a stream, of a session, or in total."""
 
-    Most streams have a handful, and every call that waits for an answer has one: a list is a sixth of a deque then.
-    """
-
-    first: int
-    events: list[bytes] = field(default_factory=list)
-    size: int = 0
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.events) - 1
-
-
-@dataclass(slots=True, eq=False)
-class Shelf:
-    """The streams of one session, the one that has been silent longest first."""
-
-    streams: dict[LogKey, Kept] = field(default_factory=dict)
     events: int = 0
     size: int = 0
 
+    def is_over(self, limits: tuple[int, int]) -> bool:
+        return self.events > limits[0] or self.size > limits[1]
+
+
+@dataclass(slots=True, eq=False)
+class StreamLog(Usage):
+    """The newest events of one stream; `first` is the number of the oldest of them."""
+
+    first: int = 1
+    # Most streams have a handful of events, and every call that waits for an answer has a stream. A list uses about 1/6 of the
+    # memory of an empty deque.
+    log: list[bytes] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.log) - 1
+
+
+@dataclass(slots=True, eq=False)
+class SessionLog(Usage):
+    """The streams of one session, the least recently written first."""
+
+    streams: dict[LogKey, StreamLog] = field(default_factory=dict)
+
 
 class MemoryEventStore:
-    """Keeps the newest events; what is over a limit goes, the stream that has been silent longest first.
+    """Stores the newest events; above a limit, the least recently written stream is evicted.
 
-    One stream over its limit loses its own oldest events. An event that is larger than a limit is not kept at all.
+    A single stream above its limit loses its oldest events. An event that is larger than a limit is not stored at all.
 
     Args:
-        stream_events, stream_bytes: kept of one stream.
-        session_events, session_bytes: kept of one session.
-        total_events, total_bytes: kept in all.
+        stream_events, stream_bytes: limits of one stream.
+        session_events, session_bytes: limits of one session.
+        total_events, total_bytes: limits of everything.
     """
 
     def __init__(
@@ -62,105 +76,101 @@ class MemoryEventStore:
         total_events: int = 100_000,
         total_bytes: int = 64 * MIB,
     ) -> None:
-        self._of_stream = (stream_events, stream_bytes)
-        self._of_session = (session_events, session_bytes)
-        self._in_all = (total_events, total_bytes)
-        self._shelves: dict[SessionKey, Shelf] = {}
-        self._order: OrderedDict[LogKey, Kept] = OrderedDict()
-        self._events = 0
-        self._size = 0
+        self._stream_limits = (stream_events, stream_bytes)
+        self._session_limits = (session_events, session_bytes)
+        self._total_limits = (total_events, total_bytes)
+        self._total = Usage()
+        self._sessions: dict[SessionKey, SessionLog] = {}
+        self._streams: OrderedDict[LogKey, StreamLog] = OrderedDict()
+        """All streams, the least recently written first."""
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
-        """See `EventStore.append`. It is done before the only checkpoint, so a cancel has kept them."""
-        kept = self._kept(key, first)
+        """Store events, like `EventStore.append`. A cancel has stored them: the only checkpoint comes last."""
+        stream = self._stream(key, first)
         for event in events:
-            kept.events.append(event)
-            self._count(key, kept, 1, len(event))
-        self._make_room(key, kept)
+            stream.log.append(event)
+            self._count(key, stream, 1, len(event))
+        self._evict_to_limits(key, stream)
         await trio.lowlevel.checkpoint()
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
-        """See `EventStore.read`."""
+        """Return events, like `EventStore.read`."""
         await trio.lowlevel.checkpoint()
-        kept = self._order.get(key)
-        if kept is None or after + 1 < kept.first:
+        stream = self._streams.get(key)
+        if stream is None or after + 1 < stream.first:
             raise EventsGone(f"the events after number {after} of stream {key.stream} are no longer kept")
-        if after > kept.last:
+        if after > stream.last:
             raise NoSuchEvent(f"stream {key.stream} has no event {after}")
-        start = after + 1 - kept.first
-        return list(islice(kept.events, start, start + limit))
+        start = after + 1 - stream.first
+        return list(islice(stream.log, start, start + limit))
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
-        """See `EventStore.forget`."""
-        shelf = self._shelves.get((principal, session))
-        for key in list(shelf.streams) if shelf is not None else ():
+        """Remove a stream or a session, like `EventStore.forget`."""
+        found = self._sessions.get((principal, session))
+        for key in list(found.streams) if found is not None else ():
             if stream is None or key.stream == stream:
                 self._drop(key)
         await trio.lowlevel.checkpoint()
 
     def __len__(self) -> int:
-        return self._events
+        return self._total.events
 
     def __repr__(self) -> str:
-        return f"<MemoryEventStore streams={len(self._order)} events={self._events} bytes={self._size}>"
+        total = self._total
+        return f"<MemoryEventStore streams={len(self._streams)} events={total.events} bytes={total.size}>"
 
-    def _kept(self, key: LogKey, first: int) -> Kept:
-        """The stream, ready for an event of that number to be its next; it is the newest of all then."""
-        kept = self._order.get(key)
-        if kept is None:
-            shelf = self._shelves.setdefault(owner(key), Shelf())
-            kept = self._order[key] = shelf.streams[key] = Kept(first)
-        self._order.move_to_end(key)
-        streams = self._shelves[owner(key)].streams
+    def _stream(self, key: LogKey, first: int) -> StreamLog:
+        """Return the stream, ready for an event with the number `first`, as the most recently written of all."""
+        if key not in self._streams:
+            session = self._sessions.setdefault(session_of(key), SessionLog())
+            self._streams[key] = session.streams[key] = StreamLog(first=first)
+        stream = self._streams[key]
+        self._streams.move_to_end(key)
+        streams = self._sessions[session_of(key)].streams
         streams[key] = streams.pop(key)
-        while kept.events and kept.last >= first:  # the same events once more
-            self._count(key, kept, -1, -len(kept.events.pop()))
-        if kept.last + 1 != first:  # some were never appended: nothing from before the hole can be replayed
-            while kept.events:
-                self._shorten(key, kept)
-            kept.first = first
-        return kept
+        # The same events again: a cancelled `append` is repeated.
+        while stream.log and stream.last >= first:
+            self._count(key, stream, -1, -len(stream.log.pop()))
+        # Some were never appended. Nothing from before the hole can be replayed, as a client must not miss one in between.
+        if stream.last + 1 != first:
+            while stream.log:
+                self._shorten(key, stream)
+            stream.first = first
+        return stream
 
-    def _make_room(self, key: LogKey, kept: Kept) -> None:
-        while over(len(kept.events), kept.size, self._of_stream):
-            self._shorten(key, kept)
-        shelf = self._shelves[owner(key)]
-        while over(shelf.events, shelf.size, self._of_session):
-            self._evict(next(iter(shelf.streams)), key)
-        while over(self._events, self._size, self._in_all):
-            self._evict(next(iter(self._order)), key)
+    def _evict_to_limits(self, key: LogKey, stream: StreamLog) -> None:
+        while stream.is_over(self._stream_limits):
+            self._shorten(key, stream)
+        session = self._sessions[session_of(key)]
+        while session.is_over(self._session_limits):
+            self._evict(next(iter(session.streams)), key)
+        while self._total.is_over(self._total_limits):
+            self._evict(next(iter(self._streams)), key)
 
     def _evict(self, oldest: LogKey, newest: LogKey) -> None:
-        """Drop the oldest stream; the one that is being written to only loses its beginning."""
+        """Drop the oldest stream. The one that is being written to only loses its beginning."""
         if oldest == newest:
-            self._shorten(oldest, self._order[oldest])
+            self._shorten(oldest, self._streams[oldest])
         else:
             self._drop(oldest)
 
-    def _shorten(self, key: LogKey, kept: Kept) -> None:
-        self._count(key, kept, -1, -len(kept.events.pop(0)))
-        kept.first += 1
+    def _shorten(self, key: LogKey, stream: StreamLog) -> None:
+        self._count(key, stream, -1, -len(stream.log.pop(0)))
+        stream.first += 1
 
     def _drop(self, key: LogKey) -> None:
-        kept = self._order.pop(key)
-        self._count(key, kept, -len(kept.events), -kept.size)
-        shelf = self._shelves[owner(key)]
-        del shelf.streams[key]
-        if not shelf.streams:
-            del self._shelves[owner(key)]
+        stream = self._streams.pop(key)
+        self._count(key, stream, -stream.events, -stream.size)
+        session = self._sessions[session_of(key)]
+        del session.streams[key]
+        if not session.streams:
+            del self._sessions[session_of(key)]
 
-    def _count(self, key: LogKey, kept: Kept, events: int, size: int) -> None:
-        shelf = self._shelves[owner(key)]
-        kept.size += size
-        shelf.events += events
-        shelf.size += size
-        self._events += events
-        self._size += size
+    def _count(self, key: LogKey, stream: StreamLog, events: int, size: int) -> None:
+        for usage in (stream, self._sessions[session_of(key)], self._total):
+            usage.events += events
+            usage.size += size
 
 
-def owner(key: LogKey) -> SessionKey:
+def session_of(key: LogKey) -> SessionKey:
     return key.principal, key.session
-
-
-def over(events: int, size: int, limits: tuple[int, int]) -> bool:
-    return events > limits[0] or size > limits[1]

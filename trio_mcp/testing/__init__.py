@@ -1,8 +1,10 @@
-"""What authors need to test their tools, and transports of their own. Each name is loaded when it is first used.
+"""Testing your own tools and transports. Each name is loaded when it is first used.
 
-`replay_tool` runs a call anew at every leg. Two rooms have more: `sweep` interrupts a scenario at every step, and `contract` has
-the rules that every transport keeps.
+`replay_tool` replays a call at every leg. Two packages have more: `sweep` interrupts a scenario at every step, and `contract`
+has the rules that every transport must obey.
 """
+
+# Loaded when used, because `replay` imports the client and the server, and a test of a transport needs only one of them.
 
 from importlib import import_module
 from typing import TYPE_CHECKING

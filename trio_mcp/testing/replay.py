@@ -1,8 +1,8 @@
 """Testing that a tool can be replayed.
 
 A tool with `resume="replay"` may run again from its top in another process. Then it must ask the same questions and run the same
-steps in the same order as before; whatever it does outside of steps is done again. `replay_tool` runs it that way on purpose:
-after every round the call is dropped, and the next leg replays it from its journal.
+steps in the same order as before; everything outside of steps runs again. `replay_tool` forces that: after every round the call
+is dropped, and the next leg replays it from its journal.
 
     report = await replay_tool(server, "book_flight", {"destination": "Lisbon"}, on_elicit=answer)
     report.check()
@@ -25,9 +25,9 @@ class ReplayReport:
     """The outcome of a call in which every leg was replayed.
 
     Attributes:
-        result: the tool's result; None if it asked for more rounds than the client allows, as with a question that changes each
-            time.
-        divergences: where a replay asked another question than the run before.
+        result: the tool's result; None if it asked in more rounds than the client allows, for example because its question
+            changes each time.
+        divergences: the questions of a replay that differ from those of the run before.
     """
 
     result: CallToolResult | None
@@ -52,8 +52,8 @@ async def replay_tool(
 ) -> ReplayReport:
     """Call a tool as a modern client, with every leg after the first replayed from its journal, and report the outcome.
 
-    Each time that the tool asks, it loses what it holds, as in a crash: its clean-up runs, and its effects outside of steps are
-    repeated. Raises what `Client.call_tool` raises.
+    Each time that the tool asks, it loses its local state, as in a crash: its clean-up runs, and its effects outside of steps
+    are repeated. Raises the errors of `Client.call_tool`.
     """
     divergences: list[str] = []
     options = replace(server.options, always_replay=True, on_divergence=divergences.append)

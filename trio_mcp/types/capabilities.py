@@ -1,5 +1,7 @@
 """What a client or a server says it can do."""
 
+from collections.abc import Iterable
+
 from .base import JsonObject, Model
 
 
@@ -76,3 +78,16 @@ def declares(capabilities: ClientCapabilities | ServerCapabilities, gate: str) -
         return capability.form is not None or capability.url is None  # an empty object means forms (L-ELI-1c)
     members = capability.wire() if isinstance(capability, Model) else capability
     return members.get(detail) not in (None, False)
+
+
+def lacks(declared: ClientCapabilities, gates: Iterable[str]) -> JsonObject | None:
+    """Return the capabilities that are needed and were not declared, as they would be declared; None if nothing is missing."""
+    missing: JsonObject = {}
+    for gate in gates:
+        if not declares(declared, gate):
+            name, _, detail = gate.partition(".")
+            inner = missing.setdefault(name, {})
+            assert isinstance(inner, dict)
+            if detail:
+                inner[detail] = {}
+    return missing or None

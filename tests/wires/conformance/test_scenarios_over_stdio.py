@@ -22,7 +22,7 @@ from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VE
 from trio_mcp.session import Envelope
 from trio_mcp.testing.contract.peer import EVERYTHING, INFO, Peer
 from trio_mcp.types import LoggingLevel
-from trio_mcp_transports.entry_points import stdio as transport
+from trio_mcp_transports.stdio import connect
 
 COMMAND = [sys.executable, str(ROOT / "examples" / "everything_server.py")]
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -67,14 +67,15 @@ def plain(envelope: Envelope) -> dict[str, Any]:
 async def child(revision: str) -> AsyncIterator[Peer]:
     """A peer with a server of its own, which ends with its input."""
     with trio.fail_after(20):
-        async with transport.connect(COMMAND, env=IMPORTS) as channel:
+        async with connect(COMMAND, env=IMPORTS) as channel:
             yield Peer(Checked(channel), revision, EVERYTHING)
         assert channel.process.returncode == 0
 
 
-async def before_the_next_answer(peer: Peer) -> list[Any]:
-    """The params of what the server says before it answers one more request."""
-    await peer.ping()
+async def before_the_next_answers(peer: Peer) -> list[Any]:
+    """The params of what the server says before it has answered a few more requests: a change is told by a task of its own."""
+    for _ in range(3):
+        await peer.ping()
     return [message["params"] for message in peer.unread()]
 
 
@@ -86,7 +87,7 @@ async def test_server_initialize() -> None:
         result: Any = await peer.open()
         assert (result["protocolVersion"], result["serverInfo"]["name"]) == (LEGACY, "everything")
         assert {"tools", "prompts", "resources", "completions", "logging"} <= result["capabilities"].keys()
-        assert await before_the_next_answer(peer) == [], "a notification is not answered"
+        assert await before_the_next_answers(peer) == [], "a notification is not answered"
 
 
 @both_eras
@@ -112,7 +113,7 @@ async def test_tools_call_with_logging(revision: str) -> None:
         assert [each["level"] for each in heard] == list(levels[levels.index("error") :])
         if revision == MODERN:
             await (await peer.call("test_logging_tool")).text()
-            assert await before_the_next_answer(peer) == []
+            assert await before_the_next_answers(peer) == []
 
 
 @both_eras
@@ -133,10 +134,12 @@ async def test_tools_call_elicitation_sampling_and_roots(revision: str) -> None:
 async def test_resources_subscribe_and_unsubscribe() -> None:
     async with child(LEGACY) as peer:
         await peer.open()
-        for method, heard in (("resources/subscribe", [{"uri": WATCHED}]), ("resources/unsubscribe", [])):
-            assert await peer.result(await peer.request(method, {"uri": WATCHED})) == {}
-            await (await peer.call("test_update_watched_resource", {"text": method})).text()
-            assert await before_the_next_answer(peer) == heard
+        assert await peer.result(await peer.request("resources/subscribe", {"uri": WATCHED})) == {}
+        await (await peer.call("test_update_watched_resource", {"text": "first"})).text()
+        assert (await peer.message("notifications/resources/updated"))["params"] == {"uri": WATCHED}
+        assert await peer.result(await peer.request("resources/unsubscribe", {"uri": WATCHED})) == {}
+        await (await peer.call("test_update_watched_resource", {"text": "second"})).text()
+        assert await before_the_next_answers(peer) == []
 
 
 # requests that say everything of themselves
@@ -181,7 +184,7 @@ async def test_server_stateless_has_no_session_and_asks_nothing_by_itself() -> N
 async def test_server_stateless_marks_what_a_subscription_tells() -> None:
     async with child(MODERN) as peer:
         await (await peer.call("test_trigger_tool_change")).text()
-        assert await before_the_next_answer(peer) == [], "nobody has subscribed"
+        assert await before_the_next_answers(peer) == [], "nobody has subscribed"
         listen = await peer.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
         acknowledged: Any = await peer.receive()
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
@@ -189,7 +192,7 @@ async def test_server_stateless_marks_what_a_subscription_tells() -> None:
         await (await peer.call("test_trigger_tool_change")).text()
         await (await peer.call("test_trigger_prompt_change")).text()
         changed: Any = await peer.message("notifications/prompts/list_changed")
-        assert await before_the_next_answer(peer) == []
+        assert await before_the_next_answers(peer) == []
         assert [told["params"]["_meta"][SUBSCRIPTION_ID] for told in (acknowledged, changed)] == [listen, listen]
 
 

@@ -11,22 +11,10 @@ import time
 
 import trio
 
-from trio_mcp import Context, Server
+from trio_mcp import Server
 from trio_mcp.session import pump
 
 server = Server("ending")
-
-
-@server.tool
-async def tidy(ctx: Context) -> str:
-    """Waits for ever, and says why it was cancelled."""
-    print("running", flush=True)  # to stderr, as everything is that a tool prints
-    try:
-        await trio.sleep_forever()
-    finally:
-        reason = ctx.cancel_reason
-        print(f"tidied up: {reason.value if reason else None}")
-    return "never"
 
 
 @server.tool

@@ -46,8 +46,6 @@ class App:
                 print("from print")
                 os.write(1, b"from fd 1\n")
                 os.system("echo from a child")  # noqa: ASYNC221  (what a careless tool does)
-            case "read":
-                return _read_by_a_child() + sys.stdin.read()
             case "inherited":
                 return len(_descriptors_of_a_child())
             case "stderr is blocking":
@@ -67,10 +65,6 @@ class App:
             case "big":
                 return "x" * 1_000_000
         return None
-
-
-def _read_by_a_child() -> str:
-    return subprocess.run(["cat"], capture_output=True, text=True).stdout
 
 
 def _descriptors_of_a_child() -> list[str]:

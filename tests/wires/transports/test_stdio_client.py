@@ -19,8 +19,6 @@ import trio.testing
 
 from trio_mcp.protocol.jsonrpc import Malformed, Message, Notification, Request
 from trio_mcp.session.envelope import Envelope
-from trio_mcp.session.transport import Transport
-from trio_mcp_transports.entry_points import stdio as transport
 from trio_mcp_transports.stdio import ProcessChannel, connect
 
 PATIENCE = 20.0
@@ -95,33 +93,12 @@ async def child(
 # A connection
 
 
-def test_the_transport_is_one() -> None:
-    checked: Transport = transport
-    assert checked is transport
-
-
 async def test_messages_go_to_the_child_and_come_back() -> None:
     async with child(ECHO) as echo:
         for id in range(3):
             await echo.channel.send(Envelope(Request(id, "ping", {"text": "a\u2028b\nc"})))
             assert await echo.receive() == Request(id, "ping", {"text": "a\u2028b\nc"})
     assert echo.channel.process.returncode == 0
-
-
-async def test_after_the_connection_the_channel_is_closed() -> None:
-    async with child(ECHO) as echo:
-        pass
-    with pytest.raises(trio.ClosedResourceError):
-        await echo.channel.send(Envelope(Notification("late")))
-    with pytest.raises(trio.ClosedResourceError):
-        await echo.channel.receive()
-
-
-async def test_garbage_on_stdout_is_malformed_and_the_next_message_is_received() -> None:
-    async with child(f"print('Welcome to the server!'); print('x' * 2000); {READY}", max_line=1000) as garbage:
-        assert isinstance(await garbage.receive(), Malformed)
-        assert isinstance(await garbage.receive(), Malformed)
-        await garbage.ready()
 
 
 async def test_a_child_that_floods_its_stdout_is_received_and_ended() -> None:

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 ROOT = Path(__file__).parents[3]
@@ -77,17 +76,6 @@ async def running(tool: str, **options: float) -> AsyncIterator[Running]:
                 await stream.aclose()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
-async def test_a_signal_cancels_the_calls_and_tells_their_callers(number: signal.Signals, status: int) -> None:
-    async with running("tidy") as server:
-        server.process.send_signal(number)
-        answer = await server.hear()
-        assert (answer["id"], answer["error"]["code"]) == (2, -32000)
-        assert "shutting down" in answer["error"]["message"]
-        assert await server.process.wait() == status
-        assert await server.rest() == b"tidied up: shutdown\n"
-
-
 async def test_a_signal_ends_the_process_although_a_tool_is_stuck_and_its_caller_is_told() -> None:
     async with running("deaf", **GRACE) as server:
         server.process.send_signal(signal.SIGTERM)
@@ -106,13 +94,6 @@ async def test_a_signal_ends_the_process_although_a_tool_blocks_the_loop() -> No
         said = await server.rest()
         assert b"has kept the event loop from turning" in said
         assert b"time.sleep(3600)" in said
-
-
-async def test_the_end_of_stdin_cancels_the_calls() -> None:
-    async with running("tidy") as server:
-        await server.stdin.aclose()
-        assert await server.process.wait() == 0
-        assert b"tidied up: disconnect\n" in await server.rest()
 
 
 async def test_the_end_of_stdin_ends_the_process_although_a_tool_is_stuck() -> None:

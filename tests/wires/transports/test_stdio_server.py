@@ -100,11 +100,6 @@ async def test_prints_of_a_tool_and_its_children_go_to_stderr() -> None:
     assert done.stderr.splitlines() == [b"from print", b"from fd 1", b"from a child", b"cleaned up"]
 
 
-async def test_a_tool_and_its_children_read_an_empty_stdin() -> None:
-    done = await run(request("read", 1), request("echo", 2))
-    assert done.stdout.splitlines() == [b'{"jsonrpc":"2.0","id":1,"result":{"is":""}}', echo(2), b"after serving"]
-
-
 async def test_children_do_not_inherit_the_private_descriptors() -> None:
     done = await run(request("inherited", 1))
     assert done.stdout.splitlines()[0] == b'{"jsonrpc":"2.0","id":1,"result":{"is":0}}'
@@ -113,13 +108,6 @@ async def test_children_do_not_inherit_the_private_descriptors() -> None:
 async def test_after_serving_stdout_is_stdout_again() -> None:
     done = await run()
     assert done.stdout == b"after serving\n"
-
-
-async def test_garbage_is_reported_and_an_unterminated_rest_is_not_executed() -> None:
-    done = await run(b"garbage\n", request("echo", 2), request("echo", 3)[:-1])
-    malformed, answer, after = done.stdout.splitlines()
-    assert json.loads(malformed)["params"] == {"code": -32700}
-    assert (answer, after) == (echo(2), b"after serving")
 
 
 async def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:

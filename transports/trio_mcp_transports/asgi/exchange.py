@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.codec.reading import Inbound
 from trio_mcp.protocol.http.headers import VERSION_HEADER, check_headers
 from trio_mcp.protocol.http.sse import KEEP_ALIVE, encode_event
-from trio_mcp.protocol.inbound import Inbound
 from trio_mcp.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INVALID_PARAMS,

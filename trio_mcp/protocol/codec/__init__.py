@@ -1,5 +1,5 @@
-"""Models to bytes and JSON to models, one codec for each revision."""
+"""Received messages to models and models to bytes, one codec for each revision."""
 
-from .codec import CODECS, Codec, codec_for
+from .reading import CODECS, Codec, codec_for
 
 __all__ = ["CODECS", "Codec", "codec_for"]

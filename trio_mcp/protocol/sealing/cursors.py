@@ -16,8 +16,7 @@ from typing import Final
 
 from ...errors import RemoteProtocolError
 from ..jsonrpc import INVALID_PARAMS
-from . import base64url
-from .request_state import KeyRing
+from .request_state import KeyRing, from_base64url, to_base64url
 
 _PURPOSE: Final = "trio_mcp cursor v1"
 _KEY_BYTES: Final = 32
@@ -25,7 +24,7 @@ _VERSION: Final = b"\x01"
 _POSITION_BYTES: Final = 8
 _BODY_BYTES: Final = len(_VERSION) + _POSITION_BYTES
 _TAG_BYTES: Final = 32
-_TEXT_CHARS: Final = len(base64url.encode(bytes(_BODY_BYTES + _TAG_BYTES)))
+_TEXT_CHARS: Final = len(to_base64url(bytes(_BODY_BYTES + _TAG_BYTES)))
 _SHOWN: Final = 64  # characters of a refused cursor that its error shows
 
 
@@ -53,7 +52,7 @@ class Cursors:
         if not 0 <= position < 2 ** (8 * _POSITION_BYTES):
             raise ValueError(f"A position is from 0 to 2**64 - 1, not {position}.")
         body = _VERSION + position.to_bytes(_POSITION_BYTES)
-        return base64url.encode(body + self._tag(self._keys[0], body, listing))
+        return to_base64url(body + self._tag(self._keys[0], body, listing))
 
     def read(self, listing: str, cursor: str) -> int:
         """The position that a cursor of this list holds. Every string counts as a cursor, also the empty one.
@@ -62,7 +61,7 @@ class Cursors:
             RemoteProtocolError: -32602, it was not issued for this list of this server; the message shows its beginning.
         """
         # A text of another length is no cursor: nothing is decoded for it.
-        signed = base64url.decode(cursor) if len(cursor) == _TEXT_CHARS else None
+        signed = from_base64url(cursor) if len(cursor) == _TEXT_CHARS else None
         if signed is None:
             raise _refused(listing, cursor)
         body, tag = signed[:_BODY_BYTES], signed[_BODY_BYTES:]

@@ -18,15 +18,16 @@ import json
 import os
 import secrets
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded, RemoteProtocolError
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded
 from ...types import CallToolRequestParams, GetPromptRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
-from ..strict_json import JsonLimits, dumps, loads
-from . import base64url
+from ..strict_json import dumps
 
 KEY_BYTES = 32
 MAX_STATE = 64 * 1024
@@ -37,12 +38,10 @@ _KEY_ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D, 5.2.1.1; random, so one key serves 2**32 states (8.3)
 _TAG_BYTES: Final = 16
 _HEADER_BYTES: Final = len(_VERSION) + _KEY_ID_BYTES
-_LIMITS: Final = JsonLimits(max_depth=255, max_number_chars=640)
 _MAX_SKEW: Final = 60.0  # seconds between the clocks of servers that share a key
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(BaseModel):
     """What a sealed state says.
 
     Attributes:
@@ -57,6 +56,8 @@ class Claims:
         journal: what the server itself wants to know again.
     """
 
+    model_config = ConfigDict(strict=True, frozen=True, defer_build=True)
+
     principal: str | None
     method: str
     digest: str
@@ -65,7 +66,7 @@ class Claims:
     leg: int
     issued_at: float
     expires_at: float
-    journal: JsonValue = field(default=None, repr=False)
+    journal: JsonValue = Field(repr=False)
 
 
 def digest(name_or_uri: str, arguments: JsonObject) -> str:
@@ -93,6 +94,22 @@ def request_digest(params: Model) -> str:
             return digest(uri, {})
         case _:
             return digest("", {})
+
+
+def to_base64url(data: bytes) -> str:
+    """Return base64url without padding (RFC 4648, section 5): letters, digits, `-` and `_`."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def from_base64url(text: str) -> bytes | None:
+    """Return the bytes, or None unless `text` is the one canonical way to write them (RFC 4648, 3.5)."""
+    if not text.isascii():
+        return None
+    try:
+        data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return None
+    return data if to_base64url(data) == text else None
 
 
 class KeyRing:
@@ -149,16 +166,18 @@ class KeyRing:
             ValueError: as the class does, or a key is not base64url. No error shows a key.
         """
         items = [item.strip() for line in text.splitlines() for item in line.split(",")]
-        keys = [base64url.decode(item.removesuffix("=")) for item in items if item]
+        keys = [from_base64url(item.removesuffix("=")) for item in items if item]
         if None in keys:
             raise ValueError(f"Key {keys.index(None) + 1} is not base64url.")
         return cls([key for key in keys if key is not None])
 
     def derive(self, purpose: str, size: int) -> list[bytes]:
         """One secret of `size` bytes per key, in the order of the ring; each purpose has its own (HKDF, RFC 5869)."""
-        from . import aead  # noqa: PLC0415  see Sealer
+        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415  see Sealer
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
-        return [aead.derive(key, purpose, size) for key in self._keys]
+        info = purpose.encode("utf-8")
+        return [HKDF(algorithm=SHA256(), length=size, salt=None, info=info).derive(key) for key in self._keys]
 
 
 class Sealer:
@@ -182,11 +201,11 @@ class Sealer:
         clock: Callable[[], float] = time.time,
         max_state: int = MAX_STATE,
     ) -> None:
-        # The only module that loads `cryptography`, some ten milliseconds that a server pays when it first asks a modern client.
-        from . import aead  # noqa: PLC0415
+        # Loading `cryptography` takes some ten milliseconds, which a server pays when it first asks a modern client.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
         secrets_of_keys = ring.derive(_PURPOSE, _KEY_ID_BYTES + KEY_BYTES)
-        self._keys = {secret[:_KEY_ID_BYTES]: aead.Cipher(secret[_KEY_ID_BYTES:]) for secret in secrets_of_keys}
+        self._keys = {secret[:_KEY_ID_BYTES]: AESGCM(secret[_KEY_ID_BYTES:]) for secret in secrets_of_keys}
         if len(self._keys) < len(secrets_of_keys):
             raise ValueError("Two keys of the ring have the same id: replace one.")
         self._sealing_id = next(iter(self._keys))
@@ -202,43 +221,58 @@ class Sealer:
         self,
         principal: str | None,
         method: str,
-        digest: str,
+        request: Model | str,
         call_id: str,
         leg: int,
         journal: JsonValue = None,
     ) -> str:
-        """The state to send: good for `ttl` seconds, for this principal, method and digest, at this audience.
+        """Return the state to send: good for `ttl` seconds, for this principal, method and request, at this audience.
+
+        Args:
+            request: the params, or their digest.
 
         Raises:
             LimitExceeded: it would be longer than `max_state`; keep the journal elsewhere and seal a reference.
             ValueError: the journal is not JSON; the text holds the path, see `strict_json.dumps`.
         """
         now = self._clock()
-        claims: JsonObject = {
-            "principal": principal,
-            "method": method,
-            "digest": digest,
-            "audience": self._audience,
-            "call_id": call_id,
-            "leg": leg,
-            "issued_at": now,
-            "expires_at": now + self._ttl,
-            "journal": journal,
-        }
-        state = self._encrypt(dumps(claims))
+        digest = request if isinstance(request, str) else request_digest(request)
+        state = self._encrypt(
+            dumps(
+                {
+                    "principal": principal,
+                    "method": method,
+                    "digest": digest,
+                    "audience": self._audience,
+                    "call_id": call_id,
+                    "leg": leg,
+                    "issued_at": now,
+                    "expires_at": now + self._ttl,
+                    "journal": journal,
+                }
+            )
+        )
         if len(state) > self._max_state:
             raise LimitExceeded(
                 f"The requestState would have {len(state)} characters; the limit is {self._max_state} (max_state)."
             )
         return state
 
-    def open(self, state: object, principal: str | None, method: str, digest: str) -> Claims:
-        """What the state says, once it is certain that this server sealed it for this very request.
+    def open(self, state: object, principal: str | None, method: str, request: Model | str) -> Claims:
+        """Return what the state says, once it is certain that this server sealed it for this very request.
+
+        Args:
+            request: the params, or their digest.
 
         Raises:
             InvalidRequestState: for every other state, always with the same text.
         """
-        claims = _read_claims(self._decrypt(state))
+        digest = request if isinstance(request, str) else request_digest(request)
+        try:
+            # The plain decoder will do: only a server with one of these keys can have written what is inside.
+            claims = Claims.model_validate(json.loads(self._decrypt(state)))
+        except (ValueError, RecursionError):
+            raise InvalidRequestState("no claims inside") from None
         now = self._clock()
         # All are evaluated, so that time does not tell which one failed.
         checks = (
@@ -257,14 +291,14 @@ class Sealer:
     def _encrypt(self, plain: bytes) -> str:
         header = _VERSION + self._sealing_id
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return base64url.encode(header + nonce + self._keys[self._sealing_id].seal(nonce, plain, header))
+        return to_base64url(header + nonce + self._keys[self._sealing_id].encrypt(nonce, plain, header))
 
     def _decrypt(self, state: object) -> bytes:
         if not isinstance(state, str):
             raise InvalidRequestState("not a string")
         if len(state) > self._max_state:
             raise InvalidRequestState("longer than max_state")
-        sealed = base64url.decode(state)
+        sealed = from_base64url(state)
         if sealed is None:
             raise InvalidRequestState("not base64url")
         if len(sealed) < _HEADER_BYTES + _NONCE_BYTES + _TAG_BYTES:
@@ -275,29 +309,9 @@ class Sealer:
         key = self._keys.get(header.removeprefix(_VERSION))
         if key is None:
             raise InvalidRequestState("unknown key")
-        plain = key.open(nonce, sealed[_HEADER_BYTES + _NONCE_BYTES :], header)
-        if plain is None:
-            raise InvalidRequestState("the tag does not fit")
-        return plain
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415  see __init__
 
-
-def _read_claims(plain: bytes) -> Claims:
-    try:
-        members = loads(plain, _LIMITS)
-    except RemoteProtocolError:
-        raise InvalidRequestState("no JSON inside") from None
-    match members:
-        case {
-            "principal": None | str() as principal,
-            "method": str() as method,
-            "digest": str() as digest,
-            "audience": str() as audience,
-            "call_id": str() as call_id,
-            "leg": int() as leg,
-            "issued_at": int() | float() as issued_at,
-            "expires_at": int() | float() as expires_at,
-            "journal": journal,
-        }:
-            return Claims(principal, method, digest, audience, call_id, leg, issued_at, expires_at, journal)
-        case _:
-            raise InvalidRequestState("no claims inside")
+        try:
+            return key.decrypt(nonce, sealed[_HEADER_BYTES + _NONCE_BYTES :], header)
+        except InvalidTag:
+            raise InvalidRequestState("the tag does not fit") from None

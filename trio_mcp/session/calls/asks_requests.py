@@ -12,10 +12,11 @@ from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Lane, Mailbox, Slot
 from ...types import Model
+from ...types.capabilities import lacks
 from ..envelope import Envelope
-from ..replies import ReplyTarget
-from .call import CALL_OVER_MESSAGE, Call, CallServices, require_capability
-from .plan import Plan, Question, RequestFacts
+from .call import CALL_OVER_MESSAGE, Call
+from .facts import Question
+from .failures import capability_error
 
 T = TypeVar("T", bound=Model)
 
@@ -23,11 +24,13 @@ T = TypeVar("T", bound=Model)
 class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers."""
 
-    __slots__ = ("_connection", "mailboxes")
+    __slots__ = ("_connection", "mailboxes", "prompting")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.mailboxes: dict[RequestId, Mailbox] = {}
+        self.prompting: dict[Call, trio.lowlevel.ParkingLot | None] = {}
+        """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
 
     def new_request(self, question: Question[T], mailbox: Mailbox) -> Request:
         """Return a request that asks the question; its answer goes to the mailbox, under the request's id."""
@@ -68,20 +71,16 @@ class CallByRequests(Call):
     sees one prompt, and a second one would lie on top of it. Questions to a model or to the client itself are not held back.
     """
 
-    __slots__ = ("_asks", "_prompting", "_waiting_prompts")
+    __slots__ = ()
 
-    def __init__(
-        self, services: CallServices, plan: Plan, facts: RequestFacts, target: ReplyTarget, asks: PendingAsks
-    ) -> None:
-        super().__init__(services, plan, facts, target)
-        self._asks = asks
-        self._prompting = False
-        self._waiting_prompts: trio.lowlevel.ParkingLot | None = None
+    _origin: PendingAsks  # pyright: ignore[reportIncompatibleVariableOverride]  what this kind is made with
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check_can_ask(sends_requests=True)
-        require_capability(self.facts, question)
+        missing = lacks(self.facts.terms.client_capabilities, question.needs)
+        if missing is not None:
+            raise capability_error(missing)
         in_turn = question.kind == "elicit" and not self.options.parallel_prompts
         if in_turn:
             await self._wait_turn()
@@ -90,10 +89,12 @@ class CallByRequests(Call):
             try:
                 await self._send(request)
             except BaseException:
-                self._asks.forget(request.id)
+                # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
+                self._origin.forget(request.id)
                 slot.give_up()
                 raise
-            del question, request  # a person may take an hour, and a thousand calls may wait: a kilobyte each
+            # A person may take an hour, and a thousand calls may wait: a kilobyte each.
+            del question, request
             return await slot.take()
         finally:
             if in_turn:
@@ -104,11 +105,11 @@ class CallByRequests(Call):
         if self.target is None:
             raise Disconnected(CALL_OVER_MESSAGE)
         mailbox = self.actor.mailbox
-        request = self._asks.new_request(question, mailbox)
+        request = self._origin.new_request(question, mailbox)
         try:
             slot = mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
         except (LimitExceeded, Disconnected):
-            self._asks.forget(request.id)
+            self._origin.forget(request.id)
             raise
         return request, slot
 
@@ -122,29 +123,29 @@ class CallByRequests(Call):
 
         This runs in the step in which that happens: for a stuck call, before the call is answered for.
         """
-        notice = self._asks.settle(request_id)
+        notice = self._origin.settle(request_id)
         if notice is not None:
             self.post(notice)
 
     async def _wait_turn(self) -> None:
         """Wait until the user has answered what was asked before. A cancel while waiting gives the turn up."""
-        if not self._prompting:
-            self._prompting = True
+        prompting = self._origin.prompting
+        if self not in prompting:
+            prompting[self] = None
             return
-        if self._waiting_prompts is None:
-            self._waiting_prompts = trio.lowlevel.ParkingLot()
-        self.actor.mailbox.admit(len(self._waiting_prompts))
-        await self._waiting_prompts.park()
+        turn = prompting[self] = prompting[self] or trio.lowlevel.ParkingLot()
+        self.actor.mailbox.admit(len(turn))
+        await turn.park()
         try:
-            await (
-                trio.lowlevel.checkpoint_if_cancelled()
-            )  # the call may have been cancelled since it was given its turn
+            # The call may have been cancelled since it was given its turn.
+            await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
             self._pass_turn()
             raise
 
     def _pass_turn(self) -> None:
-        if self._waiting_prompts:
-            self._waiting_prompts.unpark()
+        turn = self._origin.prompting[self]
+        if turn:
+            turn.unpark()
         else:
-            self._prompting = False
+            del self._origin.prompting[self]

@@ -17,19 +17,21 @@ from typing import TypeVar, cast
 
 import trio
 
-from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError
+from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError, RemoteProtocolError
+from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
-from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, Encoded, ErrorDetail
-from ...protocol.sealing.request_state import KeyRing, Sealer, request_digest
-from ...runtime import Cancelled, CancelReason, Lane, Outcome
-from ...types import JsonValue, Model
-from ..replies import ReplyTarget
-from .call import Call, CallServices, require_capability
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
+from ...protocol.sealing.request_state import Claims, KeyRing, Sealer
+from ...runtime import ActorState, CancelReason, Lane
+from ...types import JsonObject, JsonValue, Model
+from ...types.capabilities import lacks
+from ..replies import LegOutcome, ReplyTarget
+from .call import Call, CallServices
 from .directory import CallDirectory
-from .failures import SENDER_DISCONNECTED
+from .facts import Question, RequestFacts
+from .failures import SENDER_DISCONNECTED, capability_error
 from .legs import Decision, LegBook, OpenQuestion
-from .memory import StatePayload, decoded_answer
-from .plan import Plan, Question, RequestFacts
+from .memory import StatePayload
 
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.session")
@@ -67,41 +69,21 @@ class RoundServices(CallServices):
 
 
 class CallInRounds(Call):
-    """A call that asks in rounds.
+    """A call that asks in rounds. It is made with the params of its request, or their digest: its states are sealed for that."""
 
-    Args:
-        request: the params that name what is called, or their digest.
-        name: the name of a call that goes on here after its actor is gone.
-        legs: the book of a call that goes on here.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_asking", "_delayed_leg", "_name", "_request", "_rounds", "_storing")
-
-    def __init__(
-        self,
-        services: RoundServices,
-        plan: Plan,
-        facts: RequestFacts,
-        target: ReplyTarget,
-        request: Model | str,
-        name: str | None = None,
-        legs: LegBook | None = None,
-    ) -> None:
-        super().__init__(services, plan, facts, target)
-        self._rounds = services
-        self._request = request
-        self._name = name
-        self._asking = 0
-        self._delayed_leg = 0
-        self._storing = False
-        self.legs = legs
+    _services: RoundServices  # pyright: ignore[reportIncompatibleVariableOverride]  what this kind is made with
+    _origin: Model | str  # pyright: ignore[reportIncompatibleVariableOverride]
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
-        self.check_can_ask(sends_requests=False)
+        # Most calls that ask are alive, and only the others pay for the question why they are not.
+        if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
+            self.check_can_ask(sends_requests=False)
         if self.is_answering:
-            require_capability(self.facts, question)
-        key = lane.next_key(question.kind) if question.name is None else lane.named_key(question.name)
+            self._check_client(question, self.facts)
+        key, order = lane.next_question(question.kind, question.name)
         fingerprint = ""
         if self.memory is not None:
             fingerprint = self.memory.fingerprint(question)
@@ -109,120 +91,118 @@ class CallInRounds(Call):
             if known is not None:
                 await trio.lowlevel.checkpoint()
                 return known
-        slot = self.actor.mailbox.open(key, question.answer_type, lane.end_wait)
+        slot = lane.open_question(key, question.answer_type)
         if self.legs is None:
             self.legs = LegBook()
-        questions = self.legs.questions
-        questions[key] = OpenQuestion(cast("Question[Model]", question), fingerprint, lane.order)
+        legs = self.legs
+        legs.questions[key] = OpenQuestion(cast("Question[Model]", question), fingerprint, order)
         try:
-            await self._join_round(lane)
+            # One turn of the scheduler, for siblings that are about to ask too.
+            legs.joining += 1
+            try:
+                await trio.lowlevel.checkpoint()
+            finally:
+                legs.joining -= 1
+            self.on_quiescent()
             return await slot.take()
         except BaseException:
             slot.give_up()
             raise
         finally:
-            questions.pop(key, None)
+            legs.questions.pop(key, None)
 
-    async def _join_round(self, lane: Lane) -> None:
-        """Count the lane as waiting, and give siblings that are about to ask one turn of the scheduler to do so."""
-        self._asking += 1
-        lane.begin_wait(announce=False)
-        try:
-            await trio.lowlevel.checkpoint()
-        finally:
-            self._asking -= 1
-        self.on_quiescent()
+    def _check_client(self, question: Question[T], facts: RequestFacts) -> None:
+        """Raise `CapabilityError` unless the client declared what the question needs, for this request."""
+        missing = lacks(facts.terms.client_capabilities, question.needs)
+        if missing is not None:
+            raise capability_error(missing)
 
     # the end of a leg
 
     def on_quiescent(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  set here, absent there
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
         legs = self.legs
-        if self._asking or legs is None or not legs.questions or not self.is_answering:
+        if legs is None or legs.joining or not legs.questions or not self.is_answering:
             return
         if not self.actor.busy:
             self._end_round(legs)
-        elif self._delayed_leg != legs.number:
-            self._delayed_leg = legs.number
-            self._rounds.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
+        elif legs.delayed != legs.number:
+            legs.delayed = legs.number
+            self._services.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
 
     async def _end_round_after_delay(self, legs: LegBook, number: int) -> None:
-        await trio.sleep(self._rounds.options.settle)
+        await trio.sleep(self._services.options.settle)
         if self.is_answering and legs.number == number:
-            self._delayed_leg = 0
+            legs.delayed = 0
             self._end_round(legs)
 
     def _end_round(self, legs: LegBook) -> None:
-        if not legs.questions or self.actor.reason is not None or self._storing:
+        if not legs.questions or self.actor.scope.cancel_called or legs.is_storing:
             return
-        payload = self._payload(legs)
-        if payload.journal_key is None:
-            self._send_round(legs, payload)
-        else:
-            self._storing = True
-            self._rounds.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
-
-    def _payload(self, legs: LegBook) -> StatePayload:
-        node, options = self._rounds.node, self._rounds.options
+        node = self._services.node
         if self.memory is None:
-            return StatePayload(node)
-        return self.memory.payload(node, legs.records(), options.max_state, options.store)
+            self._send_round(legs, {"node": node})
+            return
+        payload = self.memory.payload(
+            node, legs.records(), self._services.options.max_state, self._services.options.store
+        )
+        if payload.journal_key is None:
+            self._send_round(legs, payload.wire())
+        else:
+            legs.is_storing = True
+            self._services.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""
-        store = self.options.store
+        store = self._services.options.store
         assert store is not None
         try:
-            stored = await payload.stored(store, self.options.actors.park_ttl)
+            stored = await payload.stored(store, self._services.options.actors.park_ttl)
         finally:
-            self._storing = False
-        if not self.is_answering or legs.number != number or self.actor.reason is not None:
+            legs.is_storing = False
+        if not self.is_answering or legs.number != number or self.actor.scope.cancel_called:
             return
         if payload.asked == legs.records():
-            self._send_round(legs, stored)
+            self._send_round(legs, stored.wire())
         else:
-            self.on_quiescent()  # a question has come or was given up meanwhile: what was stored is out of date
+            # A question has come or was given up meanwhile: what was stored is out of date.
+            self.on_quiescent()
 
-    def _send_round(self, legs: LegBook, payload: StatePayload) -> None:
+    def _send_round(self, legs: LegBook, payload: JsonObject) -> None:
         try:
             result = self._encode_round(legs, payload)
-            self._rounds.supervisor.park(self.actor)
+            # After the encoding: a call that is parked by mistake would have to be resumed and its limits be taken back.
+            self._services.supervisor.park(self.actor)
         except (LimitExceeded, LocalProtocolError) as error:
             code = SERVER_BUSY if isinstance(error, LimitExceeded) else INTERNAL_ERROR
             self.end_leg(ErrorDetail(code, f"the question cannot be asked: {error}"))
             self.actor.cancel(CancelReason.EXPIRED)
             return
         self.end_leg(result)
-        if self._rounds.options.always_replay:
+        if self._services.options.always_replay:
             self.forget()
 
-    def _encode_round(self, legs: LegBook, payload: StatePayload) -> Encoded:
+    def _encode_round(self, legs: LegBook, payload: JsonObject) -> Encoded:
         """Return the interim result: every open question, and the sealed state that leads back to this call."""
-        services, facts = self._rounds, self.facts
-        if self._name is None:
-            self._name = services.directory.add(self)
-        if not isinstance(self._request, str):
-            self._request = request_digest(self._request)
-        state = services.sealer.seal(
-            facts.principal, facts.method, self._request, self._name, legs.number, payload.wire()
-        )
+        services, facts = self._services, self.facts
+        if legs.call_id is None:
+            legs.call_id = services.directory.add(self)
+        state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
+        # A parked call does not hold its params, which may be large: the retry brings their digest.
+        self._origin = ""
         return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
 
-    def _keep_outcomes(self, legs: LegBook, outcome: Outcome) -> None:
-        """End the open leg, and keep what the next leg gets: how the call ended, unless it was cancelled while it waited."""
-        ended = not isinstance(outcome, Cancelled) or outcome.reason is CancelReason.DEADLINE
-        answer = self.leg_outcome(outcome) if ended or self.is_answering else None
-        if self.is_answering:
-            self.end_leg(answer)
-        legs.finish(answer if ended else None)
-        if self._name is not None:
-            self._rounds.directory.finish(self._name, legs.kept_bytes())
+    def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
+        kept_bytes = legs.finish(final)
+        if legs.call_id is not None:
+            self._services.directory.finish(legs.call_id, kept_bytes)
 
     def forget(self) -> None:
         """Give the parked call up, outcomes and all: its next leg is a replay."""
-        assert self._name is not None
-        self._rounds.directory.forget(self._name)
-        self._name = None
+        legs = self._book
+        assert legs.call_id is not None
+        self._services.directory.forget(legs.call_id)
+        legs.call_id = None
         self.actor.cancel(CancelReason.EXPIRED)
 
     # the next leg
@@ -237,8 +217,10 @@ class CallInRounds(Call):
         assert self.legs is not None
         return self.legs
 
-    def carry_on(self, ended: int, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]) -> None:
-        """Carry the call forward from the end of leg number `ended`, or repeat what came of it.
+    def carry_on(
+        self, claims: Claims, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]
+    ) -> None:
+        """Carry the call forward from the end of the leg that its state names, or repeat what came of it.
 
         Raises:
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
@@ -246,8 +228,9 @@ class CallInRounds(Call):
             InvalidRequestState: that leg is too long ago, or the call has waited too long.
             LimitExceeded: the server is shutting down.
         """
-        legs = self._book
-        match legs.decide(ended, self.actor.reason):
+        legs, ended, self._origin = self._book, claims.leg, claims.digest
+        # The cancel scope is asked first: hardly any parked call was cancelled, and the reason takes some working out.
+        match legs.decide(ended, self.actor.reason if self.actor.scope.cancel_called else None):
             case Decision.BEGIN:
                 self._begin(legs, facts, target, self._decoded(legs, facts, answers))
             case Decision.WAIT:
@@ -276,22 +259,38 @@ class CallInRounds(Call):
             answer = answers.get(key)
             if answer is not None:
                 decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
-        self._rounds.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
+        self._services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
-            require_capability(facts, questions[key].question)
+            self._check_client(questions[key].question, facts)
         return decoded
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
-        self._rounds.supervisor.resume(self.actor)
+        self._services.supervisor.resume(self.actor)
         self.actor.held_bytes += facts.size
         self._open_leg(legs, facts, target)
+        mailbox = self.actor.opened_mailbox
+        assert mailbox is not None, "a question was asked"
         for key, answer in answers.items():
             asked = legs.questions.pop(key)
             if self.memory is not None:
                 self.memory.record_answer(key, answer, asked.fingerprint)
-            self.actor.mailbox.post(key, answer)
+            mailbox.post(key, answer)
         self.on_quiescent()
 
     def _open_leg(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget) -> None:
         legs.begin()
         self.answer(facts, target)
+
+
+def decoded_answer(codec: Codec, key: str, method: str, answer: JsonValue) -> Model:
+    """Decode one answer of a retry.
+
+    Raises:
+        RemoteProtocolError: -32602, it is malformed; the message names its key.
+    """
+    try:
+        if not isinstance(answer, dict):
+            raise RemoteProtocolError("expected an object", code=INVALID_PARAMS)
+        return codec.decode_input_response(method, answer)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None

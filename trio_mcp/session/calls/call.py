@@ -18,7 +18,7 @@
 #
 # A trace, for a legacy call that is cancelled by its client:
 #
-#     start()                               answering; the actor runs `plan.run(call, lane)`
+#     Call(...)                             answering; the actor runs `plan.run(call, actor)`
 #     progress(1, 2, None)                  a notification with the request's progress token
 #     withdraw(target, CLIENT)              the actor is cancelled; from now on nothing is sent about the request
 #     _on_actor_done(Cancelled(CLIENT))     end_leg(None): over; the target is closed without a reply
@@ -30,20 +30,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import trio
 
-from ...errors import CapabilityError, Disconnected, LimitExceeded, LocalProtocolError
-from ...protocol.capabilities import lacks
-from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification
+from ...errors import Disconnected, LocalProtocolError
+from ...protocol.jsonrpc import Encoded, Notification
 from ...runtime import (
     Actor,
     ActorState,
     Cancelled,
     CancelReason,
     Journal,
-    JournalEntry,
     Lane,
     Outcome,
     Raised,
@@ -60,10 +59,10 @@ from ...types import (
 from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
+from .facts import Question, RequestFacts, ResumeMode
 from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
 from .legs import LegBook
 from .memory import CallMemory
-from .plan import Plan, Question, RequestFacts, ResumeMode
 
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.call")
@@ -91,16 +90,23 @@ class CallServices:
 
 
 class Call(ABC):
-    """One logical call of a client. The session makes and starts it; handlers see it as a `CallPort`.
+    """One logical call of a client, and what its body may do with it. Making one starts its actor.
 
     Args:
         facts: the request that it answers first.
         target: where the answer goes.
+        origin: what its kind needs in order to ask.
+        legs: the book of a call that goes on here after its actor is gone.
+        journal: what an earlier run had recorded.
+
+    Raises:
+        LimitExceeded: the server runs too many calls, or is shutting down.
     """
 
     __slots__ = (
         "_copies",
         "_last_progress",
+        "_origin",
         "_plan",
         "_services",
         "actor",
@@ -112,9 +118,19 @@ class Call(ABC):
         "target",
     )
 
-    def __init__(self, services: CallServices, plan: Plan, facts: RequestFacts, target: ReplyTarget) -> None:
+    def __init__(
+        self,
+        services: CallServices,
+        plan: Plan,
+        facts: RequestFacts,
+        target: ReplyTarget,
+        origin: object,
+        legs: LegBook | None = None,
+        journal: Journal | None = None,
+    ) -> None:
         self._services = services
         self._plan = plan
+        self._origin = origin
         self.facts = facts
         """The request that it answers, or answered last."""
         self.target: ReplyTarget | None = target
@@ -125,24 +141,12 @@ class Call(ABC):
         self._last_progress = -math.inf
         self.cancelled_by_client = False
         """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
-        self.legs: LegBook | None = None
+        self.legs = legs
         """The book of its legs; None until the call asks in a round."""
         self.memory: CallMemory | None = None
-        """None for a call that is never replayed."""
-        self.actor: Actor
-
-    def start(self, journal: Journal | None = None) -> None:
-        """Start the actor.
-
-        Args:
-            journal: what an earlier run had recorded.
-
-        Raises:
-            LimitExceeded: the server runs too many calls, or is shutting down.
-        """
-        services, plan, facts = self._services, self._plan, self.facts
-        self.actor = services.supervisor.start(
-            self._run,
+        """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
+        self.actor: Actor = services.supervisor.start(
+            partial(plan.run, self),
             self._on_actor_done,
             principal=facts.principal,
             deadline=trio.current_time() + min(plan.timeout, services.options.max_seconds),
@@ -153,15 +157,22 @@ class Call(ABC):
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
-        assert self.target is not None
-        self.target.work = self
+        target.work = self
 
     on_quiescent: Callable[[], None] | None = None
     """Called whenever no lane can do anything more on its own."""
 
     @abstractmethod
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
-        """Ask the client; see `CallPort.ask`."""
+        """Ask the client and return its answer. A cancel withdraws the question.
+
+        Raises:
+            CapabilityError: the client did not declare that it can answer; nothing was sent.
+            LimitExceeded: the call has too many open questions; nothing was sent.
+            LocalProtocolError: the call was cancelled and its clean-up asks behind a shield; nothing was sent.
+            Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
+            PeerError: the client answered with an error (legacy only).
+        """
 
     @property
     def options(self) -> ServiceOptions:
@@ -173,16 +184,18 @@ class Call(ABC):
 
     @property
     def deadline(self) -> float:
+        """When the call must be over, on Trio's clock (seconds); infinity without a limit."""
         return self.actor.deadline
 
     @property
     def owns_outbox(self) -> bool:
+        """The current request is answered on a channel that serves no other request."""
         return self.target is not None and self.target.owns_outbox
 
     # messages about the request
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Report progress; see `CallPort.progress`."""
+        """Report progress, if the request asked for it. A value must be finite, and more than the last one (L-PRG-1b)."""
         token = self.facts.terms.progress_token
         if token is None or not self.is_answering or self._is_replaying:
             await trio.lowlevel.checkpoint()
@@ -202,12 +215,10 @@ class Call(ABC):
         await self.notify("notifications/message", params)
 
     async def notify(self, method: str, params: Model) -> None:
-        """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over.
-
-        Always a checkpoint, also when nothing is sent: it may be the only one that a tool has.
-        """
+        """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over."""
         target = self.target
         if target is None or self.cancelled_by_client:
+            # A checkpoint also when nothing is sent: it may be the only one that a tool has.
             await trio.lowlevel.checkpoint()
             return
         encoded = self.facts.terms.codec.encode_notification(method, params)
@@ -219,12 +230,11 @@ class Call(ABC):
             self.target.outbox.post(Envelope(message, about=self.target.request_id))
 
     async def end_stream(self, retry: float | None) -> None:
-        """End the response stream; see `CallPort.end_stream`."""
-        end_response = None if self.target is None else self.target.end_response
-        if end_response is None:
+        """End the response stream of the request, where its client can come back for the rest after `retry` seconds."""
+        if self.target is None or self.target.end_response is None:
             await trio.lowlevel.checkpoint()
         else:
-            await end_response(retry)
+            await self.target.end_response(retry)
 
     # those who wait for the answer
 
@@ -275,6 +285,7 @@ class Call(ABC):
     def end_leg(self, outcome: LegOutcome) -> None:
         """End the open leg: everyone who waits for it gets this outcome."""
         target, copies = self.target, self._copies
+        # Before any target is told: what a reply wakes must find the call as it is now.
         self.target = self._copies = None
         self.is_answering = False
         if self.legs is not None:
@@ -284,52 +295,37 @@ class Call(ABC):
         for copy in copies or ():
             copy.finish(outcome)
 
-    # what it remembers
-
-    @property
-    def replayable(self) -> bool:
-        return self.memory is not None
-
     @property
     def _is_replaying(self) -> bool:
         """The body runs again and has not come to anything new: what it reports now was reported before."""
         return self.memory is not None and self.memory.replaying
 
-    def recall_step(self, name: str) -> JournalEntry | None:
-        return None if self.memory is None else self.memory.recall_step(name)
-
-    def record_step(self, name: str, result: JsonValue) -> None:
-        if self.memory is not None:
-            self.memory.record_step(name, result)
-
     # its actor
 
     def check_can_ask(self, *, sends_requests: bool) -> None:
-        """Raise unless an answer could still reach the call.
-
-        Behind a shield a cancelled call would otherwise wait for its answer until it is given up. A request can be answered
-        when the time of the call is up, say; a round cannot, since no leg follows a cancel.
-        """
-        if self.actor.state in (ActorState.STUCK, ActorState.DONE):
+        """Raise unless an answer could still reach the call."""
+        actor = self.actor
+        if actor.state in (ActorState.STUCK, ActorState.DONE):
             raise Disconnected(CALL_OVER_MESSAGE)
-        reason = self.actor.reason
-        if reason in NO_REPLY_REASONS or (reason is not None and not sends_requests):
+        # Behind a shield a cancelled call would otherwise wait for its answer until it is given up. A request can be answered
+        # when the time of the call is up, say; a round cannot, since no leg follows a cancel.
+        if actor.scope.cancel_called and (not sends_requests or actor.reason in NO_REPLY_REASONS):
             raise LocalProtocolError("the call was cancelled, and can ask nothing more")
 
-    def _run(self, actor: Actor) -> Awaitable[Model]:
-        return self._plan.run(self, Lane(actor))
-
     def _on_actor_done(self, _actor: Actor, outcome: Outcome) -> None:
+        # A call that was cancelled while it was parked has no end to report; if its time was up, the next leg gets that.
+        ended = not isinstance(outcome, Cancelled) or outcome.reason is CancelReason.DEADLINE
+        answer = self._leg_outcome(outcome) if ended or self.is_answering else None
+        if self.is_answering:
+            self.end_leg(answer)
         if self.legs is not None:
-            self._keep_outcomes(self.legs, outcome)
-        elif self.is_answering:
-            self.end_leg(self.leg_outcome(outcome))
+            self.keep_outcomes(self.legs, answer if ended else None)
 
-    def _keep_outcomes(self, legs: LegBook, outcome: Outcome) -> None:
-        """End the call like `_on_actor_done`, and keep its outcomes for a repeated request."""
-        raise NotImplementedError
+    def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
+        """The call is over: keep the outcomes of its legs for a repeated request, and `final` for a next leg."""
+        raise NotImplementedError  # only calls that ask in rounds have a book
 
-    def leg_outcome(self, outcome: Outcome) -> LegOutcome:
+    def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what the caller is told of the end; nothing if the call was cancelled for a client that wants no reply."""
         try:
             answer = self._encoded_outcome(outcome)
@@ -338,23 +334,23 @@ class Call(ABC):
         return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
 
     def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
-        plan, facts = self._plan, self.facts
+        plan = self._plan
+        cause: BaseException | CancelReason
         match outcome:
             case Returned(value):
                 assert isinstance(value, Model)
                 return self._encoded(value)
             case Raised(error):
-                result = plan.error_result(error)
-                return error_detail(facts, error, plan.target) if result is None else self._encoded(result)
+                cause = error
+            case Cancelled(reason) if reason in NO_REPLY_REASONS:
+                return None
             case Cancelled(reason):
-                if reason in NO_REPLY_REASONS:
-                    return None
-                if reason is not CancelReason.DEADLINE:
-                    result = plan.error_result(reason)
-                    return CANCEL_ERRORS[reason] if result is None else self._encoded(result)
-                detail: ErrorDetail = timeout_error(plan.target, plan.timeout, self.options.max_seconds)
-                result = plan.error_result(LimitExceeded(detail.message))
-                return detail if result is None else self._encoded(result)
+                timed_out = reason is CancelReason.DEADLINE
+                cause = timeout_error(plan.target, plan.timeout, self.options.max_seconds) if timed_out else reason
+        result = plan.error_result(cause)
+        if result is not None:
+            return self._encoded(result)
+        return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
 
     def _encoded(self, result: Model) -> Encoded:
         facts, info = self.facts, self._services.server_info_json
@@ -372,9 +368,31 @@ class Call(ABC):
         return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
 
 
-def require_capability(declared: RequestFacts, question: Question[T]) -> None:
-    """Raise `CapabilityError` unless the client declared what the question needs, for the current request."""
-    missing = lacks(declared.terms.client_capabilities, question.needs)
-    if missing is not None:
-        names = ", ".join(missing)
-        raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+Body: TypeAlias = Callable[[Call, Actor], Awaitable[Model]]
+"""What the actor runs; `Lane(actor)` is the lane of the body, from which its branches start."""
+
+
+class Plan(NamedTuple):
+    """How to run a request as an actor.
+
+    Attributes:
+        run: the body; its result is the request's.
+        target: what is called (a tool's name, a resource's URI), for names and logs.
+        timeout: the longest the call may take in seconds, or infinity.
+        error_result: returns the result that reports a failure or a cancellation, or None to answer with a protocol error. A
+            call that timed out is reported as a `LimitExceeded` that says which limit it was.
+        resume: what happens when the call's parked actor is gone.
+    """
+
+    run: Body
+    target: str
+    timeout: float = math.inf
+    error_result: Callable[[BaseException | CancelReason], Model | None] = lambda _cause: None
+    resume: ResumeMode = ResumeMode.PARKED
+
+
+Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
+"""Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to reject."""
+
+RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
+"""Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""

@@ -14,6 +14,16 @@ from typing import Generic, TypeVar
 
 import trio
 
+# Where a call is, by its name:
+#
+#     event                 _unfinished    _finished
+#     add                   yes                          it has asked: its state names it
+#     register_replayed     yes                          and `_replayed` remembers the state, so that it starts one call only
+#     finish                               yes           until the grace period is over, or newer ones need the room
+#     forget
+#
+# A call that never asked is in none of them: no state names it, so no request can look for it.
+
 C = TypeVar("C")
 
 MAX_FINISHED = 10_000
@@ -51,6 +61,8 @@ class CallDirectory(Generic[C]):
         """Add a call that another process had named: it goes on here from the state that `node` sealed at the end of `leg`."""
         self._unfinished[name] = call
         self._replayed[name, node, leg] = None
+        # Bounded, because a client decides how many states it sends. A client that replays so much that its own entry is evicted
+        # could run its own call twice, and no call of others.
         if len(self._replayed) > MAX_FINISHED:
             self._replayed.popitem(last=False)
 
@@ -82,6 +94,7 @@ class CallDirectory(Generic[C]):
         return None if finished is None else finished.call
 
     def _evict(self, now: float) -> None:
+        # At each look-up, and not in a task with a clock: an entry that nobody looks for costs its bytes, which are bounded.
         while self._finished:
             oldest = next(iter(self._finished))
             crowded = len(self._finished) > MAX_FINISHED

@@ -16,7 +16,8 @@ from ...errors import (
 )
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
-from .plan import RequestFacts
+from ...types import JsonObject
+from .facts import RequestFacts
 
 logger = logging.getLogger("trio_mcp.call")
 
@@ -73,11 +74,16 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
 
 
-def timeout_error(target: str, timeout: float, max_seconds: float) -> ErrorDetail:
+def capability_error(missing: JsonObject) -> CapabilityError:
+    """Return the error for a question that needs capabilities which the client did not declare for the current request."""
+    names = ", ".join(missing)
+    return CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+
+
+def timeout_error(target: str, timeout: float, max_seconds: float) -> LimitExceeded:
     """Return the error of a call that timed out; it names the limit that was the shorter one."""
     which = "its timeout" if timeout <= max_seconds else "the most that this server allows"
-    took = f"{target[:128]} did not finish within {min(timeout, max_seconds):g} seconds, {which}."
-    return ErrorDetail(SERVER_BUSY, took)
+    return LimitExceeded(f"{target[:128]} did not finish within {min(timeout, max_seconds):g} seconds, {which}.")
 
 
 def log_name(facts: RequestFacts, target: str) -> str:

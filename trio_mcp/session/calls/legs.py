@@ -44,6 +44,7 @@ The book is pure: no Trio, no I/O, no codec. It is told of events and decides wh
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ from ...protocol.jsonrpc import Encoded
 from ...runtime import CancelReason
 from ...types import Model
 from ..replies import LegOutcome
-from .plan import Question
+from .facts import Question
 
 KEPT_OUTCOMES = 16
 """Outcomes of earlier legs that a call keeps; clients give up after ten rounds."""
@@ -126,19 +127,25 @@ CANCELLED_WHILE_PARKED: Mapping[CancelReason | None, Position] = {
 GONE_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LegBook:
     """The legs of one call. `number` is the leg that runs, or ran last; the first is 1."""
 
-    __slots__ = ("_final", "_is_over", "_is_running", "_outcomes", "number", "questions")
-
-    def __init__(self, number: int = 1) -> None:
-        self.number = number
-        self.questions: dict[str, OpenQuestion] = {}
-        """The open questions by key."""
-        self._outcomes: dict[int, LegOutcome] = {}
-        self._final: LegOutcome = None
-        self._is_running = True
-        self._is_over = False
+    number: int = 1
+    call_id: str | None = None
+    """The name under which later requests find the call; None until the end of its first round."""
+    questions: dict[str, OpenQuestion] = field(default_factory=dict[str, OpenQuestion], init=False)
+    """The open questions by key."""
+    joining: int = field(default=0, init=False)
+    """Lanes that have just asked, and give their siblings a turn to ask too."""
+    delayed: int = field(default=0, init=False)
+    """The leg whose end waits for the round delay, or 0."""
+    is_storing: bool = field(default=False, init=False)
+    """The journal is being stored, before the leg ends."""
+    _outcomes: dict[int, LegOutcome] = field(default_factory=dict[int, LegOutcome], init=False)
+    _final: LegOutcome = field(default=None, init=False)
+    _is_running: bool = field(default=True, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     # events
 
@@ -154,10 +161,15 @@ class LegBook:
         self._is_running = True
         self.number += 1
 
-    def finish(self, final: LegOutcome) -> None:
-        """The call is over; `final` is what later legs get, None if it was cancelled before it came to an end."""
+    def finish(self, final: LegOutcome) -> int:
+        """The call is over; `final` is what later legs get, None if it was cancelled before it came to an end.
+
+        Returns:
+            the size of the kept outcomes in bytes.
+        """
         self._is_over = True
         self._final = final
+        return self.kept_bytes()
 
     # what to do with a request
 

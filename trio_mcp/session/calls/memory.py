@@ -17,16 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
-from ...errors import InvalidRequestState, RemoteProtocolError
-from ...protocol.codec import Codec
-from ...protocol.jsonrpc import INVALID_PARAMS
+from ...errors import InvalidRequestState
 from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
 from ...storage import JournalStore
 from ...types import JsonObject, JsonValue, Model
+from .facts import Question, ResumeMode
 from .legs import OpenQuestionRecord
-from .plan import Question, ResumeMode
 
 T = TypeVar("T", bound=Model)
 logger = logging.getLogger("trio_mcp.call")
@@ -86,6 +84,7 @@ class CallMemory:
     ) -> StatePayload:
         """Return what a sealed state is to remember. A payload with a `journal_key` has to be stored first; see `stored`."""
         entries = self.journal.entries
+        # Measured as JSON, which is what travels; the sealing adds a third to it.
         size = len(dumps(entries_to_json(entries)))
         if size <= limit:
             return StatePayload(node, asked, entries)
@@ -153,6 +152,7 @@ class StatePayload:
         try:
             await store.put(self.journal_key, data, ttl)
         except Exception:
+            # The call can still go on here. Only a replay is lost, which hardly any call needs.
             logger.exception("the store did not keep a journal; the call goes on without")
             return replace(self, entries=(), journal_key=None, dropped_bytes=len(data))
         return replace(self, entries=())
@@ -166,19 +166,12 @@ class StatePayload:
 
     # replaying
 
-    def journal(self, codec: Codec, given: Mapping[str, JsonValue]) -> Journal:
-        """Return what a replayed body finds: the old entries, and the answers that came with the retry.
-
-        Raises:
-            RemoteProtocolError: an answer is malformed.
-        """
-        new = [
-            JournalEntry(
-                EntryKind.ANSWER, key, decoded_answer(codec, key, asked.method, given[key]).wire(), asked.fingerprint
-            )
-            for key, asked in self.asked.items()
-            if key in given
-        ]
+    def journal(self, answers: Mapping[str, Model]) -> Journal:
+        """Return what a replayed body finds: the old entries, and the answers that came with the retry."""
+        new = (
+            JournalEntry(EntryKind.ANSWER, key, answer.wire(), self.asked[key].fingerprint)
+            for key, answer in answers.items()
+        )
         return Journal((*self.entries, *new))
 
     def lost_reason(self, mode: ResumeMode) -> str | None:
@@ -194,20 +187,6 @@ class StatePayload:
 
 
 START_AGAIN = "Nothing more of it was run; what it did before it asked stays done. Start it again if that is safe."
-
-
-def decoded_answer(codec: Codec, key: str, method: str, answer: JsonValue) -> Model:
-    """Decode one answer of a retry.
-
-    Raises:
-        RemoteProtocolError: -32602, it is malformed; the message names its key.
-    """
-    try:
-        if not isinstance(answer, dict):
-            raise RemoteProtocolError("expected an object", code=INVALID_PARAMS)
-        return codec.decode_input_response(method, answer)
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"inputResponses.{key}: {error}", code=INVALID_PARAMS) from None
 
 
 def entries_to_json(entries: tuple[JournalEntry, ...]) -> JsonValue:

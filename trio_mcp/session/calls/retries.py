@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...errors import CallLost, InvalidRequestState
-from ...protocol.jsonrpc import Encoded
-from ...protocol.sealing.request_state import Claims, request_digest
-from ...runtime import Lane
+from ...protocol.sealing.request_state import Claims
+from ...runtime import Actor
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
-from .asks_rounds import CallInRounds, RoundServices
+from .asks_rounds import CallInRounds, RoundServices, decoded_answer
+from .call import Body, Call, Plan, Route
+from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
 from .legs import LegBook
 from .memory import StatePayload
-from .plan import Body, CallPort, Plan, RequestFacts, ResumeMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +23,27 @@ class Retry:
 
     services: RoundServices
     claims: Claims
-    payload: StatePayload
     params: InputResponseRequestParams
     facts: RequestFacts
     target: ReplyTarget
 
-    def join(self) -> bool:
-        """Carry on the call that is known here, or repeat an outcome that it left; False when it is to be run again."""
-        services, claims = self.services, self.claims
-        call = services.directory.find(claims.call_id)
+    def join(self, payload: StatePayload | None) -> bool:
+        """Carry on the call that is known here, or repeat an outcome that it left; False when it is to be run again.
+
+        Args:
+            payload: what a state of another process remembers; None if this process sealed the state.
+        """
+        claims = self.claims
+        call = self.services.directory.find(claims.call_id)
         if call is None:
             return False
-        if self.payload.node != services.node and call.is_superseded(claims.leg, self.payload):
+        if payload is not None and call.is_superseded(claims.leg, payload):
             call.forget()
             return False
-        call.carry_on(claims.leg, self.facts, self.target, self.params.input_responses or {})
+        call.carry_on(claims, self.facts, self.target, self.params.input_responses or {})
         return True
 
-    def check_may_replay(self, *, sealed_elsewhere: bool) -> None:
-        """Raise `InvalidRequestState` if the call ended here, or was replayed from this very state before."""
-        claims, node = self.claims, self.payload.node
-        if not sealed_elsewhere or self.services.directory.was_replayed(claims.call_id, node, claims.leg):
-            raise InvalidRequestState("the call ended, and its outcomes are no longer kept")
-
-    def replay(self, plan: Plan) -> None:
+    def replay(self, plan: Plan, payload: StatePayload) -> None:
         """Start the call on its next leg; its body runs again, and what it had recorded returns at once.
 
         A call that must not be replayed, or has lost its journal, ends with an error that says so; its body does not run.
@@ -56,35 +52,45 @@ class Retry:
             RemoteProtocolError: an answer is malformed.
             LimitExceeded: the server runs too many calls.
         """
-        services, claims, payload = self.services, self.claims, self.payload
-        journal = payload.journal(self.facts.terms.codec, self.params.input_responses or {})
+        services, claims, codec = self.services, self.claims, self.facts.terms.codec
+        given = self.params.input_responses or {}
+        answers = {
+            key: decoded_answer(codec, key, asked.method, given[key])
+            for key, asked in payload.asked.items()
+            if key in given
+        }
         lost = payload.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
         if lost is not None:
             plan = plan._replace(run=failing_body(lost))
-        legs = LegBook(claims.leg + 1)
-        call = CallInRounds(services, plan, self.facts, self.target, claims.digest, claims.call_id, legs)
-        call.start(journal)
+        legs = LegBook(claims.leg + 1, claims.call_id)
+        journal = payload.journal(answers)
+        call = CallInRounds(services, plan, self.facts, self.target, claims.digest, legs, journal)
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg)
 
-    async def fetch_and_replay(self, plan: Plan) -> None:
+    async def fetch_and_replay(self, plan: Plan, payload: StatePayload) -> None:
         """Replay a call whose journal is in the store. The client may disconnect, or send a copy, until it has come."""
         try:
-            fetched = replace(self, payload=await self.payload.fetched(self.services.options.store))
-            if self.target.finished or fetched.join():
+            fetched = await payload.fetched(self.services.options.store)
+            # Both again: another request of the client may have carried the call on while this one waited for the store.
+            if self.target.finished or self.join(fetched):
                 return
-            fetched.check_may_replay(sealed_elsewhere=True)
-            fetched.replay(plan)
+            self.check_not_replayed(payload.node)
+            self.replay(plan, fetched)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
             if not self.target.finished:
                 self.target.finish(error_detail(self.facts, error))
 
+    def check_not_replayed(self, node: str) -> None:
+        """Raise `InvalidRequestState` if the call was replayed from this very state of that process before."""
+        if self.services.directory.was_replayed(self.claims.call_id, node, self.claims.leg):
+            raise InvalidRequestState(ENDED)
+
+
+ENDED = "the call ended, and its outcomes are no longer kept"
+
 
 def carry_on(
-    services: RoundServices,
-    facts: RequestFacts,
-    params: InputResponseRequestParams,
-    target: ReplyTarget,
-    route: Callable[[RequestFacts, Model], Model | Encoded | Plan],
+    services: RoundServices, facts: RequestFacts, params: InputResponseRequestParams, target: ReplyTarget, route: Route
 ) -> None:
     """Serve a request that brings a `requestState`.
 
@@ -95,24 +101,32 @@ def carry_on(
         InvalidRequestState: the state is not one of this server, or not for this request, or it is used up.
         McpError: what `CallInRounds.carry_on` and `Retry.replay` raise.
     """
-    claims = services.sealer.open(params.request_state, facts.principal, facts.method, request_digest(params))
-    retry = Retry(services, claims, StatePayload.read(claims.journal), params, facts, target)
-    if retry.join():
+    claims = services.sealer.open(params.request_state, facts.principal, facts.method, params)
+    retry = Retry(services, claims, params, facts, target)
+    # Nearly every state was sealed by this process, for a call that is parked here: the rest of it is read by a replay only.
+    sealed_here = isinstance(claims.journal, dict) and claims.journal.get("node") == services.node
+    if sealed_here and retry.join(None):
         return
-    retry.check_may_replay(sealed_elsewhere=retry.payload.node != services.node or services.options.always_replay)
+    payload = StatePayload.read(claims.journal)
+    if not sealed_here and retry.join(payload):
+        return
+    # A call that was parked here and is unknown now has ended: to run it again could do twice what must be done once.
+    if sealed_here and not services.options.always_replay:
+        raise InvalidRequestState(ENDED)
+    retry.check_not_replayed(payload.node)
     plan = route(facts, params)
     if not isinstance(plan, Plan):
         raise InvalidRequestState("what is called now is not what was called then")
-    if retry.payload.journal_key is None:
-        retry.replay(plan)
+    if payload.journal_key is None:
+        retry.replay(plan, payload)
     else:
-        services.supervisor.spawn(retry.fetch_and_replay, plan)
+        services.supervisor.spawn(retry.fetch_and_replay, plan, payload)
 
 
 def failing_body(why: str) -> Body:
     """Return a body that only raises `CallLost`."""
 
-    async def body(_call: CallPort, _lane: Lane) -> Model:
+    async def body(_call: Call, _actor: Actor) -> Model:
         raise CallLost(why)
 
     return body

@@ -30,7 +30,7 @@ ROOMS: Final = (
 
 HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     OpenRequests: ("_first", "_further", "_cancelled"),
-    PendingAsks: ("mailboxes",),
+    PendingAsks: ("mailboxes", "prompting"),
     ClientSession: ("_progress", "_streams", "_serving"),
     Connection: ("open_ids", "_asked"),
     Mailbox: ("_slots",),

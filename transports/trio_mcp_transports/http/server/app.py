@@ -19,8 +19,8 @@ import sniffio
 import trio
 
 from trio_mcp.checks import check_callable, check_instance
+from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.inbound import classify
 from trio_mcp.protocol.jsonrpc import (
     Batch,
     Malformed,

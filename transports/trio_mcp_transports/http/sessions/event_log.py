@@ -69,10 +69,13 @@ class EventLog:
                 await self._store.append(self._key(stream), first, events)
         # The author's store may raise anything. It costs this stream its replay and nothing else.
         except Exception:
-            logger.exception("the event store did not keep what was sent; nobody can ask for it again")
-        # The session ended while the store was writing. The forgetting came first and found nothing, so it is repeated.
-        if self.sealed:
-            await self.forget(stream)
+            logger.exception("the event store did not keep what was sent; it cannot be replayed")
+        finally:
+            # The session ended meanwhile, and `forget` ran before the store wrote. A cancel comes with the end of the
+            # application, so this runs for a cancelled write too.
+            if self.sealed:
+                with trio.move_on_after(STORE_SECONDS, shield=True):
+                    await self.forget(stream)
 
     async def read(self, stream: int, after: int) -> Sequence[bytes]:
         """Some of the events after that number, in order; none at the end of what is kept.

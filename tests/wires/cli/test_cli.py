@@ -364,6 +364,10 @@ def announced(process) -> str:
     return line.split()[-1]
 
 
+def test_a_number_that_json_cannot_hold_is_refused_before_it_is_sent() -> None:
+    assert "number is inf" in refused(2, "call", FORMS, "take", "text=a", "number=1e999")
+
+
 def test_a_header_is_written_with_an_equals_sign() -> None:
     assert "is not NAME=VALUE, such as authorization=" in refused(
         2, "call", "http://127.0.0.1:1/mcp", "x", "--header", "authorization: Bearer x"

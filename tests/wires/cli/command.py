@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TRAVEL = str(ROOT / "examples" / "travel.py")
 FORMS = str(Path(__file__).with_name("form_server.py"))
 COMMAND = [sys.executable, "-m", "trio_mcp"]

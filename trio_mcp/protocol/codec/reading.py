@@ -1,0 +1,372 @@
+"""Received messages to models: the era of a request, its terms, and its typed params.
+
+`read_request` is what every request passes through. It is classified once: a modern request names its revision in
+`params._meta` and states its terms there; every other message follows what its session agreed on. Both have terms of one type,
+so that a server never asks which era a request belongs to. Past this module nothing is a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from ...errors import LocalProtocolError, RemoteProtocolError
+from ...types import (
+    LOGGING_LEVELS,
+    ClientCapabilities,
+    Implementation,
+    InputRequiredResult,
+    JsonObject,
+    JsonValue,
+    LoggingLevel,
+    Model,
+    ProgressToken,
+)
+from ..jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MAX_INTEGER,
+    METHOD_NOT_FOUND,
+    Answers,
+    Encoded,
+    Malformed,
+    Message,
+    Request,
+    Unanswered,
+    decoded,
+    is_request_id,
+)
+from ..meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION
+from ..revisions import MODERN_ONLY, NEWEST_LEGACY, REVISIONS, Era, Method, Revision, Side, unsupported_version
+from ..strict_json import dumps
+from .downlevel import LATE_MEMBERS
+from .writing import ASKS_NOTHING, Writer
+
+M = TypeVar("M", bound=Model)
+
+SHOWN: Final = 64
+"""Characters of a wrong value that its error shows."""
+
+_ROUNDS: Final = frozenset({"inputResponses", "requestState"})
+
+
+class Codec(Writer):
+    """Reads and writes the messages of one revision.
+
+    Reading raises `RemoteProtocolError` with the code to answer with.
+    """
+
+    __slots__ = ("_notifications_from", "_requests_from")
+
+    def __init__(self, revision: Revision) -> None:
+        super().__init__(revision)
+        self._requests_from = {side: _sent_by(side, revision.requests) for side in Side}
+        self._notifications_from = {side: _sent_by(side, revision.notifications) for side in Side}
+
+    def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
+        """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
+        known = self._requests_from[sender].get(method)
+        if known is None:
+            raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
+        if not self._modern and method in self._rounds:
+            params = _without(_ROUNDS, params)
+        mode = params.get("mode") if known.modes else None
+        kind = known.modes.get(mode, known.params) if isinstance(mode, str) else known.params
+        return validated(kind, params, "params")
+
+    def decode_notification(self, method: str, params: JsonObject, *, sender: Side) -> Model | None:
+        """The params of a notification, or None for one that this revision does not know: those are ignored."""
+        known = self._notifications_from[sender].get(method)
+        return None if known is None else validated(known.params, params, "params")
+
+    def decode_result(self, method: str, result: JsonObject) -> Model:
+        """The answer to a request of ours: its result type, or `InputRequiredResult` where rounds are possible.
+
+        Raises:
+            RemoteProtocolError: it is neither.
+        """
+        known = self.revision.requests.get(method)
+        if known is None or known.result is None:
+            raise self._lacks(method)
+        if not self._modern:
+            return validated(known.result, _without(LATE_MEMBERS, result), "result")
+        match result.get("resultType", "complete"):
+            case "complete":
+                return validated(known.result, {"resultType": "complete", **result}, "result")  # M-RPC-4c
+            case "input_required" if method in self._rounds:
+                asking = validated(InputRequiredResult, result, "result")
+                if not asking.input_requests and asking.request_state is None:
+                    raise RemoteProtocolError(ASKS_NOTHING)
+                return asking
+            case other:
+                raise RemoteProtocolError(f"result.resultType: {str(other)[:64]} is no answer to {method}")
+
+    def decode_input_response(self, method: str, value: JsonValue, *, path: str = "params.inputResponses") -> Model:
+        """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
+        known = self.revision.inputs.get(method)
+        if known is None or known.result is None:
+            raise self._lacks_input(method)
+        return validated(known.result, value, path)
+
+
+def _sent_by(sender: Side, methods: Mapping[str, Method]) -> dict[str, Method]:
+    return {name: method for name, method in methods.items() if method.direction.allows(sender)}
+
+
+def _without(names: Collection[str], members: JsonObject) -> JsonObject:
+    """What a peer sends under names that its revision does not have means nothing."""
+    if members.keys().isdisjoint(names):
+        return members
+    return {name: value for name, value in members.items() if name not in names}
+
+
+CODECS: Final[Mapping[str, Codec]] = MappingProxyType({name: Codec(revision) for name, revision in REVISIONS.items()})
+
+
+def codec_for(version: str) -> Codec:
+    """The codec of a revision.
+
+    Raises:
+        RemoteProtocolError: -32022 with the supported versions, for one that is not spoken here (M-VER-1s).
+    """
+    codec = CODECS.get(version)
+    if codec is None:
+        raise unsupported_version(version)
+    return codec
+
+
+# The era of a message
+
+
+class Inbound(NamedTuple):
+    """A received message and its classification.
+
+    Attributes:
+        meta: the `_meta` of a request that names its revision there; None for every other message.
+        version: the revision that the request names, not checked yet; None for a legacy message.
+    """
+
+    message: Message | Answers | Malformed | Unanswered
+    meta: JsonObject | None = None
+    era: Era = Era.LEGACY
+    version: JsonValue = None
+
+
+def classify(message: Message | Answers | Malformed | Unanswered) -> Inbound:
+    """Classify a received message.
+
+    Raises:
+        RemoteProtocolError: the message holds encoded params that are not JSON.
+    """
+    if isinstance(message, Request):
+        params = message.params
+        meta = (params if isinstance(params, dict) else decoded(params)).get("_meta")
+        if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
+            return Inbound(message, meta, Era.MODERN, meta[PROTOCOL_VERSION])
+    return Inbound(message)
+
+
+# The terms of a request
+
+
+class Phase(Enum):
+    """How far the handshake has come."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True, eq=False)
+class LogThreshold:
+    """The least severe log level that is sent; None sends nothing. A session shares one, a modern request has one (M-LOG-1s)."""
+
+    level: LoggingLevel | None = "info"
+
+    def passes(self, level: LoggingLevel) -> bool:
+        return self.level is not None and LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(self.level)
+
+
+class RequestTerms(NamedTuple):
+    """What applies to one request.
+
+    Attributes:
+        codec: reads and writes the revision of this request.
+        client_capabilities: what the client declared.
+        client_info: for display and logs only.
+        log_threshold: which log messages the client wants.
+        progress_token: the token to report progress under; None for no reports.
+        meta: the raw `_meta` of the request.
+        asks_in_rounds: a question to the client ends the request (modern) instead of being a request itself (legacy).
+    """
+
+    codec: Codec
+    client_capabilities: ClientCapabilities
+    client_info: Implementation | None
+    log_threshold: LogThreshold
+    progress_token: ProgressToken | None
+    meta: JsonObject
+    asks_in_rounds: bool
+
+
+_NOTHING_DECLARED: Final = ClientCapabilities()
+
+
+@dataclass(slots=True, eq=False)
+class SessionTerms:
+    """What a session has agreed on: the terms of every request that does not state its own.
+
+    `initialize` and `logging/setLevel` change it.
+    """
+
+    phase: Phase = Phase.OPENING
+    codec: Codec = CODECS[NEWEST_LEGACY]
+    client_capabilities: ClientCapabilities = _NOTHING_DECLARED
+    client_info: Implementation | None = None
+    log_threshold: LogThreshold = field(default_factory=LogThreshold)
+
+    def check_phase(self, method: str) -> None:
+        """Raise `RemoteProtocolError` unless this legacy method may be called at this point of the session."""
+        if self.phase is Phase.OPENING and method not in ("initialize", "ping"):
+            raise RemoteProtocolError(
+                f'{method} came before initialize: open the session first, or put "{PROTOCOL_VERSION}" into params._meta',
+                code=INVALID_PARAMS if method in MODERN_ONLY else INVALID_REQUEST,  # M-META-1s
+            )
+        if self.phase is Phase.OPEN and method == "initialize":
+            raise RemoteProtocolError("this session is initialized already", code=INVALID_REQUEST)
+
+    def for_request(self, params: JsonObject) -> RequestTerms:
+        """Return the terms of a legacy request with these params."""
+        meta = params.get("_meta")
+        if not isinstance(meta, dict):  # absent, or malformed: the codec rejects the params then
+            meta = {}
+        token = meta.get(PROGRESS_TOKEN)
+        # The rule of request ids. Nearly every token is a small integer, which needs no second look.
+        if not (type(token) is int and 0 <= token <= MAX_INTEGER) and not is_request_id(token):
+            token = None
+        return RequestTerms(
+            self.codec,
+            self.client_capabilities,
+            self.client_info,
+            self.log_threshold,
+            token,
+            meta,
+            asks_in_rounds=False,
+        )
+
+
+def modern_terms(meta: JsonObject) -> RequestTerms:
+    """Return the terms that a modern request states in its `_meta`; nothing of them outlives the request (M-ST-1s).
+
+    Raises:
+        RemoteProtocolError: -32022 for a version that is unknown or is reached through `initialize`, raised before anything
+            else because the other keys may differ there; -32602 for a key that is missing or has the wrong type (M-META-1s).
+    """
+    version = meta[PROTOCOL_VERSION]
+    if not isinstance(version, str):
+        raise _invalid(PROTOCOL_VERSION, "must be a string")
+    codec = CODECS.get(version)
+    if codec is None or codec.revision.era is not Era.MODERN:
+        raise unsupported_version(version)
+    if CLIENT_CAPABILITIES not in meta:
+        raise _invalid(CLIENT_CAPABILITIES, "required since 2026-07-28; {} declares nothing")
+    capabilities = validated(ClientCapabilities, meta[CLIENT_CAPABILITIES], _path(CLIENT_CAPABILITIES))
+    info = None if meta.get(CLIENT_INFO) is None else validated(Implementation, meta[CLIENT_INFO], _path(CLIENT_INFO))
+    threshold = LogThreshold(_log_level(meta.get(LOG_LEVEL)))
+    return RequestTerms(codec, capabilities, info, threshold, _progress_token(meta), meta, asks_in_rounds=True)
+
+
+def _log_level(value: object) -> LoggingLevel | None:
+    if value is None:
+        return None
+    for level in LOGGING_LEVELS:
+        if value == level:
+            return level
+    raise _invalid(LOG_LEVEL, f"must be one of {', '.join(LOGGING_LEVELS)}, not {str(value)[:64]!r}")
+
+
+def _progress_token(meta: JsonObject) -> ProgressToken | None:
+    if PROGRESS_TOKEN not in meta:
+        return None
+    token = meta[PROGRESS_TOKEN]
+    if isinstance(token, str) or (isinstance(token, int) and not isinstance(token, bool)):
+        return token
+    raise _invalid(PROGRESS_TOKEN, "must be a string or an integer")
+
+
+def _invalid(key: str, problem: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{_path(key)}: {problem}", code=INVALID_PARAMS)
+
+
+def _path(key: str) -> str:
+    return f'params._meta["{key}"]'
+
+
+def read_request(
+    message: Request, inbound: Inbound | None, session: SessionTerms, sender: Side
+) -> tuple[RequestTerms, Model]:
+    """Return the terms and the params of a request.
+
+    Args:
+        inbound: the same message, if it was classified before.
+
+    Raises:
+        RemoteProtocolError: the error to answer with.
+    """
+    params = message.params
+    if isinstance(params, Encoded):
+        raise LocalProtocolError("a received message has decoded parameters")
+    meta = (inbound or classify(message)).meta
+    if meta is None:
+        terms = session.for_request(params)
+        session.check_phase(message.method)
+    else:
+        terms = modern_terms(meta)
+    return terms, terms.codec.decode_request(message.method, params, sender=sender)
+
+
+# JSON to models
+
+
+def validated(model: type[M], value: JsonValue, path: str) -> M:
+    """Return `value` as a `model`; `path` is its name in errors, for example "params".
+
+    Raises:
+        RemoteProtocolError: -32602; the message names the first wrong member, as the peer wrote it, and the reason.
+    """
+    try:
+        return model.model_validate(value, by_alias=True, by_name=False)
+    except ValidationError as error:
+        # Only the first: the further branches of a union fail too, and would bury it.
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = path + _located(first["loc"], value)
+        raise RemoteProtocolError(f"{where}: {first['msg'][:200]}{_instead(first)}", code=INVALID_PARAMS) from None
+
+
+def _instead(problem: ErrorDetails) -> str:
+    """Return the wrong value for the message, if there is one and it is short."""
+    given = problem["input"]
+    if problem["type"] == "missing" or not isinstance(given, str | int | float | None):
+        return ""
+    return f", not {given[:SHOWN]!r}" if isinstance(given, str) else f", not {dumps(given).decode()[:SHOWN]}"
+
+
+def _located(steps: Sequence[str | int], value: JsonValue) -> str:
+    """Return the path of a member, like `.rows[3].price`."""
+    # pydantic's location also has steps for branches of unions and for validators, which the peer has never seen: only those
+    # that lead to a member of the value count.
+    located = ""
+    for position, step in enumerate(steps):
+        if isinstance(value, dict) and isinstance(step, str) and step in value:
+            located, value = f"{located}.{step[:64]}", value[step]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            located, value = f"{located}[{step}]", value[step]
+        elif isinstance(value, dict) and position == len(steps) - 1:
+            located += f".{step}"  # a member that is missing
+    return located

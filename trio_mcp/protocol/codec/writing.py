@@ -1,0 +1,220 @@
+"""Models to the bytes of one revision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from pydantic_core import to_json
+
+from ...errors import LocalProtocolError
+from ...types import (
+    CacheableResult,
+    CallToolResult,
+    ClientCapabilities,
+    InputRequiredResult,
+    InputResponseRequestParams,
+    JsonObject,
+    ListToolsResult,
+    Model,
+    Result,
+    TextContent,
+)
+from ...types.base import MetaModel
+from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
+from ..meta import RESERVED, SERVER_INFO
+from ..revisions import Era, Method, Revision
+from ..strict_json import dumps
+from .downlevel import Shape, narrowed, shape
+
+LATE_FIELDS: Final = frozenset({"result_type", "ttl_ms", "cache_scope", "input_responses", "request_state"})
+"""Fields of every result or request that only the modern era has."""
+
+ASKS_NOTHING: Final = "result: an input_required result needs inputRequests or requestState"
+"""The error of an interim result that is empty (M-MRTR-2s)."""
+
+_PLAIN_TEXT: Final = frozenset({"type", "text"})
+
+
+class Writer:
+    """Writes the messages of one revision.
+
+    Raises:
+        LocalProtocolError: by every method, for what this revision or JSON itself cannot say.
+    """
+
+    __slots__ = ("_modern", "_rounds", "revision")
+
+    def __init__(self, revision: Revision) -> None:
+        self.revision = revision
+        self._modern = revision.era is Era.MODERN
+        # An interim result may answer these requests: their params have room for the answers (M-MRTR-1s).
+        self._rounds = frozenset(
+            name for name, known in revision.requests.items() if issubclass(known.params, InputResponseRequestParams)
+        )
+
+    def encode_request(self, method: str, params: Model) -> Encoded:
+        """The params of a request, as this revision writes them."""
+        return self.encode(params, _params_kind(params, self._request(method)), "params")
+
+    def encode_notification(self, method: str, params: Model) -> Encoded:
+        """The params of a notification, as this revision writes them."""
+        known = self.revision.notifications.get(method)
+        if known is None:
+            raise self._lacks(method)
+        return self.encode(params, _kind(params, known.params), "params")
+
+    def encode_result(self, method: str, result: Model, identity: Encoded | None = None) -> Encoded:
+        """A result, as this revision writes it; a modern one gets the result type and cache hints that are not set.
+
+        Args:
+            identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
+        """
+        known = self._request(method)
+        if self._modern and method in self._rounds and isinstance(result, InputRequiredResult):
+            if not result.input_requests and result.request_state is None:
+                raise LocalProtocolError(ASKS_NOTHING)
+            return self._signed(result, InputRequiredResult, identity)
+        kind = _kind(result, _result_type(known))
+        return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
+
+    def encode_round(
+        self, method: str, asked: Mapping[str, tuple[str, Model]], state: str, identity: Encoded | None = None
+    ) -> Encoded:
+        """The interim result that asks these questions (method and params by key) and takes `state` back (M-MRTR-2s).
+
+        Args:
+            state: a sealed state: text that JSON holds without escapes.
+        """
+        self._request(method)
+        if method not in self._rounds:
+            raise LocalProtocolError(f"{method} cannot be answered with questions")
+        requests = b",".join(
+            [
+                b'%b:{"method":"%b","params":%b}' % (to_json(key), question.encode(), self._question(question, params))
+                for key, (question, params) in asked.items()
+            ]
+        )
+        meta = b'"_meta":{"%b":%b},' % (SERVER_INFO.encode(), identity.raw) if identity is not None else b""
+        parts = (meta, requests, state.encode())
+        return Encoded(b'{%b"resultType":"input_required","inputRequests":{%b},"requestState":"%b"}' % parts)
+
+    def _question(self, method: str, params: Model) -> bytes:
+        return self.encode(params, _params_kind(params, self._input(method)), "params").raw
+
+    def _signed(self, result: Model, kind: type[Model], identity: Encoded | None) -> Encoded:
+        """With the members that every modern result has, and with the server's name."""
+        own = result.meta if isinstance(result, Result) else None
+        if identity is not None and own is not None and SERVER_INFO not in own:
+            result = result.model_copy(update={"meta": {**own, SERVER_INFO: decoded(identity)}})
+        raw = _with_defaults(self.encode(result, kind, "result").raw, result)
+        if identity is None or own is not None:
+            return Encoded(raw)
+        return Encoded(b'{"_meta":{"%b":%b},' % (SERVER_INFO.encode(), identity.raw) + raw[1:])
+
+    def encode_input_response(self, method: str, result: Model) -> JsonObject:
+        """The answer to a question of an interim result, as one value of `input_responses`."""
+        return narrowed(self.revision.name, result, _kind(result, _result_type(self._input(method))))
+
+    def declared(self, capabilities: ClientCapabilities) -> JsonObject:
+        """A client's capabilities as this revision writes them (M-META-1s: every modern request carries them)."""
+        return narrowed(self.revision.name, capabilities, ClientCapabilities)
+
+    def encode(self, model: Model, kind: type[Model], root: str) -> Encoded:
+        """The bytes of `model`, which is a `kind`; `root` is what an error calls it.
+
+        Most messages are the same in every revision: pydantic's bytes then go out as they are.
+        """
+        form = shape(self.revision.name, kind.__name__)
+        if _is_plain(model, form) and (self._modern or not _has_late_members(model)):
+            with suppress(ValueError):  # raised again below, with the member at fault
+                raw = to_json(model, by_alias=True, exclude_none=True)
+                # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
+                if b"NaN" not in raw and b"Infinity" not in raw:
+                    return Encoded(raw)
+        try:
+            return Encoded(dumps(narrowed(self.revision.name, model, kind), root))
+        except ValueError as error:
+            raise LocalProtocolError(f"This cannot be sent as JSON: {error}") from None
+
+    def _request(self, method: str) -> Method:
+        known = self.revision.requests.get(method)
+        if known is None:
+            raise self._lacks(method)
+        return known
+
+    def _input(self, method: str) -> Method:
+        known = self.revision.inputs.get(method)
+        if known is None:
+            raise self._lacks_input(method)
+        return known
+
+    def _lacks(self, method: str) -> LocalProtocolError:
+        return LocalProtocolError(f"{self.revision.name} has no {method}", code=METHOD_NOT_FOUND)
+
+    def _lacks_input(self, method: str) -> LocalProtocolError:
+        return self._lacks(f"input request {method}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.revision.name}>"
+
+
+def _result_type(method: Method) -> type[Model]:
+    """The type of a request's result."""
+    assert method.result is not None, f"{method.name} is a notification"
+    return method.result
+
+
+def _params_kind(params: Model, method: Method) -> type[Model]:
+    return _kind(params, method.params, *method.modes.values())
+
+
+def _kind(model: Model, *expected: type[Model]) -> type[Model]:
+    """Which of the expected types `model` is; an author's subclass is written as the type it extends."""
+    for kind in expected:
+        if isinstance(model, kind):
+            return kind
+    names = " or ".join(kind.__name__ for kind in expected)
+    raise LocalProtocolError(f"expected {names}, got {type(model).__name__}")
+
+
+def _has_late_members(model: Model) -> bool:
+    if not model.model_fields_set.isdisjoint(LATE_FIELDS):
+        return True
+    return isinstance(model, MetaModel) and bool(model.meta) and not RESERVED.isdisjoint(model.meta or ())
+
+
+def _is_plain(model: Model, form: Shape | None) -> bool:
+    """Whether pydantic's bytes of a model are those of the revision. Where it may differ, two kinds are looked at."""
+    structured = "structured_content" in model.model_fields_set
+    match model:
+        case CallToolResult(structured_content=None) if structured:
+            return False  # a null, which pydantic leaves out
+        case _ if form is None:
+            return True
+        case CallToolResult(content=content):
+            # Bare text, and perhaps an object, is the same in every revision that has the member.
+            if structured and ("structuredContent" in form.lacks or not isinstance(model.structured_content, dict)):
+                return False
+            return all(type(block) is TextContent and block.model_fields_set <= _PLAIN_TEXT for block in content)
+        case ListToolsResult(tools=tools):
+            # Modern listings only lose `execution`, which is hardly ever set.
+            rewritten = any(child.rewrites or child.lacks != ("execution",) for _, child in form.children)
+            return not rewritten and all(tool.execution is None for tool in tools)
+        case _:
+            return False
+
+
+def _with_defaults(raw: bytes, result: Model) -> bytes:
+    """Splices in what every modern result must have; the models leave it unset (M-RPC-3s, M-CACHE-1s)."""
+    extra = b""
+    if isinstance(result, Result) and result.result_type is None:
+        extra = b'"resultType":"complete"'
+    if isinstance(result, CacheableResult):
+        extra += b',"ttlMs":0' if result.ttl_ms is None else b""
+        extra += b',"cacheScope":"private"' if result.cache_scope is None else b""
+    if not extra:
+        return raw
+    separator = b"" if raw == b"{}" else b","
+    return b"{" + extra.removeprefix(b",") + separator + raw[1:]

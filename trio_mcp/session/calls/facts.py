@@ -1,0 +1,73 @@
+"""What a handler may know of the request it serves, and the questions it may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from ...protocol.codec import Codec
+from ...protocol.codec.reading import RequestTerms
+from ...protocol.jsonrpc import RequestId
+from ...types import ClientCapabilities, Implementation, JsonObject, Model
+
+T = TypeVar("T", bound=Model)
+
+
+class RequestFacts(NamedTuple):
+    """What a handler may know about the request it serves; `size` is the number of its bytes on the wire."""
+
+    id: RequestId
+    method: str
+    terms: RequestTerms
+    principal: str | None
+    headers: Mapping[str, str]
+    size: int = 0
+
+    @property
+    def codec(self) -> Codec:
+        return self.terms.codec
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities:
+        return self.terms.client_capabilities
+
+    @property
+    def client_info(self) -> Implementation | None:
+        return self.terms.client_info
+
+    @property
+    def meta(self) -> JsonObject:
+        """The raw `_meta` object."""
+        return self.terms.meta
+
+    @property
+    def protocol_version(self) -> str:
+        return self.terms.codec.revision.name
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """A question that a call asks its client.
+
+    Attributes:
+        kind: `elicit`, `sample` or `roots`; the first part of the question's key.
+        answer_type: the model that a valid answer decodes to.
+        needs: the client capabilities it takes, such as `elicitation.form`.
+        name: the author's name for it; the key of the question where a call asks it once, outside of branches.
+    """
+
+    kind: str
+    method: str
+    params: Model
+    answer_type: type[T]
+    needs: tuple[str, ...]
+    name: str | None = None
+
+
+class ResumeMode(Enum):
+    """What happens to a call whose parked actor is gone when its client comes back."""
+
+    REPLAY = "replay"
+    PARKED = "parked"
