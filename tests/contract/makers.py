@@ -183,8 +183,7 @@ class SseMaker:
 
 async def post_bytes_beside_the_stream(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     assert isinstance(channel, sse_client.SseChannel)
-    connection = channel._connection
-    return await posted(connection._http, connection._uri, data, {})
+    return await posted(channel._http, channel._uri, data, {})
 
 
 async def posted(http: httpx2.AsyncClient, url: str, data: bytes, headers: Mapping[str, str]) -> bytes:

@@ -106,8 +106,8 @@ async def test_a_session_that_the_server_forgot_is_opened_again(url: str) -> Non
     async with connected(url, "legacy") as client:
         await client.call_tool("change")
         channel = client._link.session._channel  # noqa: SLF001  to end its session behind the client's back
-        before = dict(channel._connection.session.current)  # noqa: SLF001
+        before = dict(channel._connection.session)  # noqa: SLF001
         async with httpx2.AsyncClient() as http:
             assert (await http.delete(url, headers=before)).status_code == 200
         assert (await client.call_tool("change")).text == "changed"
-        assert channel._connection.session.current["mcp-session-id"] != before["mcp-session-id"]  # noqa: SLF001
+        assert channel._connection.session["mcp-session-id"] != before["mcp-session-id"]  # noqa: SLF001
