@@ -96,7 +96,7 @@ class Inbox:
 
     def _merged(self, message: ASGIReceiveEvent) -> bool:
         """Fold the empty end of a request body into its last chunk: a short request is then one event."""
-        # hypercorn reports the end of a body as an event of its own, which would cost a short request another turn of
+        # hypercorn reports the end of a body as a separate event, which would cost a short request another turn of
         # the event loop.
         if message["type"] != "http.request" or message["body"] or not self._messages:
             return False

@@ -160,7 +160,7 @@ class GuardedTCPServer(TCPServer):
                 # A write that is still stalled ends here: it fails once the stream is closed.
                 await self._close()
         finally:
-            # TLS says goodbye with a message of its own, which a client that does not read could hold up for ever.
+            # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
             with trio.move_on_after(LAST_SEND, shield=True):
                 await self.stream.aclose()
 

@@ -45,7 +45,7 @@ class HardExit:
         if seconds is None or self._left_within(seconds):
             return
         with suppress(OSError, AttributeError):
-            # Stderr may be a full pipe that nobody reads, and this thread must not hang on it.
+            # Stderr may be a full pipe without a reader, and this thread must not block on it.
             os.set_blocking(2, False)
             os.write(2, b"trio_mcp: the shutdown did not end in time; the process is ended by force\n")
         os._exit(HARD_EXIT_CODE)

@@ -73,7 +73,7 @@ async def connect(
             nursery.start_soon(_watch, channel, group, shutdown_grace)
             yield channel
     finally:
-        # Each step inside has a time limit of its own, so the shield is bounded: three times the grace.
+        # Each step inside has a separate time limit, so the shield is bounded: three times the grace.
         with trio.CancelScope(shield=True):
             await _end(process, group, shutdown_grace)
 

@@ -77,7 +77,7 @@ async def serve(
                 ending.channel = channel
                 with ending.scope:
                     await server.serve_channel(channel)
-    # SystemExit and not `os._exit`: the program around may have clean-up of its own.
+    # SystemExit and not `os._exit`: the program around it may have to clean up, too.
     if ending.status:
         raise SystemExit(ending.status)
 

@@ -47,7 +47,7 @@ class Address(NamedTuple):
             raise ValueError("a ws(s) URL has no user in it: send headers={'authorization': ...}")
         if "#" in url:
             raise ValueError("a ws(s) URL has no fragment")
-        # They would go into the request line as they are, where a line break starts a header of its own.
+        # They would go into the request line as they are, where a line break would start another header.
         if not url.isascii() or any(sign.isspace() for sign in url):
             raise ValueError(f"{url!r:.200} has characters that a URL escapes")
         usual = 443 if secure else 80

@@ -87,7 +87,7 @@ class ReaderNursery:
             await reader()
         except ConnectionRejected as rejection:
             self._fail(rejection_text(rejection))
-        # Whatever the reader raises is told to those who use the connection, and ends nothing else.
+        # What the reader raises is reported to the users of the connection, and ends nothing else.
         except Exception as error:  # noqa: BLE001
             self._fail(f"the connection failed: {error_text(error)}")
         finally:

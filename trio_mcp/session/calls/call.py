@@ -285,7 +285,7 @@ class Call(ABC):
     def end_leg(self, outcome: LegOutcome) -> None:
         """End the open leg: everyone who waits for it gets this outcome."""
         target, copies = self.target, self._copies
-        # Before any target is told: what a reply wakes must find the call as it is now.
+        # Before any reply goes out: a task that the reply wakes must find the call in its new state.
         self.target = self._copies = None
         self.is_answering = False
         if self.legs is not None:

@@ -94,7 +94,7 @@ class CallDirectory(Generic[C]):
         return None if finished is None else finished.call
 
     def _evict(self, now: float) -> None:
-        # At each look-up, and not in a task with a clock: an entry that nobody looks for costs its bytes, which are bounded.
+        # At each look-up, and not in a task with a clock: an entry without a look-up costs its bytes, which are bounded.
         while self._finished:
             oldest = next(iter(self._finished))
             crowded = len(self._finished) > MAX_FINISHED
