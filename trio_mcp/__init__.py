@@ -1,10 +1,14 @@
 """An actor-model runtime for MCP servers and clients on Trio.
 
 MCP has two families of revisions, here called eras: *legacy* (2024-11-05 to 2025-11-25), where a client opens a session with
-`initialize`, and *modern* (2026-07-28), where each request stands alone and a server asks its questions in results.
+`initialize`, and *modern* (2026-07-28), where each request stands alone and a server asks its questions in results. A modern call
+that asks takes several requests: each result with questions, and the request that brings the answers, is a *round*.
 
-The public names are defined in the packages named below and are loaded when they are first used: a server that is started for
-every call loads no client, and `trio_mcp.protocol` loads no Trio.
+Docstrings cite rules of the MCP specification by id, such as L-HTTP-7s (L for legacy, M for modern; `tests/requirements/` lists
+them), and proposals for the specification by number, such as SEP-1034.
+
+The public names are defined in the packages named below and are loaded when they are first used. A server therefore loads no
+client, and `trio_mcp.protocol` loads no Trio.
 """
 
 import gc

@@ -1,10 +1,10 @@
 """The exceptions of trio_mcp.
 
     McpError
-    ├── ProtocolError            a rule of the protocol was broken; `code` is the JSON-RPC code to answer with
+    ├── ProtocolError            a rule of the protocol was broken; `code` is the JSON-RPC code of the response
     │   ├── LocalProtocolError       by us: a bug in the calling code
     │   └── RemoteProtocolError      by the peer
-    │       └── InvalidRequestState      its `requestState` was not minted here, or not for this request
+    │       └── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
     ├── PeerError                the peer answered our request with an error
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
@@ -13,8 +13,8 @@
     ├── ResourceNotFound         raised by a resource: it does not exist
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
-    │   ├── CallLost                 its parked call is gone, and must not be replayed
-    │   └── ElicitationInvalid       the answer still broke its schema after every further attempt
+    │   ├── CallLost                 its call waited in a process that has ended, and must not be replayed
+    │   └── ElicitationInvalid       no answer matched the schema, in any attempt
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
         └── SessionLost              the server no longer knows the session, and did nothing for the request
@@ -34,16 +34,16 @@ E = TypeVar("E", bound=Exception)
 
 
 class McpError(Exception):
-    """The base of all errors that this package raises on purpose."""
+    """Base class of the exceptions that are specific to this package."""
 
 
 class ProtocolError(McpError):
-    """A rule of JSON-RPC or of MCP was broken.
+    """This side or the peer broke a rule of JSON-RPC or of MCP.
 
     Attributes:
         code: the JSON-RPC error code that tells the peer about it.
         data: the `data` member of that error, or None.
-        request_id: the id of the request it is about, or None when there is none or it could not be read.
+        request_id: the id of the request that broke the rule; None if it has no id or the id could not be read.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class InvalidRequestState(RemoteProtocolError):
 
 
 class PeerError(McpError):
-    """The peer answered our request with a JSON-RPC error.
+    """The peer responded to a request of this side with a JSON-RPC error.
 
     Attributes:
         code: its error code.
@@ -99,7 +99,7 @@ class ConfigurationError(McpError, ValueError):
 
 
 class CapabilityError(McpError):
-    """The peer did not declare a capability that this step needs; nothing was sent.
+    """The peer did not declare a capability that the request needs; nothing was sent.
 
     Attributes:
         required: the capability object that is missing, as it would be declared, for example `{"elicitation": {}}`.
@@ -115,13 +115,13 @@ class LimitExceeded(McpError):
 
 
 class BranchLimit(LimitExceeded):
-    """A branch, or a whole call, reached a limit of branches.
+    """A branch or a call reached its limit of depth, branches, tokens or time.
 
     Attributes:
-        kind: "depth" (how deep branches nest), "branches" (how many run at once), "tokens" (what its samples may use) or
-            "time" (seconds).
-        limit: the limit that was reached, in units of its kind.
-        used: what was used of it, or would have been.
+        kind: "depth" (how deep branches nest), "branches" (how many the call runs at the same time), "tokens" (how many its
+            samples use) or "time" (seconds).
+        limit: the limit, in the unit of `kind`.
+        used: how much was used, or would have been without the limit.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class BranchLimit(LimitExceeded):
 
 
 class ResourceNotFound(McpError):
-    """Raise it in a resource if nothing exists under `uri`; each revision has its own code for that (M-RES-1s)."""
+    """Raise this in a resource if `uri` does not exist; the client receives the error code of its revision (M-RES-1s)."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(f"Resource not found: {uri[:256]}")
@@ -142,11 +142,11 @@ class ResourceNotFound(McpError):
 
 
 class ToolError(McpError):
-    """Raise it in a tool to answer with an error result whose text the model can read."""
+    """Raise this in a tool to return an error result with your text, which the model can read."""
 
 
 class BranchElicitNotAllowed(ToolError):
-    """A branch that was started with `allow_elicit=False`, or a branch of it, asked the user; nothing was sent."""
+    """A branch started with `allow_elicit=False`, or a branch below it, tried to ask the user; nothing was sent."""
 
 
 class CallLost(ToolError):
@@ -154,19 +154,19 @@ class CallLost(ToolError):
 
 
 class ElicitationInvalid(ToolError):
-    """The answer broke the schema of the question in every attempt."""
+    """None of the user's answers matched the schema of the question, in any attempt."""
 
 
 class RequestTimeout(McpError):
-    """The peer did not answer a request within the time allowed (seconds)."""
+    """The peer did not respond within the timeout."""
 
 
 class Disconnected(McpError):
-    """The connection ended before the answer came."""
+    """The connection ended before the response arrived."""
 
 
 class SessionLost(Disconnected):
-    """The server no longer knows the session (L-HTTP-18s). It did nothing for the request, which may be sent again."""
+    """The server no longer knows the session and did not process the request, which may be sent again (L-HTTP-18s)."""
 
 
 def without_traceback(error: E) -> E:

@@ -50,7 +50,7 @@ class CachedResult:
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """How much is cached, and how many lookups found something."""
+    """The size of a cache (results and bytes), and its hits and misses so far."""
 
     entries: int
     bytes: int
@@ -62,11 +62,11 @@ class ResponseCache:
     """Caches the results of one or more servers; pass it to `Client.connect(cache=...)`.
 
     Args:
-        max_entries, max_bytes: how much is cached; the least recently used result is evicted first.
+        max_entries, max_bytes: the maximum size; the least recently used result is evicted first.
         max_ttl: seconds after which a result expires, whatever its server allows.
 
-    Clients may share it: only a client with the same server and the same principal finds a private result. A cache belongs to one
-    run of Trio; used in another run, it starts empty.
+    Clients may share it: only a client with the same server and the same principal finds a private result. A cache is emptied
+    when it is used in another `trio.run`.
     """
 
     def __init__(self, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES, max_ttl: float = MAX_TTL) -> None:
@@ -88,6 +88,7 @@ class ResponseCache:
         self.changes += 1
 
     def statistics(self) -> CacheStatistics:
+        """Return the size of the cache, and its hits and misses so far."""
         return CacheStatistics(len(self._entries), self._bytes, self._hits, self._misses)
 
     def __repr__(self) -> str:
@@ -110,7 +111,7 @@ class ResponseCache:
         return None
 
     def store(self, key: CacheKey, result: CacheableResult) -> None:
-        """Store a result for as long as its server allows; without a time to live it is not stored."""
+        """Store a result for as long as its server allows; a result without a time to live is not stored."""
         self._check_run()
         # Also if the new result may not be stored: the server has just said that the old one no longer holds.
         self.remove(key)
@@ -124,7 +125,7 @@ class ResponseCache:
             self.remove(next(iter(self._entries)))
 
     def invalidate(self, is_stale: Callable[[CacheKey], bool]) -> None:
-        """Remove what has changed, for every principal."""
+        """Remove the results whose key `is_stale` accepts, of all principals."""
         self.changes += 1
         for key in [key for key in self._entries if is_stale(key)]:
             self.remove(key)

@@ -19,6 +19,7 @@ from ..protocol.uri.parts import is_part_of
 from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
 
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
+"""What changed: a list, or (`"updated"`) the content of a resource."""
 
 MAX_PENDING = 1024
 """Changes that wait to be read. Above it, those of single resources are replaced by one for each resource of the filter."""
@@ -26,11 +27,11 @@ MAX_PENDING = 1024
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something at the server changed.
+    """A list or a resource of the server has changed.
 
     Attributes:
-        kind: "tools", "prompts" or "resources": that list changed; "updated": the content of a resource did.
-        uri: the resource that was updated, which may be a part of the one that was subscribed to; else None.
+        kind: "tools", "prompts" or "resources": that list has changed; "updated": the content of a resource has.
+        uri: for "updated", the resource, which may be a part of the one that was subscribed to; else None.
     """
 
     kind: ChangeKind
@@ -38,6 +39,7 @@ class Change:
 
 
 OnChange: TypeAlias = Callable[[Change], None]
+"""A plain function, called with each change that the server reports."""
 
 LISTS: Mapping[str, ChangeKind] = {
     "notifications/tools/list_changed": "tools",
@@ -114,8 +116,8 @@ class Changes:
                 ...
 
     The iteration ends when the server ends the stream, and raises `Disconnected` when the connection ended. A change that
-    happens again before it is read is reported once. After an interruption everything in the filter is reported, because it may
-    have changed meanwhile.
+    happens again before it is read is reported once. After an interruption, a change is reported for everything that you
+    subscribed to, because some may have been missed.
     """
 
     def __init__(self, find_source: Callable[[], ChangeSource], wanted: SubscriptionFilter) -> None:
@@ -189,7 +191,7 @@ class Changes:
 
     @property
     def honoured(self) -> SubscriptionFilter:
-        """What the server agreed to announce; it may be less than was requested.
+        """The changes that the server will report, which may be fewer than requested.
 
         Raises:
             RuntimeError: the subscription has not begun.

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """A connection to an MCP server; made by `Client.connect`.
+    """A connection to an MCP server; `Client.connect` returns one.
 
         async with Client.connect("http://localhost:8000/mcp", on_elicit=ask_me) as client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"})
@@ -101,13 +101,13 @@ class Client:
             on_elicit, on_elicit_url, on_sample, on_roots: answer the server's questions. The client declares only the
                 capabilities whose handler is given.
             on_log: called with each log message of `log_level` and above; without it the client requests none.
-            on_change: called with each change that the server announces. A modern server announces only those that a `listen`
-                of this client requested.
-            mode: "auto" finds out which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
+            on_change: called with each change that the server reports. A modern server reports only those that a `listen` of this
+                client requested.
+            mode: "auto" detects which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
                 a revision such as "2025-06-18" exactly that one.
-            probe_timeout: seconds without an answer after which the client takes the server for a legacy one. The server then
-                has 30 more seconds.
-            cache: caches responses for as long as the server allows; clients of one URL may share it. None caches nothing.
+            probe_timeout: seconds without a response after which the client assumes a legacy server. The server then has 30 more
+                seconds.
+            cache: stores responses for as long as the server allows; several clients may share it. None caches nothing.
             principal: cache partition for private responses; defaults to a digest of `headers`.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
 
@@ -132,7 +132,7 @@ class Client:
     # life
 
     async def open(self) -> Self:
-        """Connect and find out which era the server speaks; `async with` does it.
+        """Connect, detect which era the server speaks, and return the client; `async with` calls this.
 
         Raises:
             PeerError, RequestTimeout, Disconnected, RemoteProtocolError: the server did not open a session.
@@ -143,7 +143,7 @@ class Client:
         return self
 
     async def aclose(self) -> None:
-        """Close the connection, from any task. Idempotent; bounded, also when cancelled."""
+        """Close the connection. May be called from any task and more than once; ends in bounded time, even if cancelled."""
         await self._link.aclose()
 
     async def __aenter__(self) -> Self:
@@ -159,7 +159,7 @@ class Client:
     async def list_tools(self, *, timeout: float = math.inf) -> list[Tool]:
         """Return every tool that the server offers, from all pages.
 
-        Raises `PeerError` with the code -32601 if the server has no tools at all; the other lists likewise.
+        Raises `PeerError` with code -32601 if the server does not offer tools. The other lists do the same.
         """
         return await self._read_all(TOOLS, timeout)
 
@@ -176,7 +176,7 @@ class Client:
         return await self._read_all(RESOURCE_TEMPLATES, timeout)
 
     def iter_tools(self, *, timeout: float = math.inf) -> AsyncGenerator[Tool]:
-        """Iterate over the tools. Each page is requested when the one before is used up; `timeout` is for each page."""
+        """Iterate over the tools. Each page is requested when the previous one has been read; `timeout` is per page."""
         return self._items(TOOLS, timeout)
 
     def iter_prompts(self, *, timeout: float = math.inf) -> AsyncGenerator[Prompt]:
@@ -210,12 +210,12 @@ class Client:
             timeout: seconds for the whole call, questions included.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
             meta: more members for `_meta`.
-            max_rounds: how often a modern server may ask.
-            idle_timeout: seconds that the server may go without reporting progress, which the request enables. While this client
-                answers a question, the time does not count.
+            max_rounds: how many times a modern server may ask before the result; then `LimitExceeded` is raised.
+            idle_timeout: seconds without a progress report after which the call is cancelled. The time in which this client
+                answers a question does not count.
 
         Returns:
-            the result; look at `is_error`, and at `text` or `structured_content`. If the tool was listed, the structured content
+            the result; check `is_error`, and at `text` or `structured_content`. If the tool was listed, the structured content
             was validated against its output schema.
         """
         options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
@@ -232,7 +232,7 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
         idle_timeout: float = math.inf,
     ) -> GetPromptResult:
-        """Render a prompt, answering the questions that it asks; the arguments are as for `call_tool`."""
+        """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
         options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
         return await self._calls.prompt(name, arguments, options)
 
@@ -246,7 +246,7 @@ class Client:
         max_rounds: int = MAX_ROUNDS,
         idle_timeout: float = math.inf,
     ) -> ReadResourceResult:
-        """Read a resource, answering the questions that it asks; the arguments are as for `call_tool`."""
+        """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
         options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
         return await self._calls.resource(uri, options)
 
@@ -259,13 +259,13 @@ class Client:
         context: Mapping[str, str] | None = None,
         timeout: float = math.inf,
     ) -> Completion:
-        """Return values that complete the beginning of an argument.
+        """Return the server's suggestions for an argument that the user has begun to type.
 
         Args:
             ref: the prompt or template that has the argument: `PromptReference(name=...)` or
                 `ResourceTemplateReference(uri=...)`.
-            value: the beginning, as it was typed.
-            context: the values of other arguments, as far as they are known.
+            value: the text typed so far.
+            context: the values of the other arguments that are already known.
         """
         check_seconds("timeout", timeout)
         params = complete_params(ref, argument, value, context)
@@ -304,7 +304,7 @@ class Client:
                 async for change in changes:
                     ...
 
-        `changes.honoured` is what the server agreed to announce. Several tasks may listen concurrently. See `Changes`.
+        `changes.honoured` says which changes the server will report. Several tasks may listen concurrently. See `Changes`.
 
         Raises:
             ValueError: no list and no URI was given.
@@ -322,7 +322,7 @@ class Client:
         await run_with_timeout(timeout, uri, partial(self._link.listeners.subscribe, uri))
 
     async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
-        """Take a `subscribe` back. Raises the same errors."""
+        """End a subscription made with `subscribe`. Raises the same errors."""
         await run_with_timeout(timeout, uri, partial(self._link.listeners.unsubscribe, uri))
 
     def roots_changed(self) -> None:
@@ -341,22 +341,22 @@ class Client:
 
     @property
     def server_info(self) -> Implementation | None:
-        """The name and version of the server, or None if it declares none."""
+        """The name and version of the server, or None if it did not send them."""
         return self._link.facts.info
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
+        """The capabilities that the server declared."""
         return self._link.facts.capabilities
 
     @property
     def instructions(self) -> str | None:
-        """How a model should use the server."""
+        """The server's instructions for the model, or None."""
         return self._link.facts.instructions
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What this client declares."""
+        """The capabilities that this client declares."""
         return self._options.handlers.capabilities
 
     def __repr__(self) -> str:

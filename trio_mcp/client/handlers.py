@@ -46,12 +46,17 @@ MAX_QUESTIONS = 1000
 """Questions of one round that are answered."""
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
+"""A function, plain or async, that fills in a form: returns `accept(...)`, `decline()` or `dismiss()`."""
 OnElicitUrl: TypeAlias = Callable[[ElicitRequestURLParams], ElicitResult | Awaitable[ElicitResult]]
+"""A function, plain or async, that opens a page for the user: returns `accept()`, `decline()` or `dismiss()`."""
 OnSample: TypeAlias = Callable[
     [CreateMessageRequestParams], CreateMessageResult | str | Awaitable[CreateMessageResult | str]
 ]
+"""A function, plain or async, that asks the model: returns its answer as text or as a `CreateMessageResult`."""
 OnRoots: TypeAlias = Callable[[], Sequence[Root | Path] | Awaitable[Sequence[Root | Path]]]
+"""A function, plain or async, that returns the folders the client works in."""
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
+"""A plain function, called with each log message of the server."""
 
 
 def accept(**content: JsonValue) -> ElicitResult:
@@ -62,7 +67,7 @@ def accept(**content: JsonValue) -> ElicitResult:
 def accept_defaults(params: ElicitRequestFormParams, **content: ElicitValue) -> ElicitResult:
     """Return the form with its defaults (SEP-1034); `content` fills in other fields or replaces defaults.
 
-    It can replace a user: `on_elicit=accept_defaults`. A form with a required field that has no value is declined.
+    Use it in place of a user: `on_elicit=accept_defaults`. Declines if a required field has no value.
     """
     schema = params.requested_schema
     defaults: dict[str, ElicitValue] = {name: field.default for name, field in schema.properties.items()}
@@ -86,7 +91,7 @@ def dismiss() -> ElicitResult:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers that answer the server's questions. The client declares a capability for each that is not None."""
+    """The handlers that answer the server's questions. The client declares the capability of each one that is set."""
 
     on_elicit: OnElicit | None = None
     on_sample: OnSample | None = None

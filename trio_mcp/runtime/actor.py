@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class CancelReason(Enum):
-    """Why an actor was cancelled; the first reason stands."""
+    """Why a call or a branch was cancelled. If there are several reasons, the first one is kept."""
 
     CLIENT = "client"
     DISCONNECT = "disconnect"

@@ -25,7 +25,7 @@ class Accepted(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The user said no."""
+    """The user declined to answer."""
 
     action: Literal["decline"] = "decline"
 
@@ -38,26 +38,30 @@ class Dismissed:
 
 
 Elicited: TypeAlias = Accepted[T] | Declined | Dismissed
+"""What `Context.elicit` returns; check `.action`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The answer of the client's model: all blocks are in `message`, its text in `text`."""
+    """The answer of the client's model: `text` is its text, `message` the whole result."""
 
     message: CreateMessageResult
 
     @property
     def text(self) -> str:
+        """The text blocks of the answer, joined."""
         # One block or a list of them: revisions before 2025-11-25 know only the single one.
         blocks = self.message.content if isinstance(self.message.content, list) else [self.message.content]
         return "".join(block.text for block in blocks if isinstance(block, TextContent))
 
     @property
     def model(self) -> str:
+        """The name of the model that answered."""
         return self.message.model
 
     @property
     def stop_reason(self) -> str | None:
+        """Why the model stopped, such as "endTurn"; None if the client did not say."""
         return self.message.stop_reason
 
 

@@ -27,15 +27,15 @@ Messages = tuple[SamplingMessage, ...]
 class BranchOptions(TypedDict, total=False):
     """The options of a branch.
 
-    messages: what its conversation begins with, after what it inherits.
-    inherit_messages: whether it begins with its parent's conversation (True).
-    system_prompt: the system prompt of its samples, instead of its parent's.
-    inherit_system_prompt: whether it has its parent's system prompt when it is given none (True).
-    max_depth: how deep branches may nest here and below, counted from the body, which is at 0. It may be more than the tool
-        allows, and never more than the server does (`ServiceOptions.max_depth`).
-    token_budget: how many tokens its samples, and those of its branches, may use; they count for its parent's budget too.
-    timeout: seconds after which it is cancelled, and fails with `BranchLimit`.
-    allow_elicit: whether it, and its branches, may ask the user (True).
+    messages: appended to the conversation that the branch inherits.
+    inherit_messages: whether the conversation begins with a copy of the parent's (default True).
+    system_prompt: the system prompt of the branch's samples, instead of the parent's.
+    inherit_system_prompt: whether the parent's system prompt applies if `system_prompt` is not set (default True).
+    max_depth: how deep this branch and those below it may nest, counted from the body of the call, which has depth 0. It may be
+        more than the tool allows, but never more than the server (`ServiceOptions.max_depth`).
+    token_budget: how many tokens the samples of this branch and of those below it may use; the parent's budget counts them too.
+    timeout: seconds after which the branch is cancelled and `BranchLimit` is raised.
+    allow_elicit: whether this branch and those below it may ask the user (default True).
     """
 
     messages: Sequence[SamplingMessage]

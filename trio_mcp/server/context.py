@@ -40,7 +40,7 @@ R = TypeVar("R", bound=Model)
 
 
 class Context:
-    """The running call, for a handler that declares a parameter of this type.
+    """The running call: asks the user and the model, reports, and starts branches. A function gets it by declaring a parameter.
 
     It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.
     """
@@ -73,7 +73,7 @@ class Context:
             schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
                 an `Enum` of strings, `list[Literal[...]]`. Or an `Elicit` that the tool has declared.
             reask: how often to ask again, with the reason, after an answer that does not match the schema.
-            timeout: seconds for a valid answer, over all attempts. By default, as long as the call may run.
+            timeout: seconds for all attempts together. By default, only the call's own timeout applies.
 
         Returns:
             `Accepted`, `Declined` or `Dismissed`; look at `.action`.
@@ -86,7 +86,8 @@ class Context:
             LookupError: the tool did not declare this `Elicit`.
             RequestTimeout: there was no answer within `timeout`; the question was withdrawn.
 
-        A legacy client gets one question of each call at a time (`ServiceOptions.parallel_prompts`). A cancel withdraws it.
+        A legacy client receives the questions of one call one at a time (see `ServiceOptions.parallel_prompts`). A cancel
+        withdraws the question.
         """
         if not self._terms.allow_elicit:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
@@ -127,13 +128,13 @@ class Context:
         Args:
             max_tokens: limit for the answer.
             system_prompt: defaults to that of the branch.
-            timeout: seconds. By default, as long as the call may run.
+            timeout: seconds. By default, only the call's own timeout applies.
 
         Raises:
-            BranchLimit: the tokens of this branch, or of the call, are used up; the first answer that exceeds them fails, too.
+            BranchLimit: no tokens of this branch or of the call are left, or the answer exceeded them.
             RequestTimeout: there was no answer within `timeout`; the request was withdrawn.
             CapabilityError: the client offers no model; nothing was sent.
-            PeerError: the client rejected the request or failed. Only from a legacy client; a modern one does not retry the call.
+            PeerError: the client returned an error. Only a legacy client can; a modern one does not retry the call.
             TypeError: neither or both of `prompt` and `messages` were given.
 
         A cancel withdraws the request.
@@ -202,9 +203,9 @@ class Context:
     async def end_stream(self, retry: float | None = None) -> None:
         """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).
 
-        It then gets what was sent in the meantime; without `retry` it decides when. The call continues, and is cancelled if the
-        client stays away for longer than the server's `disconnect_grace` on top of `retry`. Only Streamable HTTP with 2025-11-25
-        can do this; everywhere else it does nothing. A cancel while waiting may or may not have ended the stream.
+        It then receives what was sent in the meantime. Without `retry` the client decides when to reconnect. The call continues;
+        it is cancelled if the client has not reconnected `retry` plus `HttpLimits.disconnect_grace` seconds later. This works
+        only over Streamable HTTP with 2025-11-25; otherwise it does nothing. If it is cancelled, the stream may have ended.
 
         Raises:
             ValueError: `retry` is negative or not finite.
@@ -228,19 +229,19 @@ class Context:
             ValueError: the name was used before.
             TypeError: the call may be replayed, and the result cannot be recorded.
 
-        After a cancel in the middle, the step counts as not done.
+        If `fn` is cancelled, nothing is recorded, and a replay runs it again.
         """
         return await run_step(self._call, self._lane, name, fn, args)
 
     async def branch(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> T:
-        """Run `fn(child)` as a branch and return its value; its exception is raised as it is.
+        """Run `fn(child)`, with a new context, as a branch and return its value; an exception propagates unchanged.
 
         The options are those of `trio_mcp.server.BranchOptions`: `messages`, `inherit_messages`, `system_prompt`,
         `inherit_system_prompt`, `max_depth`, `token_budget`, `timeout` (seconds) and `allow_elicit`.
 
         Raises:
-            BranchLimit: the call has too many branches, or they nest too deep, and nothing of `fn` has run; or the branch timed
-                out and has unwound; or its tokens were used up.
+            BranchLimit: the call has too many branches, or they nest too deep (`fn` has not run); or the branch timed out (all
+                of it has ended); or its tokens were used up.
             TypeError, ValueError: an option is unknown or has a wrong value.
         """
         work, timeout, max_depth = self._prepare_branch(fn, options)
@@ -279,7 +280,7 @@ class Context:
     async def branch_race(self, *fns: BranchBody[object]) -> object:
         """Run each `fn(child)` as a branch, concurrently, until the first of them ends, and return its value.
 
-        The others are cancelled, and have unwound when this returns. If the first one failed, its error is raised in an
+        The others are cancelled, and have ended when this returns. If the first one failed, its error is raised in an
         `ExceptionGroup`, as from `branch_all`.
         """
         if not fns:
@@ -293,7 +294,7 @@ class Context:
     def request(self) -> RequestFacts:
         """The current request: id, method, protocol version, client, capabilities, principal, headers, `_meta`.
 
-        A modern call takes one request per round; this is the latest.
+        A modern call that asks takes several requests; this is the latest.
         """
         return self._call.facts
 
@@ -304,10 +305,10 @@ class Context:
 
     @property
     def cancel_reason(self) -> CancelReason | None:
-        """Why this body or branch was cancelled, for its clean-up to read; None if it was not.
+        """Why the call or this branch was cancelled; None if it was not. Clean-up code can read it.
 
-        Of several reasons it is the first: that of the call, or in a branch SIBLING if another one failed or won the race, and
-        DEADLINE if its own timeout expired.
+        In a branch it is the reason of the call, SIBLING if another branch failed or won the race, or DEADLINE if the branch's
+        own timeout expired. If there are several reasons, the first one is kept.
         """
         return self._lane.reason
 
@@ -380,8 +381,8 @@ class BranchGroup:
         """Start `fn(child)`; use `await handle.result()` inside the block, `handle.value` after it.
 
         Raises:
-            BranchLimit: the call has too many branches, or they nest too deep; nothing of `fn` has run.
-            RuntimeError: outside the `async with` block.
+            BranchLimit: the call has too many branches, or they nest too deep; `fn` has not run.
+            RuntimeError: this is not inside the `async with` block.
             TypeError, ValueError: an option is unknown or has a wrong value.
         """
         work, timeout, max_depth = self._ctx._prepare_branch(fn, options)  # noqa: SLF001

@@ -42,7 +42,7 @@ ELICITS = "trio-mcp/elicits"
 
 @dataclass(frozen=True, slots=True)
 class Elicit(Generic[T_co]):
-    """A question that a tool declares in advance: a key that is unique in the tool, and the form of its answer.
+    """A question that a tool declares in advance: its key, unique in the tool, and the type of its answer.
 
     SEAT = Elicit("seat", Seat)
 
@@ -54,8 +54,8 @@ class Elicit(Generic[T_co]):
     is an `InputRequiredResult` with all questions that are open.
 
     Raises:
-        ValueError: the key is no identifier.
-        TypeError: the key is no string.
+        ValueError: the key is not an identifier.
+        TypeError: the key is not a string.
     """
 
     key: str
@@ -70,7 +70,7 @@ class Elicit(Generic[T_co]):
 
     @property
     def requested_schema(self) -> RequestedSchema:
-        """The schema that the client gets."""
+        """The schema that the client receives."""
         return form_of(cast("type[BaseModel]", self.schema)).requested_schema
 
 
@@ -88,7 +88,7 @@ def add_questions_to_meta(meta: JsonObject, elicits: Sequence[Elicit[object]]) -
 
 
 class Titled:
-    """Labels for the choices of a `Literal`, in its order (SEP-1330).
+    """Labels that a form shows for the choices of a `Literal`, in the same order (SEP-1330).
 
     size: Annotated[Literal["s", "m"], Titled("Small", "Medium")]
     """
@@ -111,7 +111,7 @@ class Titled:
 
 
 class FormError(TypeError):
-    """A form cannot ask for the type; the message names the offending member."""
+    """A type cannot be shown as a form; the message names the member that is not allowed."""
 
 
 class Form(Generic[T]):

@@ -31,10 +31,11 @@ class OfferKeywords(TypedDict, total=False):
     timeout: seconds after which a call is cancelled and its caller gets an error.
     meta: more members for its `_meta`.
     elicits: the questions that it may ask, published with it; only these may then be asked by key.
-    resume: what happens to a call that waits for an answer when its process ends. "replay": the body runs again, and everything
-        that it asked, and did in a `ctx.step`, returns immediately. "parked": the call is lost and its caller gets an error.
-        "auto": replay if running it twice is harmless. That is so for prompts and resources, and for tools whose `annotations`
-        say that they are read-only or idempotent.
+    resume: what happens to a call that waits for an answer when its process ends. "replay": the body runs again; questions that
+        were answered and steps that were done (`ctx.step`) return their results immediately. "parked": the call is lost
+        and its caller gets an error.
+        "auto": "replay" for prompts and resources, and for tools whose `annotations` say that they are read-only or idempotent;
+        else "parked".
     """
 
     name: str

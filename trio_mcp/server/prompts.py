@@ -33,7 +33,7 @@ CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 class PromptKeywords(OfferKeywords, total=False):
-    """The options of a prompt: those of `OfferKeywords`."""
+    """The options of a prompt: those of `trio_mcp.server.options.OfferKeywords`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

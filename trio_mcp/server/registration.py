@@ -23,9 +23,9 @@ MAX_THREADS = 100
 
 
 class Registration:
-    """A registry as its author fills it, before and while it is served. The registered functions stay as they are.
+    """The methods of a server that register and remove tools, resources, prompts and completions, before or while it is served.
 
-    A parameter annotated `Context` gets the call's context. A function that is not async runs in a thread.
+    A parameter annotated `Context` receives the call's context. A function that is not async runs in a thread.
     """
 
     def __init__(self) -> None:
@@ -112,14 +112,14 @@ class Registration:
         """Register a function that reads one URI, `@server.resource("config://app")`, or all URIs that match a template,
         `@server.resource("users://{user_id}/profile")`. The variables of the template (RFC 6570) are its parameters.
 
-        It returns text, bytes, anything that is JSON, or contents; it raises `ResourceNotFound(uri)` or returns None if there
-        is no such thing. The options are `name`, `title`, `description`, `mime_type`, `size` (bytes), `icons`, `annotations`,
-        `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits` and `resume`;
+        It returns text, bytes, anything that is JSON, or contents; it raises `ResourceNotFound(uri)` or returns None if the
+        resource does not exist. The options are `name`, `title`, `description`, `mime_type`, `size` (bytes), `icons`,
+        `annotations`, `ttl` (seconds), `cache_scope`, `timeout` (seconds), `meta`, `elicits` and `resume`;
         `trio_mcp.server.ResourceKeywords` explains each.
 
         Raises:
             TypeError: the function is a class, its parameters are not the variables, or there is no such option.
-            ValueError: that is neither a URI nor a template, or it is taken, or the value of an option is not allowed.
+            ValueError: `uri` is neither a URI nor a template, or it is taken, or the value of an option is not allowed.
         """
         # Here too, because `@server.resource` without a URI is the decorator itself, and would fail only in its return value.
         check_uri_and_function(uri)

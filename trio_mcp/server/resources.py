@@ -35,13 +35,14 @@ Contents = TextResourceContents | BlobResourceContents
 
 
 class ResourceKeywords(OfferKeywords, total=False):
-    """The options of a resource: those of `OfferKeywords`, and more.
+    """The options of a resource: those of `trio_mcp.server.options.OfferKeywords`, and these.
 
-    mime_type: of its contents; by default text/plain, application/json or application/octet-stream, by what is returned.
-    size: in bytes, if it is known (not for templates).
-    annotations: for whom it is, and how important.
-    ttl: seconds for which a client may cache what it read (2026-07-28); 0 for no caching.
-    cache_scope: "public" if the contents do not depend on who reads.
+    mime_type: type of the contents; the default depends on the return value: text/plain, application/json or
+        application/octet-stream.
+    size: size in bytes, if it is known (not for templates).
+    annotations: the audience and the importance of the resource.
+    ttl: seconds for which a client may cache the contents (2026-07-28); 0 for no caching.
+    cache_scope: "public" if the contents are the same for all readers.
     """
 
     mime_type: str

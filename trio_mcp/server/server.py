@@ -35,7 +35,7 @@ NO_ASGI_APP = (
 
 
 class Server(Registration):
-    """An MCP server: a name, what it offers, and the ways to serve it.
+    """An MCP server: register its tools, resources and prompts with decorators, then `run` or `serve` it.
 
         server = Server("weather", version="1.0")
 
@@ -50,8 +50,8 @@ class Server(Registration):
     Args:
         name: its name for clients. Processes that continue each other's calls need the same name: `requestState` is bound to it.
         instructions: how a model should use the server.
-        description, website_url, icons: more about it, for people.
-        page_size: items of one page of a list.
+        description, website_url, icons: more about the server, for people.
+        page_size: the number of items on one page of a list.
         list_ttl: seconds for which a client may cache a list (2026-07-28); 0 for no caching.
         list_scope: "public" if the lists are the same for all clients.
         options: limits and times.
@@ -90,7 +90,7 @@ class Server(Registration):
         self._declaring = threading.Lock()
 
     def with_options(self, options: ServiceOptions) -> Server:
-        """Return the same server, tools included, with other limits and times."""
+        """Return a server with other limits and times that shares everything registered, now or later, with this one."""
         # Shallow: registry, threads and running services stay shared, so that a later `add_tool` reaches both.
         other = copy(self)
         other.options = check_service(options)
@@ -103,14 +103,14 @@ class Server(Registration):
 
     @property
     def services(self) -> tuple[Service, ...]:
-        """The running services, one for each `serve` or ASGI application; empty while it is not served."""
+        """The running services, one for each `serve` or ASGI application; empty while nothing serves this server."""
         return tuple(self._services)
 
     def resource_updated(self, uri: str) -> None:
-        """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed; from any thread.
+        """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.
 
         Raises:
-            ValueError: that is not a URI.
+            ValueError: `uri` is not a URI.
         """
         if not is_uri(uri):
             raise ValueError(f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, such as file:")
@@ -148,7 +148,7 @@ class Server(Registration):
 
     @asynccontextmanager
     async def open_service(self) -> AsyncIterator[Service]:
-        """Open what a transport serves its connections with: `async with server.open_service() as service`."""
+        """Open the service with which a transport serves its connections: `async with server.open_service() as service`."""
         router = Router(self._registry, PageSettings(self.identity, self._lists, self.options.keys))
         opened = open_service(
             router.routes,

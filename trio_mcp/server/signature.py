@@ -28,7 +28,7 @@ from .forms import error_summary
 
 
 class Mirrored:
-    """Marks an argument that modern clients repeat in an HTTP header, `Mcp-Param-<name>`, for intermediaries (M-HTTP-6).
+    """Mark an argument that modern clients repeat in the HTTP header `Mcp-Param-<name>`, for proxies (M-HTTP-6).
 
     Strings, integers and booleans only: `region: Annotated[str, Mirrored("Region")]`.
     """

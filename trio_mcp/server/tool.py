@@ -44,15 +44,15 @@ REQUIRES_META_KEY = "trio-mcp/requires"
 
 
 class ToolKeywords(OfferKeywords, total=False):
-    """The options of a tool: those of `OfferKeywords`, and more.
+    """The options of a tool: those of `trio_mcp.server.options.OfferKeywords`, and these.
 
     annotations: hints about what it does; clients do not trust them.
-    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call it, and
-        do not see it in a list that belongs to a session.
-    input_schema: its arguments as JSON Schema (2020-12), instead of the signature's: the function takes them as one dict.
-    output_schema: its structured result as JSON Schema, instead of the return annotation's.
+    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call the
+        tool, and legacy ones do not see it in the list.
+    input_schema: JSON Schema (2020-12) of the arguments, instead of the signature's; the function takes them as one dict.
+    output_schema: JSON Schema of the structured result, instead of the return annotation's.
     max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
-    token_budget: how many tokens the samples of a call, those in branches included, may use.
+    token_budget: how many tokens the samples of a call may use, including those in branches.
     """
 
     annotations: ToolAnnotations
@@ -103,6 +103,7 @@ class Tool:
 
     @property
     def name(self) -> str:
+        """The name under which clients call the tool."""
         return self.model.name
 
     def callable_by(self, client: ClientCapabilities) -> bool:

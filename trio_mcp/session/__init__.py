@@ -1,4 +1,4 @@
-"""The session: where the protocol and the actors meet. The only package that knows both."""
+"""Sessions: run the calls that a protocol connection receives as actors. The only package that uses both."""
 
 from .batch import OpenBatch
 from .calls.call import Call, Plan, RequestCheck, Route

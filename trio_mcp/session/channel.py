@@ -17,14 +17,14 @@ from .envelope import Envelope, Received, Sent
 
 
 class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChannel[Envelope[Received]]):
-    """One connection, as the session sees it.
+    """Base class for the channel of a transport: sends and receives the messages of one connection.
 
     `send` and `receive` are those of Trio: `trio.EndOfChannel` ends `receive`, `trio.BrokenResourceError` says that the
     connection failed, `trio.ClosedResourceError` that this end was closed. A message is sent whole or not at all.
 
     Attributes:
-        on_stop: set by the session while it serves the channel. A channel that learns that its process is to end, with the
-            peer still there, calls it: the session then finishes its calls and answers them. None: nothing serves the channel.
+        on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
+            peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
     """
 
     on_stop: Callable[[], None] | None = None
@@ -40,27 +40,27 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     def send_nowait(self, value: Envelope[Sent]) -> bool:  # noqa: ARG002  the default sends nothing
         """Write the whole envelope without waiting and return True, or write nothing of it and return False.
 
-        It never raises: what is wrong with the channel shows in the next `send`.
+        It never raises: if the channel has failed, the next `send` raises.
         """
         return False
 
     async def receive_many(self) -> Iterable[Envelope[Received]]:
-        """Wait for a message; return it with all that can be received without waiting, such as further lines of one read.
+        """Wait for a message; return it and all others that have already arrived.
 
-        The caller iterates once and at once: a channel may parse each message only when its turn comes, so that a flood costs its
-        bytes and no more. Raises what `receive` raises.
+        The caller iterates once, immediately: a channel may parse each message only when it is reached, so that a flood of
+        messages uses no more memory than its bytes. Raises what `receive` raises.
         """
         return (await self.receive(),)
 
     def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
-        """Hand messages to `take` as they arrive, while a task waits in `receive`, nothing is queued and `outbox` is not full.
+        """Pass messages to `take` when they arrive, while a task waits in `receive`, nothing is queued and `outbox` is not full.
 
-        Every other message is received as usual. The default hands over none.
+        All other messages are returned by `receive`. The default passes none to `take`.
         """
 
     @property
     def close_reason(self) -> str | None:
-        """Why the peer ended the connection, in words for an error message; None if it has not, or nothing is known."""
+        """Why the peer ended the connection, as text for an error message; None if it has not, or the reason is unknown."""
         return None
 
 

@@ -16,20 +16,20 @@ from .tokens import TokenEstimate, estimate_tokens
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """Limits and times of a service, in seconds."""
+    """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds."""
 
     actors: ActorLimits = field(default_factory=ActorLimits)
     max_seconds: float = math.inf
-    """The longest that any call may take, whatever its own `timeout` says."""
+    """Maximum duration of every call, even if its own `timeout` is longer."""
     cancel_grace: float = 5.0
-    """How long a call may take to clean up when it was cancelled or its time is up; then it is *stuck*: its caller is answered,
-    and nothing waits for it any longer."""
+    """Time for the clean-up of a call that was cancelled or reached its deadline. After that it is *stuck*: its caller receives
+    an error, and nothing waits for it any longer."""
     watchdog: float = 0.25
     """A tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog."""
     settle: float = 0.2
-    """How long a busy branch may hold back the questions of its siblings."""
+    """How long a busy branch may delay the questions of other branches, which a modern client receives together."""
     outcome_grace: float = 60.0
-    """How long the result of a finished request of a call is kept, in case the client repeats the request."""
+    """How long the result of a finished request is retained, in case the client repeats the request."""
     outbox: int = 256
     """Messages that may wait for a slow reader before the tools that send them wait too."""
     keys: KeyRing | None = None
@@ -39,7 +39,7 @@ class ServiceOptions:
     store: JournalStore | None = None
     """Stores journals over `max_state`; without it such a call cannot be replayed."""
     always_replay: bool = False
-    """Forget each call when it asks, so that every retry is a replay: for tests of tools (`trio_mcp.testing`)."""
+    """Replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`)."""
     watched: int = 1000
     """Resources that one session, or one `subscriptions/listen`, may subscribe to."""
     max_depth: int = MAX_DEPTH
@@ -49,7 +49,7 @@ class ServiceOptions:
     estimate_tokens: TokenEstimate = estimate_tokens
     """Estimates the tokens of a sample, for budgets, if the client does not report them."""
     on_divergence: Callable[[str], None] | None = None
-    """Called when a replay asks a different question than the run before; that is logged, too."""
+    """Called with a description when a replay asks a different question than the earlier run; it is also logged."""
 
     def __post_init__(self) -> None:
         check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")

@@ -19,10 +19,10 @@ BUILT_IN = ("stdio", "http", "websocket", "memory")
 
 
 class ChannelServer(Protocol):
-    """What a transport needs of a server."""
+    """The interface through which a transport serves a connection; `Server` implements it."""
 
     async def serve_channel(self, channel: AnyChannel, /) -> None:
-        """Serve one connection. Returns when the channel has ended and everything that ran for it is cleaned up."""
+        """Serve one connection; return when the channel has ended and its calls have cleaned up."""
         ...
 
 

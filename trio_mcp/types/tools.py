@@ -53,7 +53,7 @@ class CallToolRequestParams(InputResponseRequestParams):
 
 
 class CallToolResult(Result):
-    """The result of a tool. `structured_content` is sent as null if it was set to None, and left out if it was not set."""
+    """The result of a tool. `structured_content=None` is sent as null; if it is not set, the member is left out."""
 
     content: list[ContentBlock]
     structured_content: JsonValue = None

@@ -16,7 +16,7 @@ from .access import RETRY_LATER, HttpRejection
 logger = logging.getLogger("trio_mcp.http")
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
-"""From the headers of a request, names in lower case, to the principal that makes it; None rejects the request."""
+"""An async function from the headers of a request (names in lower case) to its principal, or None to reject the request."""
 
 Expiry: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when the credentials of an open connection are no longer accepted: its headers came once, and may expire."""

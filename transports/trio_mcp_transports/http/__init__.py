@@ -1,4 +1,4 @@
-"""The transport `http`: Streamable HTTP for both eras, served by hypercorn behind a guard.
+"""The transport `http`: Streamable HTTP for both eras, served by hypercorn with limits on its clients.
 
 Each name is loaded when it is first used, so that a client loads no server library and a server no client library.
 """

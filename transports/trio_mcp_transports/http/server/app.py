@@ -82,22 +82,22 @@ def asgi_app(
     """Return an ASGI application that serves `server` at `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
 
     Args:
-        path: of Streamable HTTP; None disables it.
-        sse_path: of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer; None disables it.
-        message_path: where the messages that belong to those streams are posted.
+        path: the path of Streamable HTTP and WebSocket; None disables them.
+        sse_path: the path of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer; None disables it.
+        message_path: the path to which clients of HTTP+SSE post their messages.
         allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
-        allowed_origins: web pages that may call it (`https://app.example.com`).
-        authenticate: asked for every request who makes it: an async function from the headers to the principal, such as a
-            user's name; None refuses the request. It has 10 seconds. See `McpApp.principal_of`.
+        allowed_origins: web sites whose pages may call the server (`https://app.example.com`).
+        authenticate: an async function, called for every request: takes the headers and returns the principal (the caller's
+            name), or None to reject the request. It has 10 seconds. See `McpApp.principal_of`.
         limits: see `HttpLimits`.
-        event_store: keeps what was sent on legacy streams, for clients that resume them; by default in memory.
+        event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
 
-    It needs an ASGI server that runs on Trio and speaks the lifespan protocol; others get an error.
+    It needs an ASGI server that runs on Trio and supports the lifespan protocol; on others it fails at startup.
 
     Raises:
-        ValueError: two of the paths are the same, or one is none; nothing would be served; or no request could have such a
+        ValueError: two paths are the same, or one is not a path; or all are disabled; or no request could match an allowed
             host or origin.
-        TypeError: `authenticate` is no function, or an option is of the wrong type.
+        TypeError: `authenticate` is not callable, or an option is of the wrong type.
     """
     paths = Paths(path, sse_path, message_path)
     check_paths(paths)
@@ -111,7 +111,7 @@ def asgi_app(
 
 
 class McpApp:
-    """An ASGI 3 application; made by `asgi_app`."""
+    """An ASGI 3 application; `asgi_app` returns one."""
 
     def __init__(
         self,
@@ -152,9 +152,9 @@ class McpApp:
                 await self._websocket(scope, receive, send)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
-        """Drain: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
+        """Reject new calls, give running ones `seconds` to finish, then cancel them and send their callers an error.
 
-        The cancelled ones have `clean_up` seconds to unwind.
+        Cancelled calls have `clean_up` seconds for their clean-up.
         """
         running = self._running
         if running is None:
@@ -181,10 +181,10 @@ class McpApp:
 
     @property
     def service(self) -> Service:
-        """What is being served.
+        """The running service, with its statistics.
 
         Raises:
-            RuntimeError: the application was not started.
+            RuntimeError: the application has not started.
         """
         return self._started().service
 

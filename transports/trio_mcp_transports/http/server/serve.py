@@ -48,17 +48,17 @@ async def serve_http(
     """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
 
     Args:
-        host: where to listen. Anything but loopback needs `allowed_hosts`, the names that clients reach the server by.
+        host: the address to listen on. Any but loopback requires `allowed_hosts`, the host names that clients use.
         path, sse_path, message_path, authenticate, event_store: see `asgi_app`.
-        drain: seconds from the signal to the end. Running calls may end by themselves for most of them; then they are
-            cancelled and their callers answered.
-        scheme: of the URLs that are printed; both `http` and `ws` are served.
-        announce: print to stderr where the server listens.
-        signals: False leaves all signals alone, for a server that is a part of a bigger program.
+        drain: how many seconds the shutdown may take after the signal. Running calls may continue for 70% of it; then they are
+            cancelled and their callers receive an error.
+        scheme: the scheme of the printed URLs; both HTTP and WebSocket are always served.
+        announce: whether to print the server's URLs to stderr.
+        signals: whether to handle SIGTERM and SIGINT; False for a server inside a larger program.
         task_status: started with the server's URLs; those of HTTP+SSE come last.
 
     Raises:
-        OSError: the port is taken or the address is not this machine's.
+        OSError: the port is in use, or the address does not belong to this machine.
         ValueError: the server would be open to the network without `allowed_hosts`; or an option cannot have that value.
         TypeError: an option is of the wrong type.
     """
