@@ -9,7 +9,10 @@ import pytest
 from scripted import Json, conversation
 from scripted_http import http_conversation
 
+from trio_mcp.client.dialects import ModernDialect
+from trio_mcp.client.listed_tools import ListedTools
 from trio_mcp.errors import PeerError
+from trio_mcp.types import JsonObject, Tool
 
 
 async def asked(client: Any, wire: Any, start: Any, answer: Json) -> list[str]:
@@ -73,3 +76,15 @@ async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tool
         second.answer(400, {"id": second.message["id"], "error": {"code": -32020, "message": "still wrong"}})
         with pytest.raises(PeerError, match="still wrong"):
             await call.result()
+
+
+def test_a_tool_with_headers_is_kept_when_tools_with_schemas_alone_fill_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trio_mcp.client.listed_tools.MAX_TOOLS", 2)
+    plain: JsonObject = {"type": "object"}
+    tools = [Tool(name="first", input_schema=REGION)]
+    tools += [Tool(name=name, input_schema=plain, output_schema=plain) for name in ("second", "third", "fourth")]
+    listed = ListedTools()
+    listed.add(tools, ModernDialect.__new__(ModernDialect))
+    assert list(listed.by_name) == ["first", "fourth"]

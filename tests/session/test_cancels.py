@@ -8,7 +8,7 @@ import trio.testing
 from talk import Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Server
+from trio_mcp import CancelReason, Context, Server
 from trio_mcp.protocol import jsonrpc
 
 
@@ -113,3 +113,29 @@ async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: S
             talk.cancel(1)
             await wait_all_tasks_blocked()
             assert len(service.supervisor.actors) == left
+
+
+async def test_a_cancelled_request_stays_silent_when_its_session_ends_while_it_cleans_up() -> None:
+    server, reported = Server("tester"), trio.Event()
+
+    @server.tool
+    async def reporting(ctx: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.move_on_after(5, shield=True):
+                await session_ended.wait()
+                await ctx.progress(1)
+                reported.set()
+
+    session_ended = trio.Event()
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        talk.call("reporting", id="x", meta={"progressToken": "t"})
+        await wait_all_tasks_blocked()
+        talk.cancel("x")
+        await wait_all_tasks_blocked()
+        talk.session.close(CancelReason.DISCONNECT)
+        session_ended.set()
+        await reported.wait()
+        assert list(talk.outbox.items) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from typing import Any
 
@@ -757,3 +758,34 @@ async def test_many_calls_may_wait_at_once_and_each_gets_its_own_answer(count: i
             last = talk.leg("book", {"to": str(number)}, state=each.state, answers={each.key: accept(value=1)})
             assert f"Booked TP2 to {number}" == await talk.text(last)
         assert talk.service.supervisor.actors == ()
+
+
+@pytest.mark.parametrize("value", [1, float("inf"), dt.date(2026, 7, 28)], ids=str)
+async def test_a_body_may_change_its_arguments_before_it_asks(value: object) -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def book(options: dict[str, Any], ctx: Context) -> str:
+        options["seat"]["row"] = value
+        return str(number_of(await ctx.elicit("How many?", int)))
+
+    async with talk_to(server) as talk:
+        arguments = {"options": {"seat": {}}}
+        asked = await talk.result(talk.leg("book", arguments))
+        (key,) = asked["inputRequests"]
+        answers = {key: accept(value=3)}
+        result = await talk.result(talk.leg("book", arguments, state=asked["requestState"], answers=answers))
+        assert result["content"][0]["text"] == "3"
+
+
+async def test_a_legacy_request_with_an_unknown_member_named_as_the_field_of_a_state_is_no_retry() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def hello() -> str:
+        return "hello"
+
+    async with talk_to(server) as talk:
+        await talk.initialize()
+        request = talk.request("tools/call", {"name": "hello", "arguments": {}, "request_state": "?"})
+        assert (await talk.result(request))["content"][0]["text"] == "hello"

@@ -90,6 +90,7 @@ class ListedTools:
 
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
+        self._without_headers: OrderedDict[str, None] = OrderedDict()
 
     def add(self, tools: Sequence[Tool], dialect: Dialect) -> list[Tool]:
         """Store these tools, and return those that a client may offer; the others are logged (S-57)."""
@@ -98,6 +99,7 @@ class ListedTools:
     def _add(self, tool: Tool, dialect: Dialect) -> bool:
         # Also if nothing is stored for it now: the tool may have had headers when it was listed before.
         self.by_name.pop(tool.name, None)
+        self._without_headers.pop(tool.name, None)
         headers, valid = None, True
         try:
             headers = dialect.parameter_headers(tool)
@@ -106,6 +108,17 @@ class ListedTools:
             valid = False
         if headers or tool.output_schema is not None:
             self.by_name[tool.name] = ListedTool(tool.name, headers, tool.output_schema)
+            if not headers:
+                self._without_headers[tool.name] = None
             if len(self.by_name) > MAX_TOOLS:
-                self.by_name.popitem(last=False)
+                self._evict()
         return valid
+
+    def _evict(self) -> None:
+        # A tool without headers only loses its validation. One with headers could not be called: the server rejects the
+        # call, and the list that is fetched then would evict it again.
+        if self._without_headers:
+            name, _ = self._without_headers.popitem(last=False)
+            del self.by_name[name]
+        else:
+            self.by_name.popitem(last=False)

@@ -36,6 +36,7 @@ from ..protocol.connection import (
 )
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
+from ..protocol.sealing.request_state import request_digest
 from ..runtime import CancelReason, Outbox
 from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
@@ -210,8 +211,12 @@ class ServerSession:
         service, terms = self.service, facts.terms
         if facts.method not in service.offered[terms.codec.revision.name]:
             raise not_offered(facts)
-        # The codec drops `requestState` where a revision has no rounds, so this is never a legacy request.
-        if isinstance(params, InputResponseRequestParams) and "request_state" in params.model_fields_set:
+        # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
+        if (
+            terms.asks_in_rounds
+            and isinstance(params, InputResponseRequestParams)
+            and "request_state" in params.model_fields_set
+        ):
             check = service.request_checks.get(facts.method) if facts.headers else None
             if check is not None:
                 check(facts, params)
@@ -224,7 +229,7 @@ class ServerSession:
         if not isinstance(answer, Plan):
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
         if terms.asks_in_rounds:
-            CallInRounds(service.calls, answer, facts, target, params)
+            CallInRounds(service.calls, answer, facts, target, request_digest(params))
         else:
             CallByRequests(service.calls, answer, facts, target, self._asks)
         return None

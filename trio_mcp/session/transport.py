@@ -77,9 +77,10 @@ def options_of(name: str, end: Literal["serve", "connect"]) -> Sequence[str] | N
     """What may be said to a transport at one of its ends; None: anything, or it is not installed."""
     try:
         transport = find_transport(name)
+        function = transport.serve if end == "serve" else transport.connect  # loads its module
     except (LookupError, ImportError):
         return None
-    parameters = signature(transport.serve if end == "serve" else transport.connect).parameters.values()
+    parameters = signature(function).parameters.values()
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
         return None
     return [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]

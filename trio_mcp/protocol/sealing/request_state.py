@@ -221,7 +221,7 @@ class Sealer:
         self,
         principal: str | None,
         method: str,
-        request: Model | str,
+        digest: str,
         call_id: str,
         leg: int,
         journal: JsonValue = None,
@@ -229,14 +229,13 @@ class Sealer:
         """Return the state to send: good for `ttl` seconds, for this principal, method and request, at this audience.
 
         Args:
-            request: the params, or their digest.
+            digest: of the request, see `request_digest`.
 
         Raises:
             LimitExceeded: it would be longer than `max_state`; keep the journal elsewhere and seal a reference.
             ValueError: the journal is not JSON; the text holds the path, see `strict_json.dumps`.
         """
         now = self._clock()
-        digest = request if isinstance(request, str) else request_digest(request)
         state = self._encrypt(
             dumps(
                 {

@@ -69,12 +69,13 @@ class RoundServices(CallServices):
 
 
 class CallInRounds(Call):
-    """A call that asks in rounds. It is made with the params of its request, or their digest: its states are sealed for that."""
+    """A call that asks in rounds. It is made with the digest of its request, for which its states are sealed."""
 
     __slots__ = ()
 
     _services: RoundServices  # pyright: ignore[reportIncompatibleVariableOverride]  what this kind is made with
-    _origin: Model | str  # pyright: ignore[reportIncompatibleVariableOverride]
+    # Taken before the body runs: the body may change the arguments that it was handed, and the retry brings what was sent.
+    _origin: str  # pyright: ignore[reportIncompatibleVariableOverride]
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -188,8 +189,6 @@ class CallInRounds(Call):
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
         state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
-        # A parked call does not hold its params, which may be large: the retry brings their digest.
-        self._origin = ""
         return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
@@ -228,7 +227,7 @@ class CallInRounds(Call):
             InvalidRequestState: that leg is too long ago, or the call has waited too long.
             LimitExceeded: the server is shutting down.
         """
-        legs, ended, self._origin = self._book, claims.leg, claims.digest
+        legs, ended = self._book, claims.leg
         # The cancel scope is asked first: hardly any parked call was cancelled, and the reason takes some working out.
         match legs.decide(ended, self.actor.reason if self.actor.scope.cancel_called else None):
             case Decision.BEGIN:

@@ -263,7 +263,9 @@ class Call(ABC):
             target.finish(None)
         else:
             self.actor.cancel(reason)
-            self.cancelled_by_client = reason is CancelReason.CLIENT
+            # Never taken back: the end of the connection withdraws a cancelled request once more.
+            if reason is CancelReason.CLIENT:
+                self.cancelled_by_client = True
 
     def disconnect(self, target: ReplyTarget) -> None:
         """Forget a request whose client disconnected; the call is cancelled if it was the last."""
