@@ -6,6 +6,7 @@ time, and is what `make test` runs. A single test elsewhere that needs such a th
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from spec_schemas import MISSING, SPEC_DIR
 
 HERE = Path(__file__).parent
 LANES = ("wires", "long")
+
+# A shell starts background jobs with SIGINT ignored, which child processes inherit: no test of Ctrl-C would see one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says something about the machine, and nothing about the rule.
 FOR_EVERY_PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
