@@ -16,9 +16,12 @@ from spec_schemas import MISSING, SPEC_DIR
 HERE = Path(__file__).parent
 LANES = ("wires", "long")
 
-# A shell starts background jobs with SIGINT ignored, which child processes inherit: no test of Ctrl-C would see one.
+# A shell starts background jobs with SIGINT ignored, and `nohup` a program with SIGHUP ignored. Child processes inherit that, and
+# the tests of these signals would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long an example takes says something about the machine, and nothing about the rule.
 FOR_EVERY_PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
