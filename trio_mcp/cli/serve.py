@@ -20,8 +20,8 @@ examples:
 WebSocket clients find it under the same URL with ws:// in place of http://.
 
 It listens on this machine only, unless --host gives another address. Then --allowed-host must list the names under which
-clients reach it, so that no other web site can. SIGTERM or Ctrl-C ends it, with status 0: running calls have --drain seconds
-to finish.
+clients reach it, so that no other web site can. SIGTERM or Ctrl-C ends it, with status 0, within about --drain seconds:
+running calls may continue for 70% of that time, then they are cancelled and answered.
 """
 
 
@@ -34,7 +34,7 @@ def describe(parser: ArgumentParser) -> None:
     add("--sse", action="store_true", help="serve HTTP+SSE as well, at /sse, for clients of 2024-11-05")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="a name it is reached by; repeatable")
     add("--allowed-origin", action="append", default=[], metavar="URL", help="a web site that may call it; repeatable")
-    add("--drain", type=seconds, default=10.0, metavar="SECONDS", help="time to finish calls (default: %(default)g)")
+    add("--drain", type=seconds, default=10.0, metavar="SECONDS", help="time for a shutdown (default: %(default)g)")
     parser.epilog = EXAMPLES
 
 

@@ -14,6 +14,17 @@ Modern requests are valid in every phase but CLOSED: they carry all their contex
 A batch, which only 2025-03-26 has, is taken apart: each of its messages is then received by itself.
 """
 
+# A trace of a server's end, on a pipe that speaks both eras (what arrives, and the event that comes out):
+#
+#     tools/list, id 1                        Refused     OPENING: neither a session nor a modern `_meta`
+#     initialize, id 1, 2025-11-25            RequestIn   OPENING, id 1 is open
+#     agree("2025-11-25"), answered(1)        -           OPEN, id 1 is free
+#     tools/call, id 7, `_meta` 2026-07-28    RequestIn   in any phase: its terms come from its `_meta`
+#     tools/call, id 7 again                  Refused     the id is in use until `answered(7)`
+#     notifications/cancelled of 7            CancelIn    the id stays in use until `answered(7)`
+#     reply to 99, which was never asked      Stray       counted, and otherwise ignored
+#     close(), then anything                  Ignored     CLOSED
+
 from __future__ import annotations
 
 from collections import Counter
