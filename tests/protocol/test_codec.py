@@ -79,6 +79,7 @@ def test_the_params_of_a_request_become_a_model():
     [
         (MODERN, "ping", Side.CLIENT),
         (MODERN, "initialize", Side.CLIENT),
+        (MODERN, "logging/setLevel", Side.CLIENT),
         (MODERN, "sampling/createMessage", Side.SERVER),
         (NEWEST_LEGACY, "server/discover", Side.CLIENT),
         (NEWEST_LEGACY, "tools/call", Side.SERVER),
