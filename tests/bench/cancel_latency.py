@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
-from peers import ENVIRONMENT, HERE, Http, Shared, http_server, percentile, stdio_server, structured, websocket
+from peers import HERE, Http, Shared, busy, child, http_server, percentile, stdio_server, structured, websocket
 
 LOAD = 16
 PAUSE = 0.005
@@ -44,20 +44,9 @@ async def over_shared(peer: Shared, count: int) -> list[float]:
 @asynccontextmanager
 async def loaded(port: int) -> AsyncIterator[None]:
     """Another process keeps the server busy."""
-    command = [sys.executable, str(HERE / "load.py"), str(port), str(LOAD)]
-    process = await trio.lowlevel.open_process(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    try:
+    async with child(HERE / "load.py", str(port), str(LOAD), stderr=subprocess.DEVNULL):
         await trio.sleep(2)
         yield
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-
-
-async def busy(peer: Shared) -> None:
-    while True:
-        await peer.call("echo", {"text": "hello"})
 
 
 def show(transport: str, load: str, times: list[float]) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import trio
+from peers import request, resident
 
 from trio_mcp import BranchLimit, Context, Server
 from trio_mcp.protocol.jsonrpc import parse
@@ -137,21 +137,6 @@ async def race(ctx: Context, n: int) -> None:
     await ctx.branch_race(*[endless] * (n - 1), at_once)
 
 
-def request(number: int, way: str, n: int) -> bytes:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": "run", "arguments": {"way": way, "n": n}, "_meta": meta}
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
-
-
-def resident() -> float:
-    """Megabytes."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
 async def main(n: int) -> None:
     async with server.open_service() as service:
         session = ServerSession(service, shared=False)
@@ -159,10 +144,11 @@ async def main(n: int) -> None:
         for number, way in enumerate(WAYS):
             gc.collect()
             objects, started = len(gc.get_objects()), time.process_time()
-            session.receive(Envelope(parse(request(number, way, n))), outbox)
+            call = json.dumps(request("run", {"way": way, "n": n}, number)).encode()
+            session.receive(Envelope(parse(call)), outbox)
             await outbox.take()
             seconds = time.process_time() - started
-            peak = resident()
+            peak = resident() / 1024
             gc.collect()
             left = len(gc.get_objects()) - objects
             actors = len(service.supervisor.actors)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 from trio_websocket import open_websocket_url
@@ -28,15 +28,24 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 Json = dict[str, Any]
+AnyShared = TypeVar("AnyShared", bound="Shared")
 ids = itertools.count(1)
 
 
-def request(tool: str, arguments: Json, request_id: int, *, progress: bool = False) -> Json:
-    """A modern call; with `progress` the tool's first report says that it runs."""
-    meta: Json = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
+def request(
+    tool: str,
+    arguments: Json,
+    request_id: int,
+    capabilities: Json | None = None,
+    *,
+    progress: bool = False,
+    **more: Any,
+) -> Json:
+    """A modern call; with `progress` the tool's first report says that it runs, and `more` are members of its params."""
+    meta: Json = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: capabilities or {}}
     if progress:
         meta["progressToken"] = request_id
-    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    params = {"name": tool, "arguments": arguments, "_meta": meta, **more}
     return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
 
 
@@ -44,15 +53,18 @@ def structured(answer: Json) -> Any:
     return answer["result"]["structuredContent"]["result"]
 
 
-def as_post(message: Json) -> bytes:
-    body = json.dumps(message).encode()
-    headers = {
+def headers_for(message: Json) -> dict[str, str]:
+    return {
         "host": "127.0.0.1",
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
-        "content-length": str(len(body)),
         **headers_of(message["method"], message["params"]),
     }
+
+
+def as_post(message: Json) -> bytes:
+    body = json.dumps(message).encode()
+    headers = {**headers_for(message), "content-length": len(body)}
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
 
@@ -115,6 +127,9 @@ class Shared:
         self._started: dict[int, trio.Event] = {}
 
     async def write(self, message: Json) -> None:
+        raise NotImplementedError
+
+    async def read(self) -> None:
         raise NotImplementedError
 
     async def call(self, tool: str, arguments: Json) -> Json:
@@ -186,26 +201,30 @@ class WebSocket(Shared):
 
 
 @asynccontextmanager
-async def http_server() -> AsyncIterator[int]:
-    """A server process; its port."""
-    process = await trio.lowlevel.open_process(
-        [sys.executable, str(APP), "http", "0"], stderr=subprocess.PIPE, env=ENVIRONMENT
-    )
-    assert process.stderr is not None
-    said = b""
-    while not (b" serves MCP at " in said and said.endswith(b"\n")):
-        data = await process.stderr.receive_some()
-        assert data, said
-        said += data
+async def child(script: Path, *arguments: str, **pipes: int) -> AsyncIterator[trio.Process]:
+    """A Python process for the length of the block."""
+    process = await trio.lowlevel.open_process([sys.executable, str(script), *arguments], env=ENVIRONMENT, **pipes)
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(drained, process.stderr)
-            yield int(re.findall(rb":(\d+)/", said)[0])
-            nursery.cancel_scope.cancel()
+        yield process
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[int]:
+    """A server process; its port."""
+    async with child(APP, "http", "0", stderr=subprocess.PIPE) as process, trio.open_nursery() as nursery:
+        assert process.stderr is not None
+        said = b""
+        while not (b" serves MCP at " in said and said.endswith(b"\n")):
+            data = await process.stderr.receive_some()
+            assert data, said
+            said += data
+        nursery.start_soon(drained, process.stderr)
+        yield int(re.findall(rb":(\d+)/", said)[0])
+        nursery.cancel_scope.cancel()
 
 
 async def drained(stream: trio.abc.ReceiveStream) -> None:
@@ -215,33 +234,39 @@ async def drained(stream: trio.abc.ReceiveStream) -> None:
 
 @asynccontextmanager
 async def stdio_server() -> AsyncIterator[Stdio]:
-    process = await trio.lowlevel.open_process(
-        [sys.executable, str(APP), "stdio"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-    )
-    peer = Stdio(process)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.read)
-            yield peer
-            nursery.cancel_scope.cancel()
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    async with child(APP, "stdio", **pipes) as process, reading(Stdio(process)) as peer:
+        yield peer
 
 
 @asynccontextmanager
 async def websocket(port: int) -> AsyncIterator[WebSocket]:
-    async with open_websocket_url(f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"]) as connection:
-        peer = WebSocket(connection)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.read)
-            yield peer
-            nursery.cancel_scope.cancel()
+    async with (
+        open_websocket_url(f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"]) as connection,
+        reading(WebSocket(connection)) as peer,
+    ):
+        yield peer
+
+
+@asynccontextmanager
+async def reading(peer: AnyShared) -> AsyncIterator[AnyShared]:
+    """Read what the server sends for the length of the block."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.read)
+        yield peer
+        nursery.cancel_scope.cancel()
+
+
+async def busy(peer: Http | Shared) -> None:
+    """Call `echo` without a pause."""
+    while True:
+        await peer.call("echo", {"text": "hello"})
+
+
+def resident() -> float:
+    """The kilobytes of memory that this process uses."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
 def percentile(values: Sequence[float], part: float) -> float:
