@@ -70,40 +70,25 @@ def test_a_uri_gives_its_values(template: str, uri: str, values: dict[str, str])
     assert match(template, uri) == values
 
 
-@pytest.mark.parametrize(
-    ("template", "uri"),
-    [
-        ("config://app", "config://app/"),
-        ("config://app", "config://ap"),
-        ("users://{id}/profile", "users:///profile"),
-        ("users://{id}/profile", "users://1/2/profile"),
-        ("users://{id}/profile", "users://1/profile?x"),
-        ("users://{id}/profile", "users://1/profil"),
-        ("users://{id}", "users://1?x=1"),
-        ("users://{id}", "users://1#x"),
-        ("users://{id}", "users://%zz"),
-        ("users://{id}", "users://%"),
-        ("users://{id}", "users://%ff"),
-        ("users://{id}", "users://\ud800"),
-        ("users://{+id}", "users://"),
-        ("f://{x,y}", "f://1"),
-        ("f://{x,y}", "f://1,2,3"),
-        ("f://h{/a,b}", "f://h/1/2/3"),
-        ("f://h{#a,b}", "f://h,1"),
-        ("s://q{?q}", "s://q?"),
-        ("s://q{?q}", "s://q?q"),
-        ("s://q{?q}", "s://q?q=1&q=2"),
-        ("s://q{?q}", "s://q?q=1&other=2"),
-        ("s://q{?q}", "s://q?Q=1"),
-        ("s://q{?q}", "s://q&q=1"),
-        ("s://q{?keys*}", "s://q?a=1&b=2"),
-        ("s://{a:1}", "s://12"),
-        ("s://{a:1}/{a}", "s://w/value"),
-        ("s://{a}/{a}", "s://1/2"),
-    ],
-)
-def test_another_uri_does_not_match(template: str, uri: str) -> None:
-    assert match(template, uri) is None
+OTHER_URIS = {
+    "config://app": "config://app/ config://ap",
+    "users://{id}/profile": "users:///profile users://1/2/profile users://1/profile?x users://1/profil",
+    "users://{id}": "users://1?x=1 users://1#x users://%zz users://% users://%ff users://\ud800",
+    "users://{+id}": "users://",
+    "f://{x,y}": "f://1 f://1,2,3",
+    "f://h{/a,b}": "f://h/1/2/3",
+    "f://h{#a,b}": "f://h,1",
+    "s://q{?q}": "s://q? s://q?q s://q?q=1&q=2 s://q?q=1&other=2 s://q?Q=1 s://q&q=1",
+    "s://q{?keys*}": "s://q?a=1&b=2",
+    "s://{a:1}": "s://12",
+    "s://{a:1}/{a}": "s://w/value",
+    "s://{a}/{a}": "s://1/2",
+}
+
+
+@pytest.mark.parametrize(("template", "uris"), OTHER_URIS.items())
+def test_another_uri_does_not_match(template: str, uris: str) -> None:
+    assert [uri for uri in uris.split() if match(template, uri) is not None] == []
 
 
 # The inverse of the expansion
@@ -173,15 +158,15 @@ def test_no_segment_of_a_path_leads_out(template: str, dots: str, around: str) -
     assert match(template, uri.replace("VALUE", around.replace("{}", dots))) is None
 
 
-@pytest.mark.parametrize("value", ["%00", "a%0Ab", "a\\b", "%5C%5Chost"])
-def test_a_path_holds_no_control_characters_and_no_backslashes(value: str) -> None:
-    assert match("f:///{+a}", f"f:///{value}") is None
-
-
-@pytest.mark.parametrize("uri", ["f:////etc/passwd", "f:///%2Fetc/passwd"])
-def test_a_path_below_a_root_is_not_absolute(uri: str) -> None:
-    assert match("f:///{+path}", uri) is None
-    assert match("f://{/path*}", uri) is None
+@pytest.mark.parametrize(
+    ("template", "uri"),
+    [
+        *[("f:///{+a}", f"f:///{value}") for value in ("%00", "a%0Ab", "a\\b", "%5C%5Chost")],
+        *[(template, uri) for template in ("f:///{+a}", "f://{/a*}") for uri in ("f:////etc", "f:///%2Fetc")],
+    ],
+)
+def test_a_path_below_a_root_is_not_absolute_and_holds_no_control_characters(template: str, uri: str) -> None:
+    assert match(template, uri) is None
 
 
 def test_dots_within_a_segment_are_no_traversal() -> None:
