@@ -14,7 +14,6 @@ from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPOR
 from trio_mcp.types import (
     CallToolRequestParams,
     CallToolResult,
-    CancelledNotificationParams,
     DiscoverResult,
     ElicitRequest,
     ElicitRequestFormParams,
@@ -32,7 +31,6 @@ from trio_mcp.types import (
     ServerCapabilities,
     StringSchema,
     SubscriptionsListenResult,
-    TextContent,
 )
 
 modern = codec_for(MODERN)
@@ -59,19 +57,7 @@ def test_every_supported_version_has_a_codec(version: str):
     assert repr(codec_for(version)) == f"<Codec {version}>"
 
 
-def test_an_unknown_version_is_refused_with_those_that_are_spoken():
-    with pytest.raises(RemoteProtocolError) as error:
-        codec_for("1900-01-01")
-    assert error.value.code == -32022
-    assert error.value.data == {"supported": list(SUPPORTED), "requested": "1900-01-01"}
-
-
 # Reading requests and notifications
-
-
-def test_the_params_of_a_request_become_a_model():
-    params = legacy.decode_request("tools/call", {"name": "a", "arguments": {"x": None}}, sender=Side.CLIENT)
-    assert params == CallToolRequestParams(name="a", arguments={"x": None})
 
 
 @pytest.mark.parametrize(
@@ -140,14 +126,12 @@ def test_the_mode_of_an_elicitation_selects_its_params():
     assert [type(params) for params in decoded] == [ElicitRequestURLParams, ElicitRequestFormParams]
 
 
-@pytest.mark.parametrize("mode", ["telepathy", 1, [], None])
+@pytest.mark.parametrize("mode", ["telepathy", 1, []])
 def test_another_mode_is_refused_with_its_path(mode: JsonValue):
     params: JsonObject = {"mode": mode, "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-    if mode is None:
-        assert legacy.decode_request("elicitation/create", params, sender=Side.SERVER)
-        return
     with pytest.raises(RemoteProtocolError, match=r"^params\.mode: "):
         legacy.decode_request("elicitation/create", params, sender=Side.SERVER)
+    assert legacy.decode_request("elicitation/create", {**params, "mode": None}, sender=Side.SERVER)
 
 
 def test_a_legacy_request_cannot_bring_answers_or_state():
@@ -158,11 +142,6 @@ def test_a_legacy_request_cannot_bring_answers_or_state():
     decoded = modern.decode_request("tools/call", params, sender=Side.CLIENT)
     assert isinstance(decoded, CallToolRequestParams)
     assert decoded.request_state == "s"
-
-
-def test_a_notification_becomes_a_model():
-    params = legacy.decode_notification("notifications/cancelled", {"requestId": "1"}, sender=Side.SERVER)
-    assert params == CancelledNotificationParams(request_id="1")
 
 
 @pytest.mark.parametrize(
@@ -185,11 +164,6 @@ def test_a_malformed_notification_is_refused(params: JsonObject):
 
 
 # Reading results
-
-
-def test_a_result_becomes_a_model():
-    decoded = legacy.decode_result("tools/call", {"content": [{"type": "text", "text": "t"}]})
-    assert decoded == CallToolResult(content=[TextContent(text="t")])
 
 
 @pytest.mark.parametrize("wire", [{"content": []}, {"content": [], "resultType": "complete"}])
