@@ -99,6 +99,12 @@ def asked(connection: Connection, method: str = "tools/call") -> RequestId:
     return connection.ask(method, params).id
 
 
+@pytest.fixture
+def client() -> Connection:
+    """A client's end of an open session."""
+    return opened(Side.SERVER)
+
+
 # phases
 
 
@@ -143,18 +149,16 @@ def test_a_closed_connection_ignores_everything() -> None:
         assert isinstance(connection.receive(message), Ignored)
 
 
-def test_closing_tells_which_requests_of_ours_will_never_be_answered() -> None:
-    connection = opened(Side.SERVER)
-    ids = [asked(connection), asked(connection)]
-    assert ids == connection.close()
-    assert connection.close() == []
+def test_closing_tells_which_requests_of_ours_will_never_be_answered(client: Connection) -> None:
+    ids = [asked(client), asked(client)]
+    assert ids == client.close()
+    assert client.close() == []
 
 
-def test_nothing_is_asked_on_a_closed_connection() -> None:
-    connection = opened(Side.SERVER)
-    connection.close()
+def test_nothing_is_asked_on_a_closed_connection(client: Connection) -> None:
+    client.close()
     with pytest.raises(LocalProtocolError, match="closed"):
-        asked(connection)
+        asked(client)
 
 
 # roles
@@ -248,26 +252,25 @@ def test_a_request_that_was_refused_does_not_occupy_its_id() -> None:
     accepted(connection.receive(call(1)))
 
 
-def test_our_ids_are_unique_for_the_life_of_the_connection() -> None:
-    connection = opened(Side.SERVER)
+def test_our_ids_are_unique_for_the_life_of_the_connection(client: Connection) -> None:
     ids = []
     for _ in range(100):
-        ids.append(asked(connection))
-        connection.withdraw(ids[-1], "not needed")
+        ids.append(asked(client))
+        client.withdraw(ids[-1], "not needed")
     assert len(set(ids)) == 100
 
 
 # answers
 
 
-def test_an_answer_is_decoded_by_the_method_that_was_asked() -> None:
-    connection = opened(Side.SERVER)
-    tool, ping = asked(connection), asked(connection, "ping")
-    assert ReplyIn(ping, EmptyResult()) == connection.receive(Response(ping, {}))
-    assert ReplyIn(tool, CallToolResult(content=[])) == connection.receive(Response(tool, {"content": []}))
+def test_an_answer_is_decoded_by_the_method_that_was_asked(client: Connection) -> None:
+    tool, ping = asked(client), asked(client, "ping")
+    assert ReplyIn(ping, EmptyResult()) == client.receive(Response(ping, {}))
+    assert ReplyIn(tool, CallToolResult(content=[])) == client.receive(Response(tool, {"content": []}))
 
 
-REPLIES: dict[str, Callable[[RequestId], Message | Unanswered]] = {
+Reply = Callable[[RequestId], Message | Unanswered]
+REPLIES: dict[str, Reply] = {
     "result": lambda id: Response(id, {}),
     "error": lambda id: ErrorResponse(id, ErrorDetail(1, "no")),
     "none will come": lambda id: Unanswered(id, "no"),
@@ -275,31 +278,28 @@ REPLIES: dict[str, Callable[[RequestId], Message | Unanswered]] = {
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_a_stray_reply_is_late_or_a_duplicate_or_unknown(reply: Callable[[RequestId], Message | Unanswered]) -> None:
-    connection = opened(Side.SERVER)
-    withdrawn, answered = asked(connection), asked(connection)
-    connection.withdraw(withdrawn, "not needed")
-    assert isinstance(connection.receive(reply(answered)), ReplyIn)
-    assert stray(connection.receive(reply(withdrawn))) is StrayKind.LATE
-    assert stray(connection.receive(reply(withdrawn))) is StrayKind.DUPLICATE
-    assert stray(connection.receive(reply(answered))) is StrayKind.DUPLICATE
+def test_a_stray_reply_is_late_or_a_duplicate_or_unknown(client: Connection, reply: Reply) -> None:
+    withdrawn, answered = asked(client), asked(client)
+    client.withdraw(withdrawn, "not needed")
+    assert isinstance(client.receive(reply(answered)), ReplyIn)
+    assert stray(client.receive(reply(withdrawn))) is StrayKind.LATE
+    assert stray(client.receive(reply(withdrawn))) is StrayKind.DUPLICATE
+    assert stray(client.receive(reply(answered))) is StrayKind.DUPLICATE
     for unknown in (99, "1", -1):
-        assert stray(connection.receive(reply(unknown))) is StrayKind.UNKNOWN
+        assert stray(client.receive(reply(unknown))) is StrayKind.UNKNOWN
 
 
-def test_withdrawn_requests_are_remembered_up_to_a_limit() -> None:
-    connection = opened(Side.SERVER)
-    ids = [asked(connection) for _ in range(MAX_WITHDRAWN + 1)]
+def test_withdrawn_requests_are_remembered_up_to_a_limit(client: Connection) -> None:
+    ids = [asked(client) for _ in range(MAX_WITHDRAWN + 1)]
     for request_id in ids:
-        connection.withdraw(request_id, "not needed")
-    kinds = [stray(connection.receive(Response(ids[place], {}))) for place in (0, 1, -1)]
+        client.withdraw(request_id, "not needed")
+    kinds = [stray(client.receive(Response(ids[place], {}))) for place in (0, 1, -1)]
     assert kinds == [StrayKind.DUPLICATE, StrayKind.LATE, StrayKind.LATE]
 
 
-def test_an_error_is_the_peers_own_error_where_the_answer_is_awaited() -> None:
-    connection = opened(Side.SERVER)
+def test_an_error_is_the_peers_own_error_where_the_answer_is_awaited(client: Connection) -> None:
     detail = ErrorDetail(-32000, "busy", {"retry": 1})
-    error = result_of(connection.receive(ErrorResponse(asked(connection), detail)))
+    error = result_of(client.receive(ErrorResponse(asked(client), detail)))
     assert isinstance(error, PeerError)
     assert (error.code, error.message, error.data) == (-32000, "busy", {"retry": 1})
 
@@ -309,9 +309,8 @@ def test_an_error_that_names_no_request_is_ignored() -> None:
     assert isinstance(event, Ignored)
 
 
-def test_a_malformed_result_is_an_error_where_it_is_awaited() -> None:
-    connection = opened(Side.SERVER)
-    error = result_of(connection.receive(Response(asked(connection), {"content": "text"})))
+def test_a_malformed_result_is_an_error_where_it_is_awaited(client: Connection) -> None:
+    error = result_of(client.receive(Response(asked(client), {"content": "text"})))
     assert isinstance(error, RemoteProtocolError)
     assert "result.content" in str(error)
 
@@ -328,17 +327,15 @@ def test_bytes_that_are_no_message_are_refused_and_answered() -> None:
     assert event.error.request_id == 7
 
 
-def test_a_broken_answer_is_an_error_where_it_is_awaited() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
+def test_a_broken_answer_is_an_error_where_it_is_awaited(client: Connection) -> None:
+    request = asked(client)
     broken = RemoteProtocolError("the result is no object")
-    assert ReplyIn(request, broken) == connection.receive(Malformed(broken, answers=request))
-    assert isinstance(connection.receive(Malformed(broken, answers=request)), Ignored)
+    assert ReplyIn(request, broken) == client.receive(Malformed(broken, answers=request))
+    assert isinstance(client.receive(Malformed(broken, answers=request)), Ignored)
 
 
-def test_a_request_that_will_never_be_answered_is_over_where_it_is_awaited() -> None:
-    connection = opened(Side.SERVER)
-    error = result_of(connection.receive(Unanswered(asked(connection), "the stream ended")))
+def test_a_request_that_will_never_be_answered_is_over_where_it_is_awaited(client: Connection) -> None:
+    error = result_of(client.receive(Unanswered(asked(client), "the stream ended")))
     assert isinstance(error, Disconnected)
     assert str(error) == "the stream ended"
 
@@ -346,9 +343,8 @@ def test_a_request_that_will_never_be_answered_is_over_where_it_is_awaited() -> 
 # notifications
 
 
-def test_a_notification_is_decoded() -> None:
-    connection = opened(Side.SERVER)
-    event = connection.receive(Notification("notifications/progress", {"progressToken": 1, "progress": 0.5}))
+def test_a_notification_is_decoded(client: Connection) -> None:
+    event = client.receive(Notification("notifications/progress", {"progressToken": 1, "progress": 0.5}))
     expected = ProgressNotificationParams(progress_token=1, progress=0.5)
     assert NotificationIn("notifications/progress", expected) == event
 
@@ -377,23 +373,21 @@ def test_a_cancellation_that_names_no_request_is_dropped_without_an_answer() -> 
     assert isinstance(event, Ignored) or (isinstance(event, Refused) and not event.answer)
 
 
-def test_a_withdrawal_tells_the_peer_once() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
-    notice = connection.withdraw(request, "the user left")
+def test_a_withdrawal_tells_the_peer_once(client: Connection) -> None:
+    request = asked(client)
+    notice = client.withdraw(request, "the user left")
     assert notice is not None
     assert notice.method == "notifications/cancelled"
     sent = parse(dump(notice))
     assert Notification("notifications/cancelled", {"requestId": request, "reason": "the user left"}) == sent
-    assert connection.withdraw(request, "again") is None
+    assert client.withdraw(request, "again") is None
 
 
-def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection, "ping")
-    connection.receive(Response(request, {}))
-    assert connection.withdraw(request, "late") is None
-    assert connection.withdraw(99, "unknown") is None
+def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody(client: Connection) -> None:
+    request = asked(client, "ping")
+    client.receive(Response(request, {}))
+    assert client.withdraw(request, "late") is None
+    assert client.withdraw(99, "unknown") is None
 
 
 def test_initialize_is_never_cancelled_and_its_late_answer_is_late() -> None:
