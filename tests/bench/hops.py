@@ -30,7 +30,7 @@ from typing import Any
 import trio
 from bench_app import ended, server
 from control_flow import Leg, Recorder
-from peers import Json, headers_for, http_server, request
+from peers import Json, Stdio, WebSocket, headers_for, http_server, ids, reading, request
 from trio_websocket import open_websocket_url
 
 from trio_mcp import Client, accept
@@ -123,54 +123,34 @@ async def modern_over_http(recorder: Recorder | None) -> None:
 # legacy, over pipes
 
 
-class Lines:
-    """The client's end of two pipes."""
-
-    def __init__(self, receiving: int, sending: int) -> None:
-        self._receiving = trio.lowlevel.FdStream(receiving)
-        self._sending = trio.lowlevel.FdStream(sending)
-        self._read = b""
-
-    async def send(self, message: Json) -> None:
-        await self._sending.send_all(json.dumps(message).encode() + b"\n")
-
-    async def receive(self) -> Json:
-        while b"\n" not in self._read:
-            self._read += await self._receiving.receive_some()
-        line, _, self._read = self._read.partition(b"\n")
-        message: Json = json.loads(line)
-        return message
-
-    async def aclose(self) -> None:
-        await self._sending.aclose()
-        await self._receiving.aclose()
-
-
 async def legacy_over_pipes(recorder: Recorder | None) -> None:
     to_server, from_server = os.pipe(), os.pipe()
     channel = LineChannel(Pipe(to_server[0]), Pipe(from_server[1]))
-    peer = Lines(from_server[0], to_server[1])
-    async with trio.open_nursery() as nursery:
+    async with (
+        trio.lowlevel.FdStream(to_server[1]) as sending,
+        trio.lowlevel.FdStream(from_server[0]) as receiving,
+        trio.open_nursery() as nursery,
+        reading(Stdio(sending, receiving)) as peer,
+    ):
         nursery.start_soon(server.serve_channel, channel)
         client = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": {"name": "hops", "version": "1"}}
-        await peer.send(legacy("initialize", client, id=1))
-        assert (await peer.receive())["result"]["protocolVersion"] == NEWEST_LEGACY
-        await peer.send(legacy("notifications/initialized"))
-        for number, each in enumerate((None, recorder)):
-            await hold_and_cancel(peer, each, number)
-        await peer.aclose()
+        initialized = await peer.ask(legacy("initialize", client, id=next(ids)))
+        assert initialized["result"]["protocolVersion"] == NEWEST_LEGACY
+        await peer.write(legacy("notifications/initialized"))
+        for each in (None, recorder):
+            await hold_and_cancel(peer, each, next(ids))
+        await sending.aclose()
 
 
-async def hold_and_cancel(peer: Lines, recorder: Recorder | None, number: int) -> None:
+async def hold_and_cancel(peer: Stdio, recorder: Recorder | None, number: int) -> None:
     await trio.sleep(SILENCE)
     end = to_record(recorder, "stdio, legacy: call to progress")
     call = {"name": "hold", "arguments": {"key": str(number)}, "_meta": {"progressToken": number}}
-    await peer.send(legacy("tools/call", call, id=number))
-    assert (await peer.receive())["method"] == "notifications/progress"
+    await peer.begin(legacy("tools/call", call, id=number))
     end()
     await trio.sleep(SILENCE)
     end = to_record(recorder, "stdio, legacy: cancel to silence")
-    await peer.send(legacy("notifications/cancelled", {"requestId": number}))
+    await peer.leave(number)
     await trio.sleep(SILENCE)
     end()
     assert str(number) in ended
@@ -182,12 +162,11 @@ async def hold_and_cancel(peer: Lines, recorder: Recorder | None, number: int) -
 async def modern_over_websocket(recorder: Recorder | None) -> None:
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(partial(websocket.serve, server, port=0, announce=False, signals=False))
-        async with open_websocket_url(url, subprotocols=["mcp"]) as connection:
+        async with open_websocket_url(url, subprotocols=["mcp"]) as connection, reading(WebSocket(connection)) as peer:
             for each in (None, recorder):
                 await trio.sleep(SILENCE)
                 end = to_record(each, "websocket, modern: call to result")
-                await connection.send_message(json.dumps(request("echo", {"text": "hello"}, 1)))
-                answer = json.loads(await connection.get_message())
+                answer = await peer.call("echo", {"text": "hello"})
                 end()
                 assert answer["result"]["content"][0]["text"] == "hello", answer
         nursery.cancel_scope.cancel()

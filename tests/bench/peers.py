@@ -133,18 +133,24 @@ class Shared:
         raise NotImplementedError
 
     async def call(self, tool: str, arguments: Json) -> Json:
-        request_id = next(ids)
-        over, answer = self._waiting[request_id] = (trio.Event(), [])
-        await self.write(request(tool, arguments, request_id))
+        return await self.ask(request(tool, arguments, next(ids)))
+
+    async def ask(self, message: Json) -> Json:
+        over, answer = self._waiting[message["id"]] = (trio.Event(), [])
+        await self.write(message)
         await over.wait()
         return answer[0]
 
     async def start(self, tool: str, arguments: Json) -> int:
+        """Start a call, and return when its first report has come."""
         request_id = next(ids)
-        started = self._started[request_id] = trio.Event()
-        await self.write(request(tool, arguments, request_id, progress=True))
-        await started.wait()
+        await self.begin(request(tool, arguments, request_id, progress=True))
         return request_id
+
+    async def begin(self, message: Json) -> None:
+        started = self._started[message["id"]] = trio.Event()
+        await self.write(message)
+        await started.wait()
 
     async def leave(self, request_id: int) -> None:
         """Cancel the call."""
@@ -163,23 +169,21 @@ class Shared:
 
 
 class Stdio(Shared):
-    """The pipes of a child."""
+    """The pipes to and from a server."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, sending: trio.abc.SendStream, receiving: trio.abc.ReceiveStream) -> None:
         super().__init__()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._stdin = process.stdin
-        self._stdout = process.stdout
+        self._sending = sending
+        self._receiving = receiving
         self._writing = trio.Lock()
 
     async def write(self, message: Json) -> None:
         async with self._writing:
-            await self._stdin.send_all(json.dumps(message).encode() + b"\n")
+            await self._sending.send_all(json.dumps(message).encode() + b"\n")
 
     async def read(self) -> None:
         rest = b""
-        async for data in self._stdout:
+        async for data in self._receiving:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self.heard(line)
@@ -235,8 +239,11 @@ async def drained(stream: trio.abc.ReceiveStream) -> None:
 @asynccontextmanager
 async def stdio_server() -> AsyncIterator[Stdio]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    async with child(APP, "stdio", **pipes) as process, reading(Stdio(process)) as peer:
-        yield peer
+    async with child(APP, "stdio", **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        async with reading(Stdio(process.stdin, process.stdout)) as peer:
+            yield peer
 
 
 @asynccontextmanager
