@@ -133,13 +133,6 @@ def test_json_that_is_no_message_is_an_invalid_request(text: str) -> None:
     assert refused(text).error.code == INVALID_REQUEST
 
 
-@pytest.mark.parametrize("text", ["[]", "[1]", "[[]]", f"[{with_id('1')}]", f"[{with_id('1')},{with_id('2')}]"])
-def test_a_batch_is_refused_as_one(text: str) -> None:
-    error = refused(text).error
-    assert (error.code, error.request_id) == (INVALID_REQUEST, None)
-    assert unnamed(str(error), "batches") == []
-
-
 @pytest.mark.parametrize("members", [frame % text for frame, texts in BAD_REQUESTS.items() for text in texts.split()])
 def test_a_malformed_request_is_refused_under_its_id(members: str) -> None:
     error = refused(f'{{"id":3,{members}}}').error

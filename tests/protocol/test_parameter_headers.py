@@ -53,18 +53,7 @@ def test_the_primitive_types_have_headers(kind: JsonValue) -> None:
     assert [parameter.header for parameter in headers_of(kind).parameters] == ["mcp-param-it"]
 
 
-NO_TYPES: list[JsonValue] = [
-    "number",
-    "object",
-    "array",
-    "null",
-    None,
-    ["string", "integer"],
-    ["null"],
-    [["string"]],
-    {},
-    3,
-]
+NO_TYPES: list[JsonValue] = ["number", "object", "null", None, ["string", "integer"], ["null"], [["string"]], {}, 3]
 NO_NAMES: list[JsonValue] = ["", "My Region", "Region:Primary", "Région", "a\tb", "a\n", "(a)", "a/b", None, 3, ["a"]]
 
 

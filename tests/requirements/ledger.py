@@ -1,12 +1,11 @@
 """The requirement ledger: every rule of the protocol checklist, and the tests that would fail if the rule were broken.
 
 The rows are in `legacy/*.toml` and `modern/*.toml`, one table for each rule. A checklist entry that says several things
-has several rows, whose ids go on after a dot: `L-HTTP-4s.accepted`. A row says one of four things of itself:
+has several rows, whose ids go on after a dot: `L-HTTP-4s.accepted`. A row says one of three things of itself:
 
 * `tests`: pytest node ids, or `contract::` and the name of a rule that every transport is held to, the one in memory first;
 * `untested`: why no test holds the rule;
-* `later`: the subject of the later work that brings the rule;
-* `pending`: the work under way that brings it.
+* `later`: the subject of the later work that brings the rule.
 
 Usage: `python -m tests.requirements` writes the rows without tests into `docs/internals/conformance.md`.
 """
@@ -30,7 +29,7 @@ PAGE = ROOT / "docs/internals/conformance.md"
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 STRENGTHS = ("must", "should", "may")
 ROLES = ("server", "client", "both")
-STATES = ("tests", "untested", "later", "pending")
+STATES = ("tests", "untested", "later")
 
 ID = re.compile(r"\b[LM]-(?:ERR\b|[A-Z]+-\d+[scb]?\b)(?:\.[a-z]+(?:-[a-z]+)*\b)?")
 """A rule's id, with or without the name of a part."""
