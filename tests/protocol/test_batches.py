@@ -10,7 +10,6 @@ import pytest
 from naming import unnamed
 from spec_schemas import VERSIONS, definitions
 
-from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec import codec_for
 from trio_mcp.protocol.connection import BatchIn, CancelIn, Connection, Ignored, Refused, ReplyIn, RequestIn
 from trio_mcp.protocol.jsonrpc import (
@@ -61,10 +60,11 @@ def received(*members: Any, connection: Connection | None = None) -> list[Any]:
     return [connection.receive(message) for message in event.messages]
 
 
-def refusal(event: object) -> RemoteProtocolError:
+def refused(event: object, code: int, request_id: object, *names: object) -> None:
     assert isinstance(event, Refused)
     assert event.answer
-    return event.error
+    assert (event.error.code, event.error.request_id) == (code, request_id)
+    assert unnamed(str(event.error), *names) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -85,9 +85,7 @@ def test_the_revisions_with_batches_are_those_of_the_schema_files(spec_dir: Path
     ],
 )
 def test_a_batch_is_refused_as_one_message(connection: Connection, members: list[Any], names: list[object]) -> None:
-    error = refusal(connection.receive(batch(*members)))
-    assert (error.code, error.request_id) == (INVALID_REQUEST, None)
-    assert unnamed(str(error), *names) == []
+    refused(connection.receive(batch(*members)), INVALID_REQUEST, None, *names)
 
 
 def test_a_batch_after_the_end_is_ignored() -> None:
@@ -137,11 +135,9 @@ HELLO = {"protocolVersion": BATCHING, "capabilities": {}, "clientInfo": {"name":
 def test_a_bad_member_is_refused_alone(member: object, code: int, request_id: object, names: list[str]) -> None:
     connection = agreed()
     connection.receive(Request("in use", "ping"))
-    refused, request = received(member, ping(8), connection=connection)
-    error = refusal(refused)
-    assert (error.code, error.request_id) == (code, request_id)
-    assert unnamed(str(error), *names) == []
-    assert isinstance(request, RequestIn)
+    bad, good = received(member, ping(8), connection=connection)
+    refused(bad, code, request_id, *names)
+    assert isinstance(good, RequestIn)
 
 
 def test_an_answer_in_a_batch_that_is_malformed_fails_the_request_it_answers() -> None:
@@ -156,8 +152,7 @@ def test_an_answer_in_a_batch_that_is_malformed_fails_the_request_it_answers() -
 def test_requests_of_one_batch_that_share_an_id_are_all_refused(shared: bool) -> None:
     first, other, second = received(ping("twice"), ping("once"), ping("twice"), connection=agreed(shared=shared))
     for event in (first, second):
-        assert refusal(event).code == INVALID_REQUEST
-        assert unnamed(str(refusal(event)), "'twice'") == []
+        refused(event, INVALID_REQUEST, "twice", "'twice'")
     assert isinstance(other, RequestIn)
 
 

@@ -24,6 +24,7 @@ from trio_mcp.protocol.connection import (
     StrayKind,
 )
 from trio_mcp.protocol.jsonrpc import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
@@ -74,8 +75,10 @@ def opened(peer: Side = Side.CLIENT, *, shared: bool = True) -> Connection:
     return connection
 
 
-def refusal(event: Event) -> RemoteProtocolError:
+def refused(event: Event, code: int, request_id: RequestId | None, *names: object) -> RemoteProtocolError:
     assert isinstance(event, Refused)
+    assert (event.error.code, event.error.request_id) == (code, request_id)
+    assert unnamed(str(event.error), *names) == []
     return event.error
 
 
@@ -120,17 +123,13 @@ def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "logging/setLevel"])
 def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str) -> None:
-    error = refusal(Connection(Side.CLIENT).receive(Request(1, method, {})))
-    assert (error.code, error.request_id) == (INVALID_REQUEST, 1)
-    assert unnamed(str(error), "initialize", PROTOCOL_VERSION) == []
+    refused(Connection(Side.CLIENT).receive(Request(1, method, {})), INVALID_REQUEST, 1, "initialize", PROTOCOL_VERSION)
 
 
 def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
     connection = Connection(Side.CLIENT)
     connection.agree("2025-03-26")
-    error = refusal(connection.receive(Request(2, "initialize", HELLO)))
-    assert error.code == INVALID_REQUEST
-    assert "initialized already" in str(error)
+    refused(connection.receive(Request(2, "initialize", HELLO)), INVALID_REQUEST, 2, "already")
     assert (connection.phase, connection.codec.revision.name) == (Phase.OPEN, "2025-03-26")
 
 
@@ -168,8 +167,7 @@ def test_nothing_is_asked_on_a_closed_connection(client: Connection) -> None:
     ("peer", "method"), [(Side.CLIENT, "roots/list"), (Side.SERVER, "tools/call"), (Side.CLIENT, "no/such/method")]
 )
 def test_a_method_that_travels_the_other_way_is_not_found(peer: Side, method: str) -> None:
-    error = refusal(opened(peer).receive(Request(9, method, {})))
-    assert (error.code, error.request_id) == (METHOD_NOT_FOUND, 9)
+    refused(opened(peer).receive(Request(9, method, {})), METHOD_NOT_FOUND, 9)
 
 
 @pytest.mark.parametrize("peer", list(Side))
@@ -204,8 +202,7 @@ def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> No
 
 @pytest.mark.parametrize("version", ["1999-01-01", NEWEST_LEGACY, ""])
 def test_an_unsupported_version_is_refused_with_all_that_are_supported(version: str) -> None:
-    error = refusal(Connection(Side.CLIENT).receive(modern(version=version)))
-    assert (error.code, error.request_id) == (UNSUPPORTED_VERSION, 1)
+    error = refused(Connection(Side.CLIENT).receive(modern(version=version)), UNSUPPORTED_VERSION, 1)
     assert {"supported": list(SUPPORTED), "requested": version} == error.data
 
 
@@ -222,9 +219,7 @@ def test_the_answer_to_a_modern_request_of_ours_may_be_a_round() -> None:
 def test_an_id_in_use_is_refused_where_all_requests_share_a_channel() -> None:
     connection = opened()
     accepted(connection.receive(call("a")))
-    error = refusal(connection.receive(call("a")))
-    assert (error.code, error.request_id) == (INVALID_REQUEST, "a")
-    assert unnamed(str(error), "'a'") == []
+    refused(connection.receive(call("a")), INVALID_REQUEST, "a", "'a'")
 
 
 def test_an_id_may_be_used_again_once_it_was_answered() -> None:
@@ -248,7 +243,7 @@ def test_duplicate_ids_are_tolerated_where_every_request_has_its_own_stream() ->
 
 def test_a_request_that_was_refused_does_not_occupy_its_id() -> None:
     connection = opened()
-    refusal(connection.receive(Request(1, "tools/call", {})))  # no name
+    refused(connection.receive(Request(1, "tools/call", {})), INVALID_PARAMS, 1, "name")
     accepted(connection.receive(call(1)))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from json_strategies import json_values
-from naming import naming, unnamed
+from naming import naming
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
@@ -35,10 +35,12 @@ LONE_SURROGATES = r"""
 """
 
 
-def refusal(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> RemoteProtocolError:
-    with pytest.raises(RemoteProtocolError) as caught:
+def refused(data: bytes, code: int, *names: object, limits: JsonLimits = DEFAULT_LIMITS) -> str:
+    """Check that a text is refused with a code and names what it should; its error's text."""
+    with pytest.raises(RemoteProtocolError, match=naming(*names)) as caught:
         loads(data, limits)
-    return caught.value
+    assert caught.value.code == code
+    return str(caught.value)
 
 
 def outcome(data: bytes) -> JsonValue | RemoteProtocolError:
@@ -78,14 +80,12 @@ def test_what_is_accepted_the_standard_decoder_reads_the_same(text: str) -> None
 
 @pytest.mark.parametrize("text", ["", " ", "1 2", '"\t"', *MALFORMED.split()])
 def test_malformed_text_is_a_parse_error(text: str) -> None:
-    assert refusal(text.encode()).code == -32700
+    refused(text.encode(), -32700)
 
 
 @pytest.mark.parametrize("text", NAMES_TWICE.split())
 def test_a_name_twice_in_one_object_is_refused_at_every_level(text: str) -> None:
-    error = refusal(text.encode())
-    assert error.code == -32700
-    assert unnamed(str(error), "twice") == []
+    refused(text.encode(), -32700, "twice")
 
 
 def test_equal_names_in_different_objects_are_fine() -> None:
@@ -94,7 +94,7 @@ def test_equal_names_in_different_objects_are_fine() -> None:
 
 def test_a_refusal_quotes_a_long_or_odd_name_short_and_in_ascii() -> None:
     member = json.dumps("é\n" * 1000).encode() + b":1"
-    text = str(refusal(b"{%b,%b}" % (member, member)))
+    text = refused(b"{%b,%b}" % (member, member), -32700)
     assert text.isascii()
     assert "\n" not in text
     assert len(text) < 400
@@ -103,7 +103,7 @@ def test_a_refusal_quotes_a_long_or_odd_name_short_and_in_ascii() -> None:
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 309 + ".0"])
 @pytest.mark.parametrize("frame", ["%s", '{"a":[%s]}'])
 def test_a_number_that_is_none_or_infinite_is_refused(number: str, frame: str) -> None:
-    assert refusal((frame % number).encode()).code == -32700
+    refused((frame % number).encode(), -32700)
 
 
 @pytest.mark.parametrize("number", [LARGEST_DOUBLE, 2**64 + 1, 10**320 - 1], ids=["double", "integer", "length limit"])
@@ -113,43 +113,33 @@ def test_a_large_number_is_read_exactly(number: float) -> None:
 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 320, "0." + "1" * 400, "1e" + "0" * 400])
 def test_a_number_over_the_length_limit_is_refused_naming_it(number: str) -> None:
-    error = refusal(f'{{"a":{number}}}'.encode())
-    assert error.code == -32600
-    assert unnamed(str(error), 320, "max_number_chars") == []
+    refused(f'{{"a":{number}}}'.encode(), -32600, 320, "max_number_chars")
 
 
 @pytest.mark.parametrize("bad", range(0x80, 0x100))
 def test_a_byte_that_is_not_utf_8_is_refused_wherever_it_stands(bad: int) -> None:
     text = b'{"a":["b",1.5,true]}'
     for position in range(len(text)):
-        assert refusal(text[:position] + bytes([bad]) + text[position + 1 :]).code == -32700
+        refused(text[:position] + bytes([bad]) + text[position + 1 :], -32700)
 
 
 @pytest.mark.parametrize("sequence", [b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80"])
 def test_surrogates_overlong_forms_and_cut_sequences_in_utf_8_are_refused(sequence: bytes) -> None:
-    error = refusal(b'"%b"' % sequence)
-    assert error.code == -32700
-    assert unnamed(str(error), "byte 1", "UTF-8") == []
+    refused(b'"%b"' % sequence, -32700, "byte 1", "UTF-8")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
 def test_another_encoding_is_refused_by_its_name(encoding: str) -> None:
-    error = refusal('{"method":"ping"}'.encode(encoding))
-    assert error.code == -32700
-    assert unnamed(str(error), encoding.upper(), "UTF-8") == []
+    refused('{"method":"ping"}'.encode(encoding), -32700, encoding.upper(), "UTF-8")
 
 
 def test_a_byte_order_mark_is_refused() -> None:
-    error = refusal(b"\xef\xbb\xbf{}")
-    assert error.code == -32700
-    assert unnamed(str(error), "UTF-8", "byte order mark") == []
+    refused(b"\xef\xbb\xbf{}", -32700, "UTF-8", "byte order mark")
 
 
 @pytest.mark.parametrize("text", LONE_SURROGATES.split())
 def test_a_lone_surrogate_is_refused(text: str) -> None:
-    error = refusal(text.encode())
-    assert error.code == -32700
-    assert unnamed(str(error), "surrogate") == []
+    refused(text.encode(), -32700, "surrogate")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +158,7 @@ def test_whole_pairs_and_escaped_backslashes_are_read(text: str, value: str) -> 
 
 
 def test_the_refusal_of_a_lone_surrogate_says_where_it_is() -> None:
-    assert "params.arguments.names[1] holds" in str(refusal(rb'{"params":{"arguments":{"names":["a","\ud800"]}}}'))
+    refused(rb'{"params":{"arguments":{"names":["a","\ud800"]}}}', -32700, "params.arguments.names[1]")
 
 
 # Depth
@@ -182,9 +172,7 @@ def test_depth_up_to_the_limit_is_read() -> None:
 @pytest.mark.parametrize("depth", [65, 10**2, 10**3, 10**4, 10**5, 10**6])
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
 def test_depth_over_the_limit_is_refused_naming_it(depth: int, opening: bytes) -> None:
-    error = refusal((opening * depth)[: 4 * MIB])
-    assert error.code == -32600
-    assert unnamed(str(error), 64, "max_depth") == []
+    refused((opening * depth)[: 4 * MIB], -32600, 64, "max_depth")
 
 
 def test_a_wide_text_is_not_deep() -> None:
@@ -197,12 +185,12 @@ def test_brackets_inside_strings_do_not_count(string: str) -> None:
 
 
 def test_brackets_after_a_string_that_ends_in_a_backslash_count() -> None:
-    assert "max_depth" in str(refusal(b'["\\\\",' + b"[" * 100))
+    refused(b'["\\\\",' + b"[" * 100, -32600, "max_depth")
 
 
 def test_a_depth_limit_may_be_set_up_to_what_can_be_written() -> None:
     loads(nested(255), JsonLimits(max_depth=255))
-    assert "max_depth" in str(refusal(nested(256), JsonLimits(max_depth=255)))
+    refused(nested(256), -32600, "max_depth", limits=JsonLimits(max_depth=255))
     with pytest.raises(ValueError, match=naming("max_depth", 255)):
         JsonLimits(max_depth=256)
 
@@ -235,9 +223,7 @@ def test_a_nearly_used_up_stack_is_a_refusal_and_no_recursion_error() -> None:
 
 def test_a_text_over_the_size_limit_is_refused_naming_it() -> None:
     assert loads(b"[]" + b" " * (4 * MIB - 2)) == []
-    error = refusal(b"[]" + b" " * (4 * MIB - 1))
-    assert error.code == -32600
-    assert unnamed(str(error), 4 * MIB + 1, 4 * MIB, "max_bytes") == []
+    refused(b"[]" + b" " * (4 * MIB - 1), -32600, 4 * MIB + 1, 4 * MIB, "max_bytes")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +252,7 @@ def test_a_hostile_text_of_the_largest_size_takes_linear_time(head: bytes, unit:
 def test_long_names_on_the_way_to_a_flaw_take_linear_time() -> None:
     name = b'{"%b":' % (b"k" * 60_000)
     text = name * 60 + b"[" + b"1," * 100_000 + b'"\\ud800"]' + b"}" * 60
-    assert unnamed(str(refusal(text)), "surrogate") == []
+    refused(text, -32700, "surrogate")
 
 
 # Writing
