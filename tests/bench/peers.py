@@ -9,7 +9,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -69,6 +69,22 @@ def as_post(message: Json) -> bytes:
     return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
 
 
+async def read_until(stream: trio.abc.ReceiveStream, enough: Callable[[bytes], bool]) -> bytes:
+    said = b""
+    while not enough(said):
+        data = await stream.receive_some()
+        assert data, said
+        said += data
+    return said
+
+
+def is_answer(said: bytes) -> bool:
+    """Whether an HTTP response is complete."""
+    head, found, body = said.partition(b"\r\n\r\n")
+    length = LENGTH.search(head) if found else None
+    return length is not None and len(body) >= int(length[1])
+
+
 class Http:
     """One connection; one request at a time."""
 
@@ -85,17 +101,14 @@ class Http:
 
     async def call(self, tool: str, arguments: Json) -> Json:
         await self.stream.send_all(as_post(request(tool, arguments, next(ids))))
-        return json.loads(await self._answer())
+        _, _, body = (await read_until(self.stream, is_answer)).partition(b"\r\n\r\n")
+        return json.loads(body)
 
     async def start(self, tool: str, arguments: Json) -> int:
         """Start a call, and return when its first report has come."""
         request_id = next(ids)
         await self.stream.send_all(as_post(request(tool, arguments, request_id, progress=True)))
-        said = b""
-        while b"notifications/progress" not in said:
-            data = await self.stream.receive_some()
-            assert data, said
-            said += data
+        await read_until(self.stream, lambda said: b"notifications/progress" in said)
         return request_id
 
     async def leave(self, _request_id: int) -> None:
@@ -104,19 +117,6 @@ class Http:
 
     async def aclose(self) -> None:
         await self.stream.aclose()
-
-    async def _answer(self) -> bytes:
-        said = b""
-        while True:
-            data = await self.stream.receive_some()
-            assert data, said
-            said += data
-            head, found, body = said.partition(b"\r\n\r\n")
-            if found:
-                length = LENGTH.search(head)
-                assert length is not None, head
-                if len(body) >= int(length[1]):
-                    return body
 
 
 class Shared:
@@ -221,11 +221,7 @@ async def http_server() -> AsyncIterator[int]:
     """A server process; its port."""
     async with child(APP, "http", "0", stderr=subprocess.PIPE) as process, trio.open_nursery() as nursery:
         assert process.stderr is not None
-        said = b""
-        while not (b" serves MCP at " in said and said.endswith(b"\n")):
-            data = await process.stderr.receive_some()
-            assert data, said
-            said += data
+        said = await read_until(process.stderr, lambda said: b" serves MCP at " in said and said.endswith(b"\n"))
         nursery.start_soon(drained, process.stderr)
         yield int(re.findall(rb":(\d+)/", said)[0])
         nursery.cancel_scope.cancel()

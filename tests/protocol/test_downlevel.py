@@ -22,7 +22,6 @@ from trio_mcp.types import (
     ElicitationCapability,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
-    EnumOption,
     Implementation,
     InitializeRequestParams,
     JsonObject,
@@ -31,13 +30,9 @@ from trio_mcp.types import (
     Model,
     SamplingMessage,
     TextContent,
-    TitledItems,
-    TitledMultiSelectEnumSchema,
     Tool,
     ToolResultContent,
     ToolUseContent,
-    UntitledItems,
-    UntitledMultiSelectEnumSchema,
 )
 
 modern = codec_for(MODERN)
@@ -117,9 +112,11 @@ def test_a_form_for_2025_06_18_has_no_mode_and_only_what_its_schema_has():
 
 
 URL = "https://example.org"
-SEVERAL = UntitledMultiSelectEnumSchema(items=UntitledItems(enum=["a"]))
-TITLED = TitledMultiSelectEnumSchema(items=TitledItems(any_of=[EnumOption(const="a", title="A")]))
-FORMS = [ElicitRequestFormParams(message="?", requested_schema={"properties": {"it": it}}) for it in (SEVERAL, TITLED)]
+CHOICES: list[JsonObject] = [{"type": "string", "enum": ["a"]}, {"anyOf": [{"const": "a", "title": "A"}]}]
+FORMS = [
+    ElicitRequestFormParams(message="?", requested_schema={"properties": {"it": {"type": "array", "items": choice}}})
+    for choice in CHOICES
+]
 SAMPLING = CreateMessageRequestParams(
     messages=[], max_tokens=1, tools=[Tool(name="a", input_schema={"type": "object"})]
 )
