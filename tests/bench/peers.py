@@ -111,11 +111,8 @@ class Http:
         await read_until(self.stream, lambda said: b"notifications/progress" in said)
         return request_id
 
-    async def leave(self, _request_id: int) -> None:
+    async def leave(self, _request_id: int = 0) -> None:
         """Disconnect, which is how a call is cancelled here."""
-        await self.stream.aclose()
-
-    async def aclose(self) -> None:
         await self.stream.aclose()
 
 

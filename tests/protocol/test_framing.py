@@ -85,13 +85,6 @@ def test_a_line_over_the_limit_is_reported_once_and_before_its_end() -> None:
     assert decoder.feed(b"\nb\n") == [b"b"]
 
 
-def test_a_carriage_return_beyond_the_limit_that_ends_no_line_counts() -> None:
-    decoder = LineDecoder(5)
-    assert decoder.feed(b"12345\r") == []
-    assert decoder.feed(b"") == []
-    assert [LineTooLong(5), b"y"] == decoder.feed(b"x\ny\n")
-
-
 def test_the_error_for_a_long_line_names_the_limit() -> None:
     error = LineTooLong(5).error()
     assert (error.code, error.request_id) == (-32700, None)

@@ -29,7 +29,7 @@ streams = st.lists(
     st.sampled_from([*PIECES.split(" "), ": ", " ", "\n", "\n\n", "\r", "\r\n", "\x00", "\ufeff", "\u2028"]),
     max_size=40,
 ).map(lambda pieces: "".join(pieces).encode())
-one_line = st.text().filter(lambda text: not re.search("[\r\n\0]", text))
+one_line = st.text(st.sampled_from("a: \u2028\u2029\x85\x0b\x0c\x1c") | st.characters(exclude_characters="\r\n\0"))
 
 
 def expected(stream: bytes) -> list[SseEvent]:
@@ -229,13 +229,6 @@ def test_an_event_on_the_wire() -> None:
     assert encode_event(b"{}") == b"event: message\ndata: {}\n\n"
     assert encode_event(b"{}", b"1-2") == b"event: message\nid: 1-2\ndata: {}\n\n"
     assert encode_event(b"/message", event=b"endpoint") == b"event: endpoint\ndata: /message\n\n"
-
-
-@pytest.mark.parametrize("text", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", " lead", "a\0b"])
-def test_other_line_breaks_and_spaces_in_data_are_untouched(text: str) -> None:
-    raw = encode_event(text.encode())
-    assert f"event: message\ndata: {text}\n\n".encode() == raw
-    assert [SseEvent(text)] == read(raw)
 
 
 def test_a_priming_event_has_an_id_and_no_data() -> None:

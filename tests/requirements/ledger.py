@@ -113,15 +113,9 @@ def marked_tests(path: str) -> Mapping[str, tuple[str, ...]]:
     if path == "contract":
         return {rule.name: () for rule in all_rules()}
     file = ROOT / path
-    return dict(named_tests(ast.parse(file.read_bytes()).body)) if file.is_file() else {}
-
-
-def named_tests(body: Iterable[ast.stmt], prefix: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
-    for node in body:
-        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            yield from named_tests(node.body, f"{prefix}{node.name}::")
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            yield prefix + node.name, tuple(mark for mark in map(mark_of, node.decorator_list) if mark)
+    body = ast.parse(file.read_bytes()).body if file.is_file() else []
+    functions = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {each.name: tuple(map(mark_of, each.decorator_list)) for each in functions if each.name.startswith("test")}
 
 
 def mark_of(decorator: ast.expr) -> str:
