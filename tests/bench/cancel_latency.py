@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import trio
 from peers import HERE, Http, Shared, busy, child, http_server, percentile, stdio_server, structured, websocket
@@ -61,13 +61,11 @@ def show(transport: str, load: str, times: list[float]) -> None:
 async def main(count: int) -> None:
     print("| transport | server | p50 | p99 | worst | goal for p99 | |\n|---|---|---|---|---|---|---|")
     async with http_server() as port:
-        show("HTTP, hung up", "idle", await over_http(port, count))
-        async with websocket(port) as peer:
-            show("WebSocket, cancelled", "idle", await over_shared(peer, count))
-        async with loaded(port):
-            show("HTTP, hung up", "loaded", await over_http(port, count))
-            async with websocket(port) as peer:
-                show("WebSocket, cancelled", "loaded", await over_shared(peer, count))
+        for load in GOALS:
+            async with loaded(port) if load == "loaded" else nullcontext():
+                show("HTTP, hung up", load, await over_http(port, count))
+                async with websocket(port) as peer:
+                    show("WebSocket, cancelled", load, await over_shared(peer, count))
     async with stdio_server() as peer:
         show("stdio, cancelled", "idle", await over_shared(peer, count))
         async with trio.open_nursery() as nursery:

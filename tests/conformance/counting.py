@@ -73,21 +73,19 @@ class Outcome:
     @property
     def problems(self) -> list[str]:
         """Why it did not pass, one line each."""
-        return [*self._lost(), *self._unproven(), *self._ended_badly()]
-
-    def _lost(self) -> Iterator[str]:
-        if self.checks is None:
-            yield "the suite wrote no checks down"
+        return [*self._unproven(), *self._ended_badly()]
 
     def _unproven(self) -> Iterator[str]:
-        for check in self.checks or ():
-            if check.status not in ("SUCCESS", "INFO") and (
-                check.status == "FAILURE" or check.excuse not in self.excused
-            ):
+        if self.checks is None:
+            yield "the suite wrote no checks down"
+            return
+        for check in self.checks:
+            excused = check.status != "FAILURE" and check.excuse in self.excused
+            if check.status not in ("SUCCESS", "INFO") and not excused:
                 yield str(check)
-        for excuse in sorted(set(self.excused) - {check.excuse for check in self.checks or ()}):
+        for excuse in sorted(set(self.excused) - {check.excuse for check in self.checks}):
             yield f"{excuse} is excused, and did not happen"
-        if self.checks is not None and all(check.status == "INFO" or check.id in EMPTY for check in self.checks):
+        if all(check.status == "INFO" or check.id in EMPTY for check in self.checks):
             yield "nothing was checked"
 
     def _ended_badly(self) -> Iterator[str]:

@@ -187,14 +187,13 @@ def test_a_malformed_answer_names_the_request_it_fails_and_nobody_to_answer(memb
     assert outcome.answers == 5
 
 
-@pytest.mark.parametrize("id", ["", '"id":null,', '"id":1.5,', '"id":true,'])
-def test_a_result_needs_a_valid_id(id: str) -> None:
-    outcome = refused(f'{{"jsonrpc":"2.0",{id}"result":{{}}}}')
+NO_IDS = ['"result":{}', *[f'"id":{id},"result":{{}}' for id in ("null", "1.5", "true")]]
+
+
+@pytest.mark.parametrize("members", [*NO_IDS, '"id":1.5,"error":{"code":1,"message":"x"}'])
+def test_an_answer_needs_a_valid_id(members: str) -> None:
+    outcome = refused(f'{{"jsonrpc":"2.0",{members}}}')
     assert (outcome.error.code, outcome.error.request_id, outcome.answers) == (INVALID_REQUEST, None, None)
-
-
-def test_an_error_with_an_invalid_id_is_refused() -> None:
-    assert refused('{"jsonrpc":"2.0","id":1.5,"error":{"code":1,"message":"x"}}').error.code == INVALID_REQUEST
 
 
 def test_a_message_over_a_limit_is_an_invalid_request_naming_it() -> None:
