@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
-
-__all__ = ["Check", "Outcome", "Role", "read_outcomes"]
 
 Role: TypeAlias = Literal["server", "client"]
 
@@ -98,26 +96,18 @@ class Outcome:
 def read_outcomes(
     folder: Path,
     role: Role,
-    wanted: Iterable[str],
+    wanted: Collection[str],
     *,
-    exits: Mapping[str, int | None] | None = None,
-    excused: Mapping[str, Collection[str]] | None = None,
+    exits: Mapping[str, int | None] = {},
+    excused: Mapping[str, Collection[str]] = {},
 ) -> list[Outcome]:
     """The outcome of each scenario that was asked for, whether the suite ran it or not."""
     written: dict[str, tuple[Check, ...]] = {}
     for path in sorted(folder.rglob("checks.json")):
         scenario = scenario_of(path.parent, folder, role)
         written[scenario] = written.get(scenario, ()) + read_checks(path)
-    return [
-        Outcome(
-            scenario,
-            role,
-            written.get(scenario),
-            (exits or {}).get(scenario) if role == "client" else 0,
-            (excused or {}).get(scenario, ()),
-        )
-        for scenario in wanted
-    ]
+    exit_statuses = exits if role == "client" else dict.fromkeys(wanted, 0)
+    return [Outcome(name, role, written.get(name), exit_statuses.get(name), excused.get(name, ())) for name in wanted]
 
 
 def scenario_of(path: Path, folder: Path, role: Role) -> str:

@@ -13,8 +13,6 @@ from typing import TypeAlias
 from counting import Role
 from suites import ALPHA, STABLE, SetupError, Suite
 
-__all__ = ["EXCUSED", "SELECTIONS", "Selection", "scenarios_of"]
-
 Names: TypeAlias = Callable[[Suite, Role], list[str]]
 
 HANDSHAKE = "2025-11-25"

@@ -31,7 +31,7 @@ def outcome(
     folder: Path,
     *rows: object,
     role: Role = "server",
-    exits: Mapping[str, int | None] | None = None,
+    exits: Mapping[str, int | None] = {},
     excused: Sequence[str] = (),
 ) -> Outcome:
     write(folder, "server-ping" if role == "server" else "ping", *rows)
