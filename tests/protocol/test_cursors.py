@@ -64,8 +64,7 @@ def test_a_cursor_with_any_bit_flipped_is_refused() -> None:
 
 
 CURSOR = cursors().issue("tools/list", 5)
-WRITTEN_OTHERWISE = [CURSOR + "=", CURSOR + "A", CURSOR[:-1], CURSOR + "\n", " " + CURSOR[:-1]]
-LAST_BITS = [CURSOR[:-1] + chr(ord(CURSOR[-1]) + step) for step in (-1, 1)]
+OTHER_LAST_BITS = [CURSOR[:-1] + chr(ord(CURSOR[-1]) + step) for step in (-1, 1)]
 
 
 @pytest.mark.parametrize(
@@ -74,8 +73,7 @@ LAST_BITS = [CURSOR[:-1] + chr(ord(CURSOR[-1]) + step) for step in (-1, 1)]
         cursors(audience="billing").issue("tools/list", 5),
         cursors(OTHER_KEY).issue("tools/list", 5),
         Sealer(KeyRing([KEY]), "booking").seal(None, "tools/list", "", "call-1", 1),
-        *WRITTEN_OTHERWISE,
-        *LAST_BITS,
+        *(CURSOR + "=", CURSOR + "A", CURSOR[:-1], CURSOR + "\n", " " + CURSOR[:-1], *OTHER_LAST_BITS),
         *("", "0", "null", "é" * 55, "\ud800" * 55, "A" * 55, "x" * 1_000_000),
     ],
 )

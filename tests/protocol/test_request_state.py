@@ -85,11 +85,11 @@ def test_a_state_opens_to_the_claims_it_was_sealed_with() -> None:
 
 @given(st.none() | st.text(), st.text(), st.text(), st.integers(0, 1000), json_values())
 def test_whatever_is_sealed_is_opened(
-    principal: str | None, method: str, call_id: str, leg: int, journal: JsonValue
+    caller: str | None, method: str, call_id: str, leg: int, journal: JsonValue
 ) -> None:
     by = sealer()
-    claims = by.open(by.seal(principal, method, DIGEST, call_id, leg, journal), principal, method, DIGEST)
-    sealed = (principal, method, call_id, leg, journal)
+    claims = by.open(by.seal(caller, method, DIGEST, call_id, leg, journal), caller, method, DIGEST)
+    sealed = (caller, method, call_id, leg, journal)
     assert sealed == (claims.principal, claims.method, claims.call_id, claims.leg, claims.journal)
 
 
