@@ -32,7 +32,7 @@ TABLE = {
     ],
     "the same keys under another name": [
         f"{ROUNDS}::test_a_state_of_another_server_with_the_same_keys_is_refused",
-        f"{STATE}::test_a_state_of_another_server_with_the_same_key_is_refused",
+        f"{STATE}::test_a_state_opens_only_for_what_it_was_sealed_for",
     ],
     "the same leg again": [
         f"{ROUNDS}::test_the_same_leg_sent_again_gets_the_same_outcome_and_runs_nothing",
