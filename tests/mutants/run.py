@@ -94,9 +94,8 @@ class Verdict:
 
 
 def main() -> int:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background job ignores it, and so would its tests
+    # A background job of a shell ignores it, and so would its tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = arguments()
     mutants = [mutant for mutant in read_table() if options.only in mutant.name]
     problems = find_problems(mutants, options.tree)
