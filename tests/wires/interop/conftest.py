@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 from processes import Target, command_of, over_http
 
+
 @pytest.fixture(scope="session")
 def target() -> Iterator[Target]:
     """Each server over HTTP starts when it is first asked for, and serves the rest of the session."""
