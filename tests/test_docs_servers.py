@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from types import ModuleType
-from typing import Any
-
 import pytest
 import trio
-from serving import ROOT
+from pages import Names, Page
 from talk import Talk, talk_to
 
 from trio_mcp import Client, Context, accept
 from trio_mcp.server.completion import MAX_VALUES
 
-PAGE = (ROOT / "docs" / "servers.md").read_text()
-PROSE = " ".join(PAGE.split())
-"""The page without line breaks."""
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page("servers")
 BOUND = 20.0
-
-Names = dict[str, Any]
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Names:
-    """What the code of the page defines, when it is run from top to bottom."""
-    module = ModuleType("servers_page")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in BLOCKS:
-        exec(compile(block, "docs/servers.md", "exec", dont_inherit=True), vars(module))
-    return vars(module)
+def page() -> Names:
+    return PAGE.run()
 
 
 async def read(talk: Talk, uri: str) -> str:
@@ -116,8 +101,8 @@ async def test_a_plain_function_reaches_its_context_from_its_thread(page: Names)
 
 def test_the_page_lists_everything_that_a_context_can_do() -> None:
     public = [name for name in vars(Context) if not name.startswith("_")]
-    assert [name for name in public if f"ctx.{name}" not in PAGE] == []
+    assert [name for name in public if f"ctx.{name}" not in PAGE.text] == []
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    assert f"The first {MAX_VALUES} suggestions" in PROSE
+    assert f"The first {MAX_VALUES} suggestions" in PAGE.prose

@@ -1,4 +1,4 @@
-"""Our server with one tool for each thing that another client has to get right: `peer_server.py stdio`, `... http` or `... sse`."""
+"""Our server with a tool for each thing that another client has to get right: `peer_server.py stdio`, `... http`, `... sse`."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def checks(spec_dir: Path, version: str, traffic: Traffic) -> Iterator[tuple[str
 
 
 def body(version: str, message: Message) -> Message:
-    """Return what the definition of a method describes. Before 2025-11-25 the definition of a method leaves the envelope to a general one."""
+    """Return the part that its definition describes: before 2025-11-25 a general one describes the envelope."""
     envelope = () if version >= "2025-11-25" else ("jsonrpc", "id")
     return {name: value for name, value in message.items() if name not in envelope}
 
