@@ -1,4 +1,4 @@
-"""The contract over sockets, in the newest revision of each era; over HTTP+SSE in its own revision, or the oldest that has the rule."""
+"""The contract over sockets, in the newest revision of each era; over HTTP+SSE in 2024-11-05, or the oldest that has the rule."""
 
 import pytest
 from makers import SseMaker, StreamableHttpMaker, WebSocketMaker
