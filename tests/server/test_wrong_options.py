@@ -55,6 +55,7 @@ WRONG = [
     (resource, {"cache_scope": "all"}, ValueError),
     (server, {"list_scope": "everyone"}, ValueError),
     (server, {"list_ttl": "60"}, TypeError),
+    (server, {"list_ttl": -1}, ValueError),
     (server, {"list_ttl": float("nan")}, ValueError),
     (server, {"options": {"max_seconds": 3}}, TypeError),
     (server, {"page_size": "9"}, TypeError),
