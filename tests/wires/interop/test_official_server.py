@@ -13,6 +13,7 @@ import pytest
 import trio
 from processes import FIRST_WITH_FORMS, MODERN, NEWEST, NEWEST_LEGACY, PEERS, Target
 from serving import IMPORTS
+from users import User
 
 from trio_mcp import Client, PeerError, RequestTimeout, accept, decline, dismiss
 from trio_mcp.client import Change
@@ -59,18 +60,6 @@ def connect(revision: str, transport: str, target: Target) -> Connect:
                 yield client
 
     return connect
-
-
-class User:
-    """A user who gives these answers, one after the other."""
-
-    def __init__(self, *answers: ElicitResult) -> None:
-        self.asked: list[ElicitRequestFormParams] = []
-        self._left = list(answers)
-
-    async def answer(self, question: ElicitRequestFormParams) -> ElicitResult:
-        self.asked.append(question)
-        return self._left.pop(0)
 
 
 # what every revision can do
