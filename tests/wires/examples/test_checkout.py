@@ -14,12 +14,9 @@ import trio
 from serving import IMPORTS, ROOT, HttpProcess, http_client, http_process, retry
 from users import User
 
+from examples.checkout import server
 from trio_mcp import Client, Disconnected, LimitExceeded, accept, decline, dismiss
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
-
-sys.path.insert(0, str(ROOT))
-
-from examples.checkout import server
 
 CHECKOUT = ROOT / "examples" / "checkout.py"
 YES, NO = accept(value=True), accept(value=False)

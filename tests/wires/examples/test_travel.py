@@ -13,12 +13,9 @@ import trio
 from serving import ROOT
 from users import User
 
+from examples.travel import app, server
 from trio_mcp import Client, accept, decline, dismiss
 from trio_mcp.types import ElicitResult
-
-sys.path.insert(0, str(ROOT))
-
-from examples.travel import app, server
 from trio_mcp_transports.http import McpApp
 
 AISLE = accept(flight="TP3", seat="aisle")
