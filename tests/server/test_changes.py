@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from talk import Talk, talk_to
+from talk import Json, Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server
@@ -72,6 +72,22 @@ async def test_a_tool_in_a_thread_may_change_the_server(server: Server) -> None:
         came = [await talk.receive(), await talk.receive()]  # in either order: the change is told as soon as it is made
     assert sorted(message.get("method", "") for message in came) == ["", TOOLS]
     assert [message["id"] for message in came if "id" in message] == [call]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/list", {}),
+        ("prompts/get", {"name": "x"}),
+        ("resources/list", {}),
+        ("resources/read", {"uri": "a://b"}),
+    ],
+)
+async def test_a_server_without_something_offers_no_method_for_it(method: str, params: Json) -> None:
+    async with talk_to(Server("bare")) as talk:
+        declared = (await talk.result(talk.ask("server/discover")))["capabilities"]
+        assert {"prompts", "resources"}.isdisjoint(declared)
+        assert (await talk.error(talk.ask(method, **params)))["code"] == -32601
 
 
 async def test_what_is_offered_for_the_first_time_is_declared_from_then_on() -> None:

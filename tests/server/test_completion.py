@@ -98,14 +98,6 @@ async def test_a_reference_of_another_kind_is_refused(server: Server) -> None:
         assert (await refusal(talk, {"type": "ref/tool", "name": "x"}, "y"))["code"] == -32602
 
 
-async def test_a_server_that_completes_nothing_does_not_offer_it() -> None:
-    server = Server("bare")
-    server.add_prompt(lambda language: language, name="review")
-    async with talk_to(server) as talk:
-        assert "completions" not in (await talk.result(talk.ask("server/discover")))["capabilities"]
-        assert (await refusal(talk, PROMPT, "language"))["code"] == -32601
-
-
 async def test_the_oldest_revision_needs_no_capability_for_it(server: Server) -> None:
     async with talk_to(server) as talk:
         opened = await talk.initialize("2024-11-05")
@@ -133,6 +125,7 @@ async def test_a_completion_that_is_added_while_serving_is_declared_and_asked() 
     server = Server("grows")
     server.add_prompt(lambda language: language, name="review")
     async with talk_to(server) as talk:
+        assert "completions" not in (await talk.result(talk.ask("server/discover")))["capabilities"]
         assert (await refusal(talk, PROMPT, "language"))["code"] == -32601
         server.complete(prompt="review", argument="language")(lambda value: [value + "thon"])
         assert (await talk.result(talk.ask("server/discover")))["capabilities"]["completions"] == {}
