@@ -38,11 +38,7 @@ def server(**options: Any) -> None:
 
 COMMON: list[tuple[dict[str, Any], type[Exception]]] = [
     ({"timeout": "30"}, TypeError),
-    ({"timeout": True}, TypeError),
-    ({"timeout": None}, TypeError),
-    ({"timeout": -1}, ValueError),
     ({"timeout": 0}, ValueError),
-    ({"timeout": float("nan")}, ValueError),
     ({"name": 3}, TypeError),
     ({"resume": "reply"}, ValueError),
     ({"elicits": "seat"}, TypeError),

@@ -9,27 +9,30 @@ from typing import Any
 import pytest
 from naming import naming, unnamed
 from one_tool import failure_of, success_of
-from talk import Json, Talk, talk_to
+from talk import Json, talk_to
 
 from trio_mcp import Context, Server
+
+COMPLETE: Json = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}}
 
 
 def returning(value: object) -> Callable[[], Any]:
     return lambda: value
 
 
-async def told(talk: Talk, method: str, **params: Any) -> Json:
-    error = await talk.error(talk.ask(method, **params))
+async def told(server: Server, method: str, **params: Any) -> str:
+    """The text of the error that answers this request."""
+    async with talk_to(server) as talk:
+        error = await talk.error(talk.ask(method, **params))
     assert error["code"] == -32603
-    return error
+    return error["message"]
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}, [float("inf")]])
 async def test_a_resource_that_json_cannot_say_is_told_of(value: object) -> None:
     server = Server("wrong")
     server.add_resource("a://b", returning(value))
-    async with talk_to(server) as talk:
-        assert unnamed((await told(talk, "resources/read", uri="a://b"))["message"], "JSON") == []
+    assert unnamed(await told(server, "resources/read", uri="a://b"), "JSON") == []
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}])
@@ -54,8 +57,7 @@ async def test_a_tool_that_json_cannot_say_is_told_of(value: object, options: Js
 async def test_a_prompt_says_text_blocks_or_messages(value: object, names: list[str]) -> None:
     server = Server("wrong")
     server.add_prompt(returning(value), name="say")
-    async with talk_to(server) as talk:
-        assert unnamed((await told(talk, "prompts/get", name="say"))["message"], *names) == []
+    assert unnamed(await told(server, "prompts/get", name="say"), *names) == []
 
 
 async def test_a_prompt_may_still_return_data() -> None:
@@ -80,11 +82,9 @@ async def test_a_prompt_may_still_return_data() -> None:
 async def test_a_completion_suggests_a_list_of_strings(value: object, named: str) -> None:
     server = Server("wrong")
     server.add_prompt(lambda taste: taste, name="say")
-    server.complete(prompt="say", argument="taste")(lambda value: returned)
     returned = value
-    async with talk_to(server) as talk:
-        params = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}}
-        assert unnamed((await told(talk, "completion/complete", **params))["message"], "completion", named) == []
+    server.complete(prompt="say", argument="taste")(lambda value: returned)
+    assert unnamed(await told(server, "completion/complete", **COMPLETE), "completion", named) == []
 
 
 @pytest.mark.parametrize("annotation", [int, str, None, dict])
@@ -119,20 +119,15 @@ def failing() -> Server:
     [
         ("prompts/get", {"name": "say"}, ["prompts/get", "'say'"]),
         ("resources/read", {"uri": "a://b"}, ["resources/read", "'a://b'"]),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}},
-            ["completion/complete", "'say'"],
-        ),
+        ("completion/complete", COMPLETE, ["completion/complete", "'say'"]),
         ("resources/read", {"uri": "a://none"}, ["resources/read", "'a://none'"]),
     ],
 )
 async def test_the_log_of_a_failure_names_what_failed(
     failing: Server, method: str, params: Json, logged: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with talk_to(failing) as talk:
-        with caplog.at_level(logging.ERROR, "trio_mcp"):
-            await told(talk, method, **params)
+    with caplog.at_level(logging.ERROR, "trio_mcp"):
+        await told(failing, method, **params)
     assert [unnamed(record.getMessage(), *logged) for record in caplog.records] == [[]]
 
 
