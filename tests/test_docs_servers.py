@@ -78,27 +78,6 @@ async def test_the_tools_do_what_the_page_says(page: Names) -> None:
     assert shelf.text == "Emma in north"
 
 
-async def test_a_variable_that_does_not_fit_its_type_is_refused(page: Names) -> None:
-    async with talk_to(page["server"]) as talk:
-        error = await talk.error(talk.ask("resources/read", uri="library://books/one"))
-    assert error["code"] == -32602
-    assert "number" in error["message"]
-
-
-async def test_a_plain_function_reaches_its_context_from_its_thread(page: Names) -> None:
-    logged: list[object] = []
-
-    def speak(ctx: Context) -> str:
-        trio.from_thread.run(ctx.log, "info", "from a thread")
-        return "spoken"
-
-    page["server"].add_tool(speak)
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], on_log=lambda said: logged.append(said.data)) as client:
-            await client.call_tool("speak")
-    assert logged == ["from a thread"]
-
-
 def test_the_page_lists_everything_that_a_context_can_do() -> None:
     public = [name for name in vars(Context) if not name.startswith("_")]
     assert [name for name in public if f"ctx.{name}" not in PAGE.text] == []

@@ -125,54 +125,44 @@ async def test_without_an_annotation_a_value_is_shown_as_json(value: object, tex
 # with a promise
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "expected"),
-    [
-        (Forecast, Forecast(city="Lisbon", high=21.5, day=date(2026, 7, 28)), None),
-        (Forecast, {"city": "Lisbon", "high": 21.5}, {"city": "Lisbon", "high": 21.5, "day": None, "aliased": 1}),
-        (Point, Point(1, 2), {"x": 1, "y": 2}),
-        (Row, {"name": "a"}, {"name": "a"}),
-        (dict[str, int], {"a": 1}, {"a": 1}),
-        (int, 3, {"result": 3}),
-        (bool, True, {"result": True}),
-        (float, 1.5, {"result": 1.5}),
-        (list[int], [1, 2], {"result": [1, 2]}),
-        (list[str], ["a"], {"result": ["a"]}),
-        (list[Point], [Point(1)], {"result": [{"x": 1, "y": 0}]}),
-        (tuple[int, str], (1, "a"), {"result": [1, "a"]}),
-        (int | None, None, {"result": None}),
-        (Literal["a", "b"], "a", {"result": "a"}),
-        (Colour, Colour.RED, {"result": "red"}),
-        (date, date(2026, 7, 28), {"result": "2026-07-28"}),
-        (Annotated[int, Field(ge=0)], 3, {"result": 3}),
-    ],
-    ids=str,
-)
+LISBON: Json = {"city": "Lisbon", "high": 21.5, "day": None, "aliased": 1}
+STRUCTURED: list[tuple[Any, Any, Json]] = [
+    (Forecast, Forecast(city="Lisbon", high=21.5, day=date(2026, 7, 28)), {**LISBON, "day": "2026-07-28"}),
+    (Forecast, {"city": "Lisbon", "high": 21.5}, LISBON),
+    (Point, Point(1, 2), {"x": 1, "y": 2}),
+    (Row, {"name": "a"}, {"name": "a"}),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (int, 3, {"result": 3}),
+    (bool, True, {"result": True}),
+    (float, 1.5, {"result": 1.5}),
+    (list[int], [1, 2], {"result": [1, 2]}),
+    (list[str], ["a"], {"result": ["a"]}),
+    (list[Point], [Point(1)], {"result": [{"x": 1, "y": 0}]}),
+    (tuple[int, str], (1, "a"), {"result": [1, "a"]}),
+    (int | None, None, {"result": None}),
+    (Literal["a", "b"], "a", {"result": "a"}),
+    (Colour, Colour.RED, {"result": "red"}),
+    (date, date(2026, 7, 28), {"result": "2026-07-28"}),
+    (Annotated[int, Field(ge=0)], 3, {"result": 3}),
+]
+"""A return annotation, a value, and its structured content."""
+
+
+@pytest.mark.parametrize(("annotation", "value", "expected"), STRUCTURED, ids=str)
 @pytest.mark.parametrize("legacy", [False, True], ids=["modern", "legacy"])
 async def test_a_structure_is_sent_both_as_json_and_as_text(
-    annotation: object, value: object, expected: Json | None, legacy: bool
+    annotation: object, value: object, expected: Json, legacy: bool
 ) -> None:
     result = await called(annotation, value, legacy=legacy)
-    expected = expected or {"city": "Lisbon", "high": 21.5, "day": "2026-07-28", "aliased": 1}
     assert expected == result["structuredContent"]
     (text,) = texts(result)
     assert expected == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
-        (Forecast, Forecast(city="Lisbon", high=21.5)),
-        (Point, Point(1)),
-        (Row, {"name": "a"}),
-        (int, 3),
-        (dict[str, int], {"a": 1}),
-        (list[Point], [Point(1)]),
-        (int | None, None),
-    ],
-    ids=str,
-)
-async def test_the_output_schema_describes_an_object_that_the_result_fits(annotation: object, value: object) -> None:
+@pytest.mark.parametrize(("annotation", "value", "_expected"), STRUCTURED, ids=str)
+async def test_the_output_schema_describes_an_object_that_the_result_fits(
+    annotation: object, value: object, _expected: Json
+) -> None:
     schema, _ = return_spec(annotation)
     assert schema is not None
     assert schema["type"] == "object"

@@ -88,7 +88,7 @@ async def test_a_charge_is_made_once_and_then_confirmed(era: str, ledger: Ledger
 
 @both_eras
 @pytest.mark.parametrize("answer", [NO, decline(), dismiss()], ids=["no", "declined", "dismissed"])
-async def test_whoever_does_not_confirm_is_not_confirmed(era: str, answer: ElicitResult, ledger: Ledger) -> None:
+async def test_without_a_yes_a_charge_is_not_confirmed(era: str, answer: ElicitResult, ledger: Ledger) -> None:
     assert await call(era, User(answer), "charge", amount=5) == "Charged 5 euros, not confirmed."
     assert ledger.lines == ["charged 5"]
 
@@ -119,19 +119,11 @@ async def test_an_age_that_is_none_is_asked_for_again(era: str, wrong: ElicitRes
 
 @both_eras
 async def test_it_is_served_on_stdio(era: str, ledger: Ledger, keys: str) -> None:
-    user = User()
     environment = {**IMPORTS, "CHECKOUT_LEDGER": str(ledger.path), "TRIO_MCP_KEYS": keys}
     command = [sys.executable, str(CHECKOUT), "stdio"]
     with trio.fail_after(BOUND):
-        async with Client.connect(command, mode=MODES[era], on_elicit=user.answer, env=environment) as client:
+        async with Client.connect(command, mode=MODES[era], on_elicit=User().answer, env=environment) as client:
             assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
-    assert ledger.lines == ["charged 5", "confirmed"]
-
-
-@both_eras
-async def test_it_is_served_over_http(era: str, ledger: Ledger, keys: str) -> None:
-    async with checkout(ledger, keys) as process, client_of(process.url, era, User().answer) as client:
-        assert (await client.call_tool("charge", {"amount": 5})).text == "Charged 5 euros, confirmed."
     assert ledger.lines == ["charged 5", "confirmed"]
 
 
