@@ -104,8 +104,17 @@ async def async_generator() -> Any:
 
 
 class Tools:
+    """A class, and what JSON cannot represent."""
+
     async def run(self, text: str) -> str:
         return text
+
+
+def book(ctx: Context | str) -> None: ...
+
+
+def tools() -> Tools:
+    return Tools()
 
 
 @pytest.mark.parametrize(
@@ -118,8 +127,10 @@ class Tools:
         (lambda **kwargs: None, ["parameter", "'kwargs'"]),
         (lambda a, /: None, ["parameter", "'a'"]),  # JSON has no names for these three
         (lambda ctx: None, ["ctx: Context"]),
+        (book, ["book", "'ctx'", "`ctx: Context`"]),
+        (tools, ["tools", "Tools"]),
     ],
-    ids=["generator", "async generator", "unbound method", "*args", "**kwargs", "positional-only", "untyped context"],
+    ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_function_that_cannot_be_a_tool_is_refused(server: Server, function: Any, names: list[str]) -> None:
     with pytest.raises(TypeError, match=naming(*names)):
