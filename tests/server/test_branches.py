@@ -157,26 +157,18 @@ async def test_samples_side_by_side_in_one_lane_keep_each_prompt_beside_its_answ
 
 
 @both_eras
-async def test_a_branch_begins_with_a_copy_and_nothing_finds_its_way_back(mode: str) -> None:
-    seen: dict[str, list[str]] = {}
-
-    async def branch(child: Context, name: str) -> str:
-        await child.sample(name)
-        seen[name] = texts(child.messages)
-        assert texts(child.parent_messages) == ["one", "answer 1"]
-        return name
+async def test_a_branch_has_a_conversation_apart_from_its_parent_and_its_siblings(mode: str) -> None:
+    async def branch(child: Context) -> list[str]:
+        await child.sample("inner")
+        return texts(child.messages)
 
     async def body(ctx: Context) -> str:
-        await ctx.sample("one")
-        await ctx.branch_all(lambda child: branch(child, "left"), lambda child: branch(child, "right"))
-        await ctx.branch(lambda child: branch(child, "alone"))
+        await ctx.sample("outer")
+        conversations = [*await ctx.branch_all(branch, branch), await ctx.branch(branch)]
+        assert conversations == [["outer", "yes", "inner", "yes"]] * 3
         return " ".join(texts(ctx.messages))
 
-    assert await text_of(body, mode=mode) == "one answer 1"
-    assert [(name, messages[:3]) for name, messages in sorted(seen.items())] == [
-        (name, ["one", "answer 1", name]) for name in ("alone", "left", "right")
-    ]
-    assert {len(messages) for messages in seen.values()} == {4}
+    assert await text_of(body, model=unanswering, mode=mode) == "outer yes"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +180,7 @@ async def test_a_branch_begins_with_a_copy_and_nothing_finds_its_way_back(mode: 
         ({"inherit_messages": False, "messages": (said("only"),)}, ["only"]),
     ],
 )
-async def test_a_branch_inherits_the_conversation_unless_it_is_told_not_to(
+async def test_a_branch_inherits_the_conversation_unless_an_option_says_no(
     options: dict[str, Any], begins_with: list[str]
 ) -> None:
     async def look(child: Context) -> str:
@@ -225,7 +217,7 @@ async def test_what_a_branch_begins_with_is_what_was_said_when_it_was_started() 
     assert seen == [[], []]
 
 
-async def test_nobody_can_change_what_another_branch_finds() -> None:
+async def test_no_branch_can_change_what_another_one_reads() -> None:
     """A message is frozen, but its blocks may be a list, and what hangs on them dicts."""
     parts = [TextContent(text="a", meta={"k": ["v"]}), TextContent(text="b")]
     given = SamplingMessage(role="user", content=parts)
@@ -255,7 +247,7 @@ async def test_nobody_can_change_what_another_branch_finds() -> None:
     assert await text_of(body) == "a{'k': ['v']}bNone"
 
 
-async def test_nobody_can_change_what_the_model_said() -> None:
+async def test_a_returned_sample_cannot_change_the_conversation() -> None:
     def blocks(params: CreateMessageRequestParams) -> CreateMessageResult:
         return CreateMessageResult(role="assistant", content=[TextContent(text="kept", meta={"k": []})], model="m")
 
@@ -385,7 +377,7 @@ TEN = {"inputTokens": 6, "outputTokens": 4}
 
 
 @both_eras
-async def test_a_call_that_has_used_its_tokens_is_told_so_and_sends_nothing_more(mode: str) -> None:
+async def test_a_call_that_has_used_its_tokens_fails_and_sends_nothing_more(mode: str) -> None:
     async def body(ctx: Context) -> str:
         while True:
             await ctx.sample("more")
@@ -442,7 +434,7 @@ async def test_a_budget_of_a_branch_needs_none_of_the_tool() -> None:
     assert len(model.asked) == 1
 
 
-async def test_what_no_client_counts_is_estimated_as_the_server_says() -> None:
+async def test_tokens_that_the_client_does_not_count_are_estimated_as_the_server_says() -> None:
     seen: list[tuple[list[str], str | None]] = []
 
     def estimate(params: CreateMessageRequestParams, result: CreateMessageResult | None) -> int:
@@ -604,7 +596,7 @@ async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who
 
 
 @both_eras
-async def test_a_branch_that_may_not_ask_the_user_asks_nobody_and_says_so(mode: str) -> None:
+async def test_a_branch_that_may_not_ask_the_user_raises_and_asks_nothing(mode: str) -> None:
     async def below(child: Context) -> str:
         with pytest.raises(BranchElicitNotAllowed, match=naming("allow_elicit=False")):
             await child.elicit("May I?", bool)
@@ -664,7 +656,7 @@ async def race_live(talk: Talk) -> str:
     return await talk.text(request_id)
 
 
-async def test_a_race_needs_somebody_to_run() -> None:
+async def test_a_race_needs_a_branch() -> None:
     async def body(ctx: Context) -> str:
         with pytest.raises(TypeError, match="at least one"):
             await ctx.branch_race()
@@ -720,7 +712,9 @@ async def nothing(_ctx: Context) -> str:
     ids=["a coroutine", "a list", "nothing"],
 )
 @pytest.mark.filterwarnings("ignore:coroutine 'nothing' was never awaited")
-async def test_what_no_branch_can_run_is_refused_in_words(wrong: Callable[[Context], Any], names: list[str]) -> None:
+async def test_a_branch_that_is_not_an_async_function_is_rejected_by_name(
+    wrong: Callable[[Context], Any], names: list[str]
+) -> None:
     heard: list[str] = []
 
     async def begin(ctx: Context) -> str:

@@ -129,7 +129,7 @@ async def test_two_threads_that_change_different_things_leave_both_declared(monk
         assert talk.service.capabilities.prompts is not None
 
 
-def test_a_change_outside_of_any_service_tells_nobody(server: Server) -> None:
+def test_a_change_outside_of_any_service_notifies_no_session(server: Server) -> None:
     server.remove_tool("first")
     assert server.tools == ()
     with pytest.raises(LookupError, match="first"):

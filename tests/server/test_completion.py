@@ -64,7 +64,7 @@ async def test_a_uri_of_the_family_stands_for_its_template(server: Server) -> No
     assert found["values"] == ["?-x"]
 
 
-async def test_an_argument_that_nobody_completes_has_no_suggestions(server: Server) -> None:
+async def test_an_argument_without_a_completion_has_no_suggestions(server: Server) -> None:
     assert await complete(server, PROMPT, "framework") == {"values": []}
 
 

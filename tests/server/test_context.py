@@ -158,7 +158,7 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_a_plain_function_runs_in_a_thread_and_holds_nobody_up(gate: threading.Event) -> None:
+async def test_a_plain_function_runs_in_a_thread_and_blocks_no_other_call(gate: threading.Event) -> None:
     server = Server("tester")
 
     @server.tool
@@ -252,7 +252,7 @@ async def test_the_repr_shows_the_call_and_its_deadline(autojump_clock: MockCloc
 # questions
 
 
-async def test_a_schema_that_is_no_form_is_refused_before_anything_is_sent() -> None:
+async def test_a_schema_that_no_form_can_have_is_rejected_before_anything_is_sent() -> None:
     async def book(ctx: Context) -> None:
         with pytest.raises(FormError, match="value"):
             await ctx.elicit("Which?", dict[str, int])

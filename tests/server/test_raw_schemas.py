@@ -80,7 +80,7 @@ async def test_the_function_takes_all_arguments_in_one_parameter_and_a_context_b
         ({"type": "object", "properties": {"a": {"$ref": "https://example.com/schema.json"}}}, "https://example.com"),
     ],
 )
-def test_what_is_no_schema_of_arguments_is_refused_when_the_tool_is_offered(schema: Json, named: str) -> None:
+def test_an_invalid_input_schema_is_rejected_when_the_tool_is_offered(schema: Json, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Server("wrong").add_tool(lambda arguments: "", name="x", input_schema=schema)
 
@@ -177,7 +177,7 @@ async def test_a_declared_question_that_is_asked_again_or_in_branches_has_a_key_
 
 
 @pytest.mark.parametrize("key", ["", "seat-1", "seat/1", "1st", "a seat"])
-def test_a_key_that_is_no_identifier_is_refused(key: str) -> None:
+def test_a_key_must_be_an_identifier(key: str) -> None:
     with pytest.raises(ValueError, match="identifier"):
         Elicit(key, str)
 

@@ -89,7 +89,7 @@ async def test_the_variables_of_a_template_are_the_arguments_by_their_types(serv
 
 
 @pytest.mark.parametrize("uri", ["", "no scheme", "://", "a b://c", "file:", "config://\n", "1x://y", "x" * 70_000])
-async def test_what_is_no_uri_is_refused_and_named(server: Server, uri: str) -> None:
+async def test_an_invalid_uri_is_rejected_by_name(server: Server, uri: str) -> None:
     error = await refusal(server, uri)
     assert error["code"] == -32602
     assert repr(uri[:64])[1:-1] in error["message"] or repr(uri[:64]) in error["message"]

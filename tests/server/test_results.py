@@ -61,7 +61,7 @@ def texts(result: Json) -> list[str]:
     return [block["text"] for block in result["content"]]
 
 
-# without a promise
+# without an output schema
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def texts(result: Json) -> list[str]:
     ],
     ids=str,
 )
-async def test_text_and_blocks_are_content_and_promise_no_structure(
+async def test_text_and_blocks_are_content_without_a_structure(
     annotation: object, value: object, blocks: list[Any]
 ) -> None:
     result = await called(annotation, value)
@@ -122,7 +122,7 @@ async def test_without_an_annotation_a_value_is_shown_as_json(value: object, tex
     assert text in texts(result)[0]
 
 
-# with a promise
+# with an output schema
 
 
 LISBON: Json = {"city": "Lisbon", "high": 21.5, "day": None, "aliased": 1}
@@ -183,7 +183,7 @@ async def test_the_output_schema_describes_an_object_that_the_result_fits(
     ],
     ids=str,
 )
-async def test_a_value_that_was_not_promised_is_an_error_result_that_says_where(
+async def test_a_value_that_breaks_its_annotation_is_an_error_result_that_says_where(
     annotation: object, value: object, named: str
 ) -> None:
     result = await called(annotation, value)

@@ -85,7 +85,7 @@ def test_a_name_is_taken_once(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "é", "a" * 129, "a\n"])
-def test_a_name_that_is_none_is_refused(server: Server, name: str) -> None:
+def test_an_invalid_name_is_rejected(server: Server, name: str) -> None:
     def function() -> None: ...
 
     function.__name__ = name

@@ -83,7 +83,7 @@ def test_an_option_is_rejected_by_name_and_value(
 
 
 @pytest.mark.parametrize("offer", [tool, prompt, resource])
-def test_a_question_that_is_none_is_named_with_how_to_write_one(offer: Callable[..., None]) -> None:
+def test_a_wrong_question_is_named_with_how_to_write_one(offer: Callable[..., None]) -> None:
     with pytest.raises(TypeError, match=naming("elicits", "'seat'", "Elicit('seat', Seat)")):
         offer(elicits=["seat"])
 

@@ -133,7 +133,7 @@ async def test_the_log_of_a_failure_names_what_failed(
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["modern", "legacy"])
 @pytest.mark.parametrize("level", ["warn", 3, None])
-async def test_a_level_that_is_none_is_refused_in_both_eras(legacy: bool, level: Any) -> None:
+async def test_an_invalid_level_is_rejected_in_both_eras(legacy: bool, level: Any) -> None:
     async def speak(ctx: Context) -> None:
         with pytest.raises(ValueError, match=naming("level", "debug", "warning", repr(level))):
             await ctx.log(level, "x")

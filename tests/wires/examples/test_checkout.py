@@ -109,7 +109,7 @@ async def test_a_poll_asks_in_turn_and_a_vote_at_once(era: str) -> None:
 
 @both_eras
 @pytest.mark.parametrize("wrong", [accept(age=151), accept(age="ten"), accept()])
-async def test_an_age_that_is_none_is_asked_for_again(era: str, wrong: ElicitResult) -> None:
+async def test_an_invalid_age_is_asked_for_again(era: str, wrong: ElicitResult) -> None:
     user = User(wrong, accept(age=150))
     assert await call(era, user, "quiz") == "You are 150."
     age = user.asked[0].requested_schema.properties["age"]

@@ -98,7 +98,7 @@ async def refuse(why: str) -> str:
 
 @server.tool
 async def crash() -> str:
-    """Fail in a way that nobody expected."""
+    """Fail with an unexpected exception."""
     raise RuntimeError("the password is hunter2")
 
 

@@ -1,6 +1,6 @@
 """The official Python SDK's client (`mcp`) against our server: every revision over every transport that carries it.
 
-It runs on Trio, through anyio, in the process of the tests; the server is always a process of its own.
+It runs on Trio, through anyio, in the process of the tests; the server is always another process.
 """
 
 from __future__ import annotations
