@@ -26,6 +26,15 @@ class Icon(Model):
     theme: Literal["light", "dark"] | None = None
 
 
+class Offered(MetaModel):
+    """The members that tools, prompts, resources and resource templates share."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: list[Icon] | None = None
+
+
 class TextContent(MetaModel):
     """Text."""
 
@@ -71,16 +80,12 @@ class BlobResourceContents(ResourceContents):
     blob: str
 
 
-class Resource(MetaModel):
+class Resource(Offered):
     """A resource that a client can read; `size` is in bytes, before any encoding."""
 
     uri: str
-    name: str
-    title: str | None = None
-    description: str | None = None
     mime_type: str | None = None
     size: Integer | None = None
-    icons: list[Icon] | None = None
     annotations: Annotations | None = None
 
 

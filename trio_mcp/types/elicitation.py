@@ -50,29 +50,28 @@ class EnumOption(Model):
     title: str
 
 
-class UntitledSingleSelectEnumSchema(_PropertySchema):
+class _SingleSelectSchema(_PropertySchema):
+    type: Literal["string"] = "string"
+    default: str | None = None
+
+
+class UntitledSingleSelectEnumSchema(_SingleSelectSchema):
     """One choice of several."""
 
-    type: Literal["string"] = "string"
     enum: list[str]
-    default: str | None = None
 
 
-class TitledSingleSelectEnumSchema(_PropertySchema):
+class TitledSingleSelectEnumSchema(_SingleSelectSchema):
     """One choice of several with labels."""
 
-    type: Literal["string"] = "string"
     one_of: list[EnumOption]
-    default: str | None = None
 
 
-class LegacyTitledEnumSchema(_PropertySchema):
+class LegacyTitledEnumSchema(_SingleSelectSchema):
     """One choice of several with labels, in the form of 2025-06-18."""
 
-    type: Literal["string"] = "string"
     enum: list[str]
     enum_names: list[str] | None = None
-    default: str | None = None
 
 
 class UntitledItems(Model):
