@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from ..types import Prompt as PromptModel
 from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
-from .options import OfferKeywords, OfferOptions
+from .options import OfferKeywords, check_offer, listed_members, name_for, question_keys, resume_mode
 from .results import BLOCKS, ReturnError, to_json_text, value_label
 from .signature import Arguments, parameters_of, signature_arguments
 
@@ -33,7 +34,7 @@ CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 class PromptKeywords(OfferKeywords, total=False):
-    """The options of a prompt: those of `trio_mcp.server.options.OfferKeywords`."""
+    """The options of a prompt: those of `OfferKeywords`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,23 +97,24 @@ def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
     return prompt
 
 
-def make_prompt(function: Function, options: OfferOptions, threads: ThreadLimiter) -> Prompt:
+def make_prompt(function: Function, options: PromptKeywords, threads: ThreadLimiter) -> Prompt:
     """Return a prompt that runs a function.
 
     Raises:
-        TypeError: the signature cannot be that of a prompt.
-        ValueError: it has no name.
+        TypeError: the signature cannot be that of a prompt, or an option is unknown or has the wrong type.
+        ValueError: it has no name, or an option is not allowed.
     """
-    name = options.name_for(function)
+    check_offer(options, PromptKeywords.__optional_keys__, "prompt()")
+    name = name_for(function, options)
     if not name:
         raise ValueError("a prompt needs a name: this function has none, so give name=")
     reject_containers(function)
     arguments = signature_arguments(function)
     listed = prompt_arguments(arguments.schema) or None
-    model = PromptModel(name=name, arguments=listed, **options.listed_members(function))
-    handler = make_handler(function, arguments.context, threads, BranchTerms(keys=options.question_keys))
+    model = PromptModel(name=name, arguments=listed, **listed_members(function, options))
+    handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
     # Rendering a prompt changes nothing, so that running it twice is harmless.
-    return Prompt(model, options.timeout, arguments, handler, options.resume_mode(harmless=True))
+    return Prompt(model, options.get("timeout", math.inf), arguments, handler, resume_mode(options, harmless=True))
 
 
 def reject_containers(function: Function) -> None:
