@@ -20,6 +20,7 @@ from jsonschema.validators import extend
 
 from ...types.base import JsonValue
 from .patterns import Pattern
+from .references import Resolver
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 Schema: TypeAlias = Mapping[str, Any]
@@ -38,7 +39,7 @@ class SubschemaRole:
         targets: the schemas that its references lead to.
     """
 
-    resolver: Any  # the library does not export its class
+    resolver: Resolver
     targets: Sequence[Any]
 
 
