@@ -27,7 +27,7 @@ from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
 from .options import OfferKeywords, check_offer, listed_members, name_for, question_keys, resume_mode
-from .results import BLOCKS, ReturnError, to_json_text, value_label
+from .results import Block, ReturnError, to_json_text, value_label
 from .signature import Arguments, parameters_of, signature_arguments
 
 CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -148,7 +148,7 @@ def to_messages(value: object) -> list[PromptMessage]:
         return [message for item in value for message in to_messages(item)]
     if isinstance(value, PromptMessage):
         return [value]
-    if isinstance(value, BLOCKS):
+    if isinstance(value, Block):
         return [PromptMessage(role="user", content=value)]
     # All of these are JSON, or nearly, but no author wants a model to read "null" or "3.0": it is a forgotten `return`.
     if value is None or isinstance(value, bool | int | float | bytes | bytearray):

@@ -7,7 +7,7 @@ import math
 import re
 import secrets
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,15 +67,13 @@ class ToolKeywords(OfferKeywords, total=False):
 def check_tool_options(options: ToolKeywords) -> None:
     """Raise `TypeError` or `ValueError` if an option of a tool is unknown or has a wrong value."""
     check_offer(options, ToolKeywords.__optional_keys__, "tool()")
-    for name, schema in (
-        ("input_schema", options.get("input_schema")),
-        ("output_schema", options.get("output_schema")),
-    ):
+    given: Mapping[str, object] = options
+    for name in ("input_schema", "output_schema"):
         # A type, such as a model, is a frequent mistake.
-        if schema is not None:
+        if (schema := given.get(name)) is not None:
             check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
-    check_count("max_depth", options.get("max_depth"))
-    check_count("token_budget", options.get("token_budget"))
+    for name in ("max_depth", "token_budget"):
+        check_count(name, given.get(name))
     # A string is a collection of letters, each of which would be an unknown capability.
     if isinstance(requires := options.get("requires"), str):
         raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")

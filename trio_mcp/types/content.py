@@ -35,30 +35,32 @@ class Offered(MetaModel):
     icons: list[Icon] | None = None
 
 
-class TextContent(MetaModel):
+class _Block(MetaModel):
+    annotations: Annotations | None = None
+
+
+class _Media(_Block):
+    data: str
+    mime_type: str
+
+
+class TextContent(_Block):
     """Text."""
 
     type: Literal["text"] = "text"
     text: str
-    annotations: Annotations | None = None
 
 
-class ImageContent(MetaModel):
+class ImageContent(_Media):
     """An image; `data` is base64."""
 
     type: Literal["image"] = "image"
-    data: str
-    mime_type: str
-    annotations: Annotations | None = None
 
 
-class AudioContent(MetaModel):
+class AudioContent(_Media):
     """Audio; `data` is base64."""
 
     type: Literal["audio"] = "audio"
-    data: str
-    mime_type: str
-    annotations: Annotations | None = None
 
 
 class ResourceContents(MetaModel):
@@ -95,12 +97,11 @@ class ResourceLink(Resource):
     type: Literal["resource_link"] = "resource_link"
 
 
-class EmbeddedResource(MetaModel):
+class EmbeddedResource(_Block):
     """A content block with the contents of a resource."""
 
     type: Literal["resource"] = "resource"
     resource: TextResourceContents | BlobResourceContents
-    annotations: Annotations | None = None
 
 
 ContentBlock: TypeAlias = Annotated[

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
 from ...errors import LocalProtocolError
@@ -26,9 +27,9 @@ from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..meta import RESERVED, SERVER_INFO
 from ..revisions import Era, Method, Revision
 from ..strict_json import dumps
-from .downlevel import Shape, narrowed, shape
+from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
 
-LATE_FIELDS: Final = frozenset({"result_type", "ttl_ms", "cache_scope", "input_responses", "request_state"})
+LATE_FIELDS: Final = frozenset(map(to_snake, LATE_MEMBERS))
 """Fields of every result or request that only the modern era has."""
 
 ASKS_NOTHING: Final = "result: an input_required result needs inputRequests or requestState"
@@ -76,7 +77,7 @@ class Writer:
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
             return self._signed(result, InputRequiredResult, identity)
-        kind = _kind(result, _result_type(known))
+        kind = _kind(result, result_type(known))
         return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
 
     def encode_round(
@@ -115,7 +116,7 @@ class Writer:
 
     def encode_input_response(self, method: str, result: Model) -> JsonObject:
         """The answer to a question of an interim result, as one value of `input_responses`."""
-        return narrowed(self.revision.name, result, _kind(result, _result_type(self._input(method))))
+        return narrowed(self.revision.name, result, _kind(result, result_type(self._input(method))))
 
     def declared(self, capabilities: ClientCapabilities) -> JsonObject:
         """A client's capabilities as this revision writes them (M-META-1s: every modern request carries them)."""
@@ -160,7 +161,7 @@ class Writer:
         return f"<{type(self).__name__} {self.revision.name}>"
 
 
-def _result_type(method: Method) -> type[Model]:
+def result_type(method: Method) -> type[Model]:
     """The type of a request's result."""
     assert method.result is not None, f"{method.name} is a notification"
     return method.result
