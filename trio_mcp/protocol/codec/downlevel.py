@@ -119,11 +119,9 @@ class Shape:
 
     def narrow(self, value: JsonValue) -> None:
         """Changes `value`, an object or an array of them, in place."""
-        if isinstance(value, list):
-            for item in value:
-                self.narrow(item)
-        elif isinstance(value, dict):
-            self._narrow(value)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                self._narrow(item)
 
     def _narrow(self, value: JsonObject) -> None:
         for rewrite in self.rewrites:
