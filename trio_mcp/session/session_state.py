@@ -106,7 +106,7 @@ class SessionState:
         # The codec changes here, before the result is encoded: the answer to `initialize` is written in the new revision.
         version = negotiated_version(params.protocol_version)
         connection = self._connection
-        connection.agree(version)
+        connection.set_version(version)
         connection.session.client_capabilities = params.capabilities
         connection.session.client_info = params.client_info
         result = InitializeResult(
