@@ -46,7 +46,7 @@ from ..meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, 
 from ..revisions import MODERN_ONLY, NEWEST_LEGACY, REVISIONS, Era, Method, Revision, Side, unsupported_version
 from ..strict_json import dumps
 from .downlevel import LATE_MEMBERS
-from .writing import ASKS_NOTHING, Writer, result_type
+from .writing import ASKS_NOTHING, Writer
 
 M = TypeVar("M", bound=Model)
 
@@ -91,12 +91,14 @@ class Codec(Writer):
         Raises:
             RemoteProtocolError: it is neither.
         """
-        kind = result_type(self._request(method))
+        known = self.revision.requests.get(method)
+        if known is None or known.result is None:
+            raise self._lacks(method)
         if not self._modern:
-            return validated(kind, _without(LATE_MEMBERS, result), "result")
+            return validated(known.result, _without(LATE_MEMBERS, result), "result")
         match result.get("resultType", "complete"):
             case "complete":
-                return validated(kind, {"resultType": "complete", **result}, "result")  # M-RPC-4c
+                return validated(known.result, {"resultType": "complete", **result}, "result")  # M-RPC-4c
             case "input_required" if method in self._rounds:
                 asking = validated(InputRequiredResult, result, "result")
                 if not asking.input_requests and asking.request_state is None:
@@ -107,7 +109,10 @@ class Codec(Writer):
 
     def decode_input_response(self, method: str, value: JsonValue, *, path: str = "params.inputResponses") -> Model:
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
-        return validated(result_type(self._input(method)), value, path)
+        known = self.revision.inputs.get(method)
+        if known is None or known.result is None:
+            raise self._lacks_input(method)
+        return validated(known.result, value, path)
 
 
 def _sent_by(sender: Side, methods: Mapping[str, Method]) -> dict[str, Method]:

@@ -77,7 +77,7 @@ class Writer:
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
             return self._signed(result, InputRequiredResult, identity)
-        kind = _kind(result, result_type(known))
+        kind = _kind(result, _result_type(known))
         return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
 
     def encode_round(
@@ -116,7 +116,7 @@ class Writer:
 
     def encode_input_response(self, method: str, result: Model) -> JsonObject:
         """The answer to a question of an interim result, as one value of `input_responses`."""
-        return narrowed(self.revision.name, result, _kind(result, result_type(self._input(method))))
+        return narrowed(self.revision.name, result, _kind(result, _result_type(self._input(method))))
 
     def declared(self, capabilities: ClientCapabilities) -> JsonObject:
         """A client's capabilities as this revision writes them (M-META-1s: every modern request carries them)."""
@@ -161,7 +161,7 @@ class Writer:
         return f"<{type(self).__name__} {self.revision.name}>"
 
 
-def result_type(method: Method) -> type[Model]:
+def _result_type(method: Method) -> type[Model]:
     """The type of a request's result."""
     assert method.result is not None, f"{method.name} is a notification"
     return method.result
