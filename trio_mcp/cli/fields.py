@@ -15,10 +15,8 @@ from ..types import (
     NumberSchema,
     PrimitiveSchemaDefinition,
     StringSchema,
-    TitledItems,
     TitledMultiSelectEnumSchema,
     TitledSingleSelectEnumSchema,
-    UntitledItems,
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 )
@@ -93,18 +91,17 @@ def read_field(field: PrimitiveSchemaDefinition, text: str) -> ElicitValue:
 def choices(field: SingleChoice | MultipleChoice) -> Mapping[str, str]:
     """Return the values to choose from, each with its label."""
     match field:
-        case (
-            UntitledSingleSelectEnumSchema(enum=values)
-            | UntitledMultiSelectEnumSchema(items=UntitledItems(enum=values))
-        ):
+        case UntitledSingleSelectEnumSchema(enum=values):
             return {value: value for value in values}
+        case UntitledMultiSelectEnumSchema(items=items):
+            return {value: value for value in items.enum}
         # Labels of another number than the values cannot be assigned, so they are ignored.
         case LegacyTitledEnumSchema(enum=values, enum_names=names):
             return dict(zip(values, names if names and len(names) == len(values) else values, strict=True))
-        case (
-            TitledSingleSelectEnumSchema(one_of=titled) | TitledMultiSelectEnumSchema(items=TitledItems(any_of=titled))
-        ):
+        case TitledSingleSelectEnumSchema(one_of=titled):
             return {option.const: option.title for option in titled}
+        case TitledMultiSelectEnumSchema(items=items):
+            return {option.const: option.title for option in items.any_of}
 
 
 def options(labelled: Mapping[str, str]) -> str:

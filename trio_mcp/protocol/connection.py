@@ -68,16 +68,14 @@ class RequestIn(NamedTuple):
         return self.terms.codec
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationIn:
+class NotificationIn(NamedTuple):
     """The peer tells us something."""
 
     method: str
     params: Model
 
 
-@dataclass(frozen=True, slots=True)
-class CancelIn:
+class CancelIn(NamedTuple):
     """The peer no longer wants the answer to its request `id`."""
 
     id: RequestId
@@ -91,15 +89,13 @@ class ReplyIn(NamedTuple):
     result: Model | Exception
 
 
-@dataclass(frozen=True, slots=True)
-class BatchIn:
+class BatchIn(NamedTuple):
     """Several messages came together; receive each of them, in order, and answer the requests among them together."""
 
     messages: tuple[Message | Malformed, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """The message broke a rule; `error` says which, and its `request_id` names the request to answer (None: no answer)."""
 
     error: RemoteProtocolError
@@ -134,8 +130,7 @@ class StrayReply(Ignored):
 Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | BatchIn | Rejected | Ignored
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRequest:
+class PendingRequest(NamedTuple):
     """A request of ours that has no answer yet."""
 
     method: str

@@ -11,13 +11,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import RemoteProtocolError
 
 
-@dataclass(frozen=True, slots=True)
-class LineTooLong:
+class LineTooLong(NamedTuple):
     """Takes the place of a line over the limit; the next line is read as usual.
 
     Attributes:

@@ -94,11 +94,7 @@ class Resource:
     """A registered resource. `model` is what `resources/list` shows."""
 
     model: ResourceModel
-    _reader: ResourceReader
-
-    def plan(self) -> Plan:
-        """Return how to read it."""
-        return self._reader.plan(self.model.uri, {})
+    reader: ResourceReader
 
     def __repr__(self) -> str:
         return f"<Resource {self.model.uri}>"
@@ -145,7 +141,7 @@ def read_resource(
     check_uri(params.uri)
     resource = resources.by_key.get(params.uri)
     if resource is not None:
-        return resource.plan()
+        return resource.reader.plan(params.uri, {})
     for template in templates:
         plan = template.plan(params.uri)
         if plan is not None:

@@ -27,22 +27,17 @@ from .context import Context
 from .forms import error_summary
 
 
+@dataclass(frozen=True, slots=True)
 class Mirrored:
     """Mark an argument that modern clients repeat in the HTTP header `Mcp-Param-<name>`, for proxies (M-HTTP-6).
 
     Strings, integers and booleans only: `region: Annotated[str, Mirrored("Region")]`.
     """
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {**handler(core_schema), "x-mcp-header": self.name}
-
-    def __repr__(self) -> str:
-        return f"Mirrored({self.name!r})"
 
 
 class ArgumentsModel(BaseModel):

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ...types.base import JsonObject, JsonValue
 from .headers import decode_value, encode_value, header_mismatch_error
@@ -51,8 +51,7 @@ _Step: TypeAlias = tuple[str, str | int | None]
 """The keyword that leads to a schema, and its name or position there if there may be several."""
 
 
-@dataclass(frozen=True, slots=True)
-class MirroredParameter:
+class MirroredParameter(NamedTuple):
     """A mirrored parameter: an argument that a header repeats.
 
     Attributes:

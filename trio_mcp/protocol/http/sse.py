@@ -19,8 +19,7 @@ by U+FFFD, as a browser does it, they would become a message that was never sent
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...errors import RemoteProtocolError
 
@@ -28,8 +27,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 15
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
+class SseEvent(NamedTuple):
     """One event.
 
     Attributes:

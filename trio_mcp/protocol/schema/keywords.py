@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from jsonschema import Draft7Validator, Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
@@ -30,8 +30,7 @@ class BudgetExceeded(Exception):
     """The budget of a check is used up."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubschemaRole:
+class SubschemaRole(NamedTuple):
     """What one subschema needs from the schema around it.
 
     Attributes:
@@ -40,7 +39,7 @@ class SubschemaRole:
     """
 
     resolver: Resolver
-    targets: Sequence[Any]
+    targets: Sequence[JsonValue]
 
 
 @dataclass(slots=True)
