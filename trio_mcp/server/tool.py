@@ -159,6 +159,14 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     return tool.plan(facts, params.arguments or {})
 
 
+def uncallable_tools(tools: Catalog[Tool], facts: RequestFacts) -> frozenset[Tool]:
+    """Return the tools that this client cannot call (row 30), where a list belongs to its session."""
+    # A modern list belongs to no session, and may be cached for other clients.
+    if not facts.codec.revision.hides_gated:
+        return frozenset()
+    return frozenset(tool for tool in tools if not tool.callable_by(facts.client_capabilities))
+
+
 def check_retry_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> None:
     """Check the headers of a request that continues a call; `call_tool` checks those of the others."""
     assert isinstance(params, CallToolRequestParams)
