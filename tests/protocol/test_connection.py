@@ -84,7 +84,7 @@ def asked(connection: Connection, method: str = "tools/call") -> RequestId:
 
 def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
     connection = Connection(Side.CLIENT)
-    assert Phase.OPENING is connection.phase
+    assert Phase.OPENING is connection.terms.phase
     event = connection.receive(Request(1, "initialize", HELLO))
     assert isinstance(event, RequestIn)
     assert isinstance(event.params, InitializeRequestParams)
@@ -95,7 +95,7 @@ def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
 def test_initialize_alone_does_not_open_the_session() -> None:
     connection = Connection(Side.CLIENT)
     connection.receive(Request(1, "initialize", HELLO))
-    assert Phase.OPENING is connection.phase
+    assert Phase.OPENING is connection.terms.phase
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "logging/setLevel"])
@@ -111,7 +111,7 @@ def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
     error = refusal(connection.receive(Request(2, "initialize", HELLO)))
     assert error.code == INVALID_REQUEST
     assert "initialized already" in str(error)
-    assert (connection.phase, connection.codec.revision.name) == (Phase.OPEN, "2025-03-26")
+    assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPEN, "2025-03-26")
 
 
 @pytest.mark.parametrize("version", [version for version in SUPPORTED if version != MODERN])
@@ -120,7 +120,7 @@ def test_the_revision_that_was_agreed_on_is_the_one_spoken(version: str) -> None
     connection.set_version(version)
     event = connection.receive(call())
     assert isinstance(event, RequestIn)
-    assert version == event.codec.revision.name
+    assert version == event.terms.codec.revision.name
 
 
 def test_a_method_that_the_agreed_revision_lacks_is_not_found() -> None:
@@ -133,7 +133,7 @@ def test_a_method_that_the_agreed_revision_lacks_is_not_found() -> None:
 def test_a_closed_connection_ignores_everything() -> None:
     connection = opened()
     connection.close()
-    assert Phase.CLOSED is connection.phase
+    assert Phase.CLOSED is connection.terms.phase
     for message in (call(), modern(), Notification("notifications/initialized", {}), Response(1, {})):
         assert isinstance(connection.receive(message), Ignored)
 
@@ -186,7 +186,7 @@ def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
     event = connection.receive(Response(request.id, answer))
     assert isinstance(event, ReplyIn)
     connection.set_version(NEWEST_LEGACY)
-    assert Phase.OPEN is connection.phase
+    assert Phase.OPEN is connection.terms.phase
 
 
 # modern requests
@@ -196,7 +196,7 @@ def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
 def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(connection: Connection) -> None:
     event = connection.receive(modern())
     assert isinstance(event, RequestIn)
-    assert event.codec.revision.name == MODERN
+    assert event.terms.codec.revision.name == MODERN
     assert event.terms.asks_in_rounds
     assert event.terms.codec.revision.name == MODERN
 
@@ -204,7 +204,7 @@ def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(con
 def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> None:
     connection = Connection(Side.CLIENT)
     connection.receive(modern())
-    assert (connection.phase, connection.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
+    assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", NEWEST_LEGACY, ""])

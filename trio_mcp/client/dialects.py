@@ -142,7 +142,7 @@ class LegacyDialect(Dialect):
             )
         session.connection.set_version(chosen.name)
         # Before the notification, which must already be encoded in the agreed revision.
-        session.terms = SessionTerms(session.connection.codec, {}, stateless=False)
+        session.terms = SessionTerms(session.connection.terms.codec, {}, stateless=False)
         session.notify("notifications/initialized", NotificationParams())
         self.facts = ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
 

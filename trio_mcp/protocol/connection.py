@@ -62,11 +62,6 @@ class RequestIn(NamedTuple):
     params: Model
     terms: RequestTerms
 
-    @property
-    def codec(self) -> Codec:
-        """The codec of the request's revision."""
-        return self.terms.codec
-
 
 class NotificationIn(NamedTuple):
     """The peer tells us something."""
@@ -150,35 +145,27 @@ class Connection:
             every request has a separate stream (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_next_id", "_peer", "_pending", "_shared_channel", "_withdrawn", "open_ids", "session")
+    __slots__ = ("_next_id", "_peer", "_pending", "_shared_channel", "_withdrawn", "open_ids", "terms")
 
     def __init__(self, peer: Side, *, shared_channel: bool = True) -> None:
         self._peer = peer
         self._shared_channel = shared_channel
-        self.session = SessionTerms()
+        self.terms = SessionTerms()
+        """What the handshake has agreed on; the newest legacy revision before that."""
         self.open_ids: set[RequestId] = set()
         """The ids of the peer's open requests; an id is removed when its request is over."""
         self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = 0
         self._withdrawn: dict[RequestId, None] = {}
 
-    @property
-    def phase(self) -> Phase:
-        return self.session.phase
-
-    @property
-    def codec(self) -> Codec:
-        """The codec of the revision agreed on; the newest legacy one before that."""
-        return self.session.codec
-
     def set_version(self, version: str) -> None:
         """Open the session with the revision that the handshake has chosen."""
-        self.session.codec = codec_for(version)
-        self.session.phase = Phase.OPEN
+        self.terms.codec = codec_for(version)
+        self.terms.phase = Phase.OPEN
 
     def close(self) -> list[RequestId]:
         """Close the connection, and return the ids of our requests that will never be answered."""
-        self.session.phase = Phase.CLOSED
+        self.terms.phase = Phase.CLOSED
         lost = list(self._pending)
         self._pending.clear()
         self.open_ids.clear()
@@ -192,7 +179,7 @@ class Connection:
         Args:
             inbound: the same message, if it was classified before.
         """
-        if self.session.phase is Phase.CLOSED:
+        if self.terms.phase is Phase.CLOSED:
             return Ignored("the connection is closed")
         try:
             match message:
@@ -223,9 +210,9 @@ class Connection:
 
     def new_request(self, method: str, params: Model, codec: Codec | None = None) -> Request:
         """Return a new request, with an id that is unique for the life of the connection (L-RPC-2b)."""
-        if self.session.phase is Phase.CLOSED:
+        if self.terms.phase is Phase.CLOSED:
             raise LocalProtocolError("the connection is closed")
-        codec = codec or self.session.codec
+        codec = codec or self.terms.codec
         encoded = codec.encode_request(method, params)
         self._next_id += 1
         self._pending[self._next_id] = PendingRequest(method, codec)
@@ -252,7 +239,7 @@ class Connection:
     # one step each
 
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
-        terms, params = read_request(message, inbound, self.session, self._peer)
+        terms, params = read_request(message, inbound, self.terms, self._peer)
         if self._shared_channel:
             if message.id in self.open_ids:
                 raise RemoteProtocolError(
@@ -264,7 +251,7 @@ class Connection:
     def _notification(self, message: Notification) -> Event:
         params = message.params
         assert not isinstance(params, Encoded)
-        decoded = self.session.codec.decode_notification(message.method, params, sender=self._peer)
+        decoded = self.terms.codec.decode_notification(message.method, params, sender=self._peer)
         if decoded is None:
             return Ignored(f"unknown notification {message.method}")
         if isinstance(decoded, CancelledNotificationParams):
@@ -310,7 +297,7 @@ class Connection:
         return StrayReply(f"{kind.value} answer to {request_id!r}, which is not open", kind)
 
     def _batch(self, batch: Batch) -> BatchIn | Rejected:
-        if not self.session.codec.revision.batches:
+        if not self.terms.codec.revision.batches:
             return Rejected(batch.error)
         try:
             messages = batch.messages()
@@ -320,8 +307,8 @@ class Connection:
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
 
     def __repr__(self) -> str:
-        version = self.session.codec.revision.name
-        return f"<Connection {self.session.phase.value} {version} open={len(self.open_ids)} asked={len(self._pending)}>"
+        version = self.terms.codec.revision.name
+        return f"<Connection {self.terms.phase.value} {version} open={len(self.open_ids)} asked={len(self._pending)}>"
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:

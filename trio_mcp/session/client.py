@@ -341,7 +341,7 @@ class ClientSession:
         # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
         elif request.method == "ping":
             self.connection.release_id(request.id)
-            self._send_answer(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
+            self._send_answer(Response(request.id, request.terms.codec.encode_result("ping", EmptyResult())), batch)
         elif len(self._serving) >= MAX_SERVER_REQUESTS:
             self.connection.release_id(request.id)
             self._send_answer(ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY)), batch)
@@ -395,7 +395,7 @@ class ClientSession:
             if handler is None:
                 raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
             result = await handler(request.params)
-            return Response(request.id, request.codec.encode_result(request.method, result))
+            return Response(request.id, request.terms.codec.encode_result(request.method, result))
         except PeerError as error:
             detail = ErrorDetail(error.code, error.message, error.data)
         except CapabilityError as error:

@@ -172,7 +172,7 @@ class ServerSession:
     @property
     def initialized(self) -> bool:
         """A handshake has been made."""
-        return self.connection.phase is Phase.OPEN
+        return self.connection.terms.phase is Phase.OPEN
 
     @property
     def busy(self) -> bool:
@@ -189,7 +189,7 @@ class ServerSession:
         await self.requests.wait_none_left()
 
     def __repr__(self) -> str:
-        client = self.connection.session.client_info
+        client = self.connection.terms.client_info
         name = client.name if client else "?"
         return f"<ServerSession with {name} calls={len(self.requests)} {self.connection!r}>"
 

@@ -26,11 +26,7 @@ def check_uri(uri: str) -> None:
     Raises:
         RemoteProtocolError: -32602; the message names it.
     """
-    if len(uri) > MAX_URI:
-        raise RemoteProtocolError(
-            f"the URI {uri[:64]!r}... has {len(uri)} characters; the limit is {MAX_URI}", code=INVALID_PARAMS
-        )
     if not is_uri(uri):
-        raise RemoteProtocolError(
-            f"{uri[:128]!r} is not a URI: it needs a scheme, such as file: or https:", code=INVALID_PARAMS
-        )
+        too_long = f"has {len(uri)} characters; the limit is {MAX_URI}"
+        problem = too_long if len(uri) > MAX_URI else "needs a scheme, such as file: or https:"
+        raise RemoteProtocolError(f"{uri[:128]!r} is not a URI: it {problem}", code=INVALID_PARAMS)

@@ -217,7 +217,7 @@ class LegacyEndpoint:
 
     def _new_stream(self, entry: LegacySession) -> SessionStream:
         return SessionStream(
-            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.codec.revision.polling
+            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.terms.codec.revision.polling
         )
 
     def _outbox(self) -> Outbox[Envelope]:
