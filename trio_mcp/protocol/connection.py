@@ -231,10 +231,8 @@ class Connection:
             del self._withdrawn[next(iter(self._withdrawn))]
         if pending.method == "initialize":
             return None
-        params = CancelledNotificationParams(request_id=request_id, reason=reason)
-        return Notification(
-            "notifications/cancelled", pending.codec.encode_notification("notifications/cancelled", params)
-        )
+        method, params = "notifications/cancelled", CancelledNotificationParams(request_id=request_id, reason=reason)
+        return Notification(method, pending.codec.encode_notification(method, params))
 
     # one step each
 

@@ -111,7 +111,7 @@ class Codec(Writer):
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
         known = self.revision.inputs.get(method)
         if known is None or known.result is None:
-            raise self._lacks_input(method)
+            raise self._lacks(f"input request {method}")
         return validated(known.result, value, path)
 
 

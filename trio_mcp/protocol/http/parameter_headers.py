@@ -157,21 +157,13 @@ def _text(parameter: MirroredParameter, arguments: JsonObject) -> str | None:
             return "true" if value else "false"
         case str():
             return value
-        case float() if value.is_integer():  # JSON Schema 2020-12, 6.1.1: 10.0 is an integer
-            return _integer(parameter, int(value))
-        case int():
-            return _integer(parameter, value)
+        case int() | float() if value % 1 == 0:  # JSON Schema 2020-12, 6.1.1: 10.0 is an integer
+            if abs(value) > _MAX_SAFE_INTEGER:
+                what = f"the argument {'.'.join(parameter.path)} is not within ±(2**53 - 1)"
+                raise ValueError(f"{what}, so the header {parameter.header} cannot repeat it")
+            return str(int(value))
         case _:
             return None
-
-
-def _integer(parameter: MirroredParameter, value: int) -> str:
-    if abs(value) > _MAX_SAFE_INTEGER:
-        raise ValueError(
-            f"the argument {'.'.join(parameter.path)} is not within ±(2**53 - 1), so the header {parameter.header} "
-            "cannot repeat it"
-        )
-    return str(value)
 
 
 # Reading a schema
