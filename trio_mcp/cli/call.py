@@ -53,11 +53,7 @@ def describe(parser: ArgumentParser) -> None:
     add("--json", metavar="OBJECT", help="the arguments as one JSON object; KEY=VALUE is put into it")
     add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
     add(
-        "--timeout",
-        type=seconds,
-        default=math.inf,
-        metavar="SECONDS",
-        help="for everything together; by default, no limit",
+        "--timeout", type=seconds, default=math.inf, metavar="SECONDS", help="for the whole command (default: no limit)"
     )
     add("--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable")
     add("--sample", metavar="TEXT", help="the model's answer if the tool asks it")
