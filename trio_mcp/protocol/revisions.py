@@ -92,7 +92,7 @@ class Method:
     """
 
     name: str
-    senders: frozenset[Side]
+    senders: tuple[Side, ...]
     params: type[Model]
     result: type[Model] | None = None
     gate: str | None = None
@@ -147,9 +147,9 @@ def _changed(
     return MappingProxyType({**kept, **_by_name(*adds)})
 
 
-_C2S = frozenset({Side.CLIENT})
-_S2C = frozenset({Side.SERVER})
-_BOTH = _C2S | _S2C
+_C2S = (Side.CLIENT,)
+_S2C = (Side.SERVER,)
+_BOTH = (Side.CLIENT, Side.SERVER)
 
 _SAMPLE = Method("sampling/createMessage", _S2C, CreateMessageRequestParams, CreateMessageResult, "sampling")
 _ROOTS = Method("roots/list", _S2C, RequestParams, ListRootsResult, "roots")

@@ -120,10 +120,11 @@ def make_prompt(function: Function, options: PromptKeywords, threads: ThreadLimi
 def reject_containers(function: Function) -> None:
     """Raise `TypeError` for a parameter that cannot be made from a string."""
     # Only the built-in containers: another type may have validators that parse a string.
-    for name, annotation, _ in parameters_of(function).arguments:
-        if (get_origin(annotation) or annotation) in CONTAINERS:
+    for parameter in parameters_of(function).arguments:
+        if (get_origin(parameter.annotation) or parameter.annotation) in CONTAINERS:
+            kind = inspect.formatannotation(parameter.annotation)
             raise TypeError(
-                f"{function.__qualname__}: the parameter {name!r} cannot be a {inspect.formatannotation(annotation)}, since the "
+                f"{function.__qualname__}: the parameter {parameter.name!r} cannot be a {kind}, since the "
                 "arguments of a prompt are strings; take a str and split it"
             )
 
