@@ -184,13 +184,10 @@ def schema_checked_result(declared: Schema, value: object) -> CallToolResult:
     Raises:
         ReturnError: the value does not match, or is not JSON.
     """
-    if isinstance(value, CallToolResult):
-        if not value.is_error and (problem := declared.check(value.structured_content)) is not None:
-            raise ReturnError(f"{STRUCTURE_MISMATCH}: {problem}")
-        return value
-    result = json_result(as_json(value))
-    if (problem := declared.check(result.structured_content)) is not None:
-        raise ReturnError(f"{MISMATCH}: {problem}")
+    result = value if isinstance(value, CallToolResult) else json_result(as_json(value))
+    # An error has no structure to declare.
+    if not result.is_error and (problem := declared.check(result.structured_content)) is not None:
+        raise ReturnError(f"{STRUCTURE_MISMATCH if result is value else MISMATCH}: {problem}")
     return result
 
 

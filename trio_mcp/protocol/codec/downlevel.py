@@ -61,10 +61,7 @@ LACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "ElicitRequestURLParams": ("elicitationId",),
     },
     # From here on: what the revision lacks beside the one after it, and so does every older one.
-    "2025-11-25": {
-        "ClientCapabilities": ("extensions",),
-        "ServerCapabilities": ("extensions",),
-    },
+    "2025-11-25": {"ClientCapabilities": ("extensions",), "ServerCapabilities": ("extensions",)},
     "2025-06-18": {
         "Implementation": ("description", "icons", "websiteUrl"),
         "ClientCapabilities": ("tasks",),

@@ -174,9 +174,7 @@ REWRITES: Final[Mapping[str, Mapping[str, tuple[Rewrite, ...]]]] = {
         "CreateMessageResult": (_one_block,),
         "SamplingMessageContentBlock": (_unknown_to_text("tool_use", "tool_result"),),
     },
-    "2025-03-26": {
-        "ContentBlock": (_unknown_to_text("resource_link"),),
-    },
+    "2025-03-26": {"ContentBlock": (_unknown_to_text("resource_link"),)},
     "2024-11-05": {
         "ContentBlock": (_unknown_to_text("audio"),),
         "SamplingMessageContentBlock": (_unknown_to_text("audio"),),
