@@ -236,6 +236,12 @@ def test_a_gate_opens_for_what_is_declared(
     assert expected is declares(capabilities, gate)
 
 
+def test_the_public_names_are_complete():
+    names = {name for name in vars(types) if not name.startswith("_")}
+    modules = {name for name in names if type(getattr(types, name)).__name__ == "module"}
+    assert set(types.__all__) == names - modules
+
+
 WITHOUT_THE_TOP = """
 import sys, types
 top = types.ModuleType("trio_mcp")  # the top package exports every floor, and so would load Trio

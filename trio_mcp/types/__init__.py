@@ -3,125 +3,269 @@
 # One model serves every revision. A member that a revision does not have is removed or rewritten by its codec (`protocol.codec`),
 # so that servers and clients know one set of classes. With a set of models for each revision, every tool that hands on a value
 # would have to convert it.
-#
-# `import X as X` marks a name as exported, as in Trio, and needs no second list of the same names.
 
-from .base import JsonObject as JsonObject
-from .base import JsonValue as JsonValue
-from .base import Model as Model
-from .capabilities import ClientCapabilities as ClientCapabilities
-from .capabilities import ElicitationCapability as ElicitationCapability
-from .capabilities import PromptsCapability as PromptsCapability
-from .capabilities import ResourcesCapability as ResourcesCapability
-from .capabilities import RootsCapability as RootsCapability
-from .capabilities import SamplingCapability as SamplingCapability
-from .capabilities import ServerCapabilities as ServerCapabilities
-from .capabilities import ToolsCapability as ToolsCapability
-from .capabilities import declares as declares
-from .completion import CompleteRequestParams as CompleteRequestParams
-from .completion import CompleteResult as CompleteResult
-from .completion import Completion as Completion
-from .completion import CompletionArgument as CompletionArgument
-from .completion import CompletionContext as CompletionContext
-from .completion import PromptReference as PromptReference
-from .completion import Reference as Reference
-from .completion import ResourceTemplateReference as ResourceTemplateReference
-from .content import Annotations as Annotations
-from .content import AudioContent as AudioContent
-from .content import BlobResourceContents as BlobResourceContents
-from .content import ContentBlock as ContentBlock
-from .content import EmbeddedResource as EmbeddedResource
-from .content import Icon as Icon
-from .content import ImageContent as ImageContent
-from .content import Resource as Resource
-from .content import ResourceContents as ResourceContents
-from .content import ResourceLink as ResourceLink
-from .content import Role as Role
-from .content import SamplingContentBlock as SamplingContentBlock
-from .content import TextContent as TextContent
-from .content import TextResourceContents as TextResourceContents
-from .content import ToolResultContent as ToolResultContent
-from .content import ToolUseContent as ToolUseContent
-from .elicitation import BooleanSchema as BooleanSchema
-from .elicitation import ElicitationCompleteNotificationParams as ElicitationCompleteNotificationParams
-from .elicitation import ElicitRequest as ElicitRequest
-from .elicitation import ElicitRequestFormParams as ElicitRequestFormParams
-from .elicitation import ElicitRequestParams as ElicitRequestParams
-from .elicitation import ElicitRequestURLParams as ElicitRequestURLParams
-from .elicitation import ElicitResult as ElicitResult
-from .elicitation import ElicitValue as ElicitValue
-from .elicitation import EnumOption as EnumOption
-from .elicitation import LegacyTitledEnumSchema as LegacyTitledEnumSchema
-from .elicitation import NumberSchema as NumberSchema
-from .elicitation import PrimitiveSchemaDefinition as PrimitiveSchemaDefinition
-from .elicitation import RequestedSchema as RequestedSchema
-from .elicitation import StringSchema as StringSchema
-from .elicitation import TitledItems as TitledItems
-from .elicitation import TitledMultiSelectEnumSchema as TitledMultiSelectEnumSchema
-from .elicitation import TitledSingleSelectEnumSchema as TitledSingleSelectEnumSchema
-from .elicitation import UntitledItems as UntitledItems
-from .elicitation import UntitledMultiSelectEnumSchema as UntitledMultiSelectEnumSchema
-from .elicitation import UntitledSingleSelectEnumSchema as UntitledSingleSelectEnumSchema
-from .implementation import Implementation as Implementation
-from .lifecycle import DiscoverResult as DiscoverResult
-from .lifecycle import InitializeRequestParams as InitializeRequestParams
-from .lifecycle import InitializeResult as InitializeResult
-from .logging import LOGGING_LEVELS as LOGGING_LEVELS
-from .logging import LoggingLevel as LoggingLevel
-from .logging import LoggingMessageNotificationParams as LoggingMessageNotificationParams
-from .logging import SetLevelRequestParams as SetLevelRequestParams
-from .messages import CacheableResult as CacheableResult
-from .messages import CacheScope as CacheScope
-from .messages import Cursor as Cursor
-from .messages import EmptyResult as EmptyResult
-from .messages import InputResponseRequestParams as InputResponseRequestParams
-from .messages import InputResponses as InputResponses
-from .messages import NotificationParams as NotificationParams
-from .messages import PaginatedRequestParams as PaginatedRequestParams
-from .messages import PaginatedResult as PaginatedResult
-from .messages import ProgressToken as ProgressToken
-from .messages import RequestId as RequestId
-from .messages import RequestParams as RequestParams
-from .messages import ResourceRequestParams as ResourceRequestParams
-from .messages import Result as Result
-from .notifications import CancelledNotificationParams as CancelledNotificationParams
-from .notifications import ProgressNotificationParams as ProgressNotificationParams
-from .prompts import GetPromptRequestParams as GetPromptRequestParams
-from .prompts import GetPromptResult as GetPromptResult
-from .prompts import ListPromptsResult as ListPromptsResult
-from .prompts import Prompt as Prompt
-from .prompts import PromptArgument as PromptArgument
-from .prompts import PromptMessage as PromptMessage
-from .resources import ListResourcesResult as ListResourcesResult
-from .resources import ListResourceTemplatesResult as ListResourceTemplatesResult
-from .resources import ReadResourceRequestParams as ReadResourceRequestParams
-from .resources import ReadResourceResult as ReadResourceResult
-from .resources import ResourceTemplate as ResourceTemplate
-from .resources import ResourceUpdatedNotificationParams as ResourceUpdatedNotificationParams
-from .resources import SubscribeRequestParams as SubscribeRequestParams
-from .resources import UnsubscribeRequestParams as UnsubscribeRequestParams
-from .roots import ListRootsRequest as ListRootsRequest
-from .roots import ListRootsResult as ListRootsResult
-from .roots import Root as Root
-from .rounds import InputRequest as InputRequest
-from .rounds import InputRequests as InputRequests
-from .rounds import InputRequiredResult as InputRequiredResult
-from .rounds import InputResponse as InputResponse
-from .sampling import CreateMessageRequest as CreateMessageRequest
-from .sampling import CreateMessageRequestParams as CreateMessageRequestParams
-from .sampling import CreateMessageResult as CreateMessageResult
-from .sampling import ModelHint as ModelHint
-from .sampling import ModelPreferences as ModelPreferences
-from .sampling import SamplingMessage as SamplingMessage
-from .sampling import SamplingMessageContent as SamplingMessageContent
-from .sampling import ToolChoice as ToolChoice
-from .subscriptions import SubscriptionFilter as SubscriptionFilter
-from .subscriptions import SubscriptionsAcknowledgedNotificationParams as SubscriptionsAcknowledgedNotificationParams
-from .subscriptions import SubscriptionsListenRequestParams as SubscriptionsListenRequestParams
-from .subscriptions import SubscriptionsListenResult as SubscriptionsListenResult
-from .tools import CallToolRequestParams as CallToolRequestParams
-from .tools import CallToolResult as CallToolResult
-from .tools import ListToolsResult as ListToolsResult
-from .tools import Tool as Tool
-from .tools import ToolAnnotations as ToolAnnotations
-from .tools import ToolExecution as ToolExecution
+from .base import JsonObject, JsonValue, Model
+from .capabilities import (
+    ClientCapabilities,
+    ElicitationCapability,
+    PromptsCapability,
+    ResourcesCapability,
+    RootsCapability,
+    SamplingCapability,
+    ServerCapabilities,
+    ToolsCapability,
+    declares,
+)
+from .completion import (
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    PromptReference,
+    Reference,
+    ResourceTemplateReference,
+)
+from .content import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    Resource,
+    ResourceContents,
+    ResourceLink,
+    Role,
+    SamplingContentBlock,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+)
+from .elicitation import (
+    BooleanSchema,
+    ElicitationCompleteNotificationParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ElicitValue,
+    EnumOption,
+    LegacyTitledEnumSchema,
+    NumberSchema,
+    PrimitiveSchemaDefinition,
+    RequestedSchema,
+    StringSchema,
+    TitledItems,
+    TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
+    UntitledItems,
+    UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
+)
+from .implementation import Implementation
+from .lifecycle import (
+    DiscoverResult,
+    InitializeRequestParams,
+    InitializeResult,
+)
+from .logging import (
+    LOGGING_LEVELS,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    SetLevelRequestParams,
+)
+from .messages import (
+    CacheableResult,
+    CacheScope,
+    Cursor,
+    EmptyResult,
+    InputResponseRequestParams,
+    InputResponses,
+    NotificationParams,
+    PaginatedRequestParams,
+    PaginatedResult,
+    ProgressToken,
+    RequestId,
+    RequestParams,
+    ResourceRequestParams,
+    Result,
+)
+from .notifications import (
+    CancelledNotificationParams,
+    ProgressNotificationParams,
+)
+from .prompts import (
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+)
+from .resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    ResourceTemplate,
+    ResourceUpdatedNotificationParams,
+    SubscribeRequestParams,
+    UnsubscribeRequestParams,
+)
+from .roots import ListRootsRequest, ListRootsResult, Root
+from .rounds import (
+    InputRequest,
+    InputRequests,
+    InputRequiredResult,
+    InputResponse,
+)
+from .sampling import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ModelHint,
+    ModelPreferences,
+    SamplingMessage,
+    SamplingMessageContent,
+    ToolChoice,
+)
+from .subscriptions import (
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+)
+from .tools import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    Tool,
+    ToolAnnotations,
+    ToolExecution,
+)
+
+__all__ = [
+    "LOGGING_LEVELS",
+    "Annotations",
+    "AudioContent",
+    "BlobResourceContents",
+    "BooleanSchema",
+    "CacheScope",
+    "CacheableResult",
+    "CallToolRequestParams",
+    "CallToolResult",
+    "CancelledNotificationParams",
+    "ClientCapabilities",
+    "CompleteRequestParams",
+    "CompleteResult",
+    "Completion",
+    "CompletionArgument",
+    "CompletionContext",
+    "ContentBlock",
+    "CreateMessageRequest",
+    "CreateMessageRequestParams",
+    "CreateMessageResult",
+    "Cursor",
+    "DiscoverResult",
+    "ElicitRequest",
+    "ElicitRequestFormParams",
+    "ElicitRequestParams",
+    "ElicitRequestURLParams",
+    "ElicitResult",
+    "ElicitValue",
+    "ElicitationCapability",
+    "ElicitationCompleteNotificationParams",
+    "EmbeddedResource",
+    "EmptyResult",
+    "EnumOption",
+    "GetPromptRequestParams",
+    "GetPromptResult",
+    "Icon",
+    "ImageContent",
+    "Implementation",
+    "InitializeRequestParams",
+    "InitializeResult",
+    "InputRequest",
+    "InputRequests",
+    "InputRequiredResult",
+    "InputResponse",
+    "InputResponseRequestParams",
+    "InputResponses",
+    "JsonObject",
+    "JsonValue",
+    "LegacyTitledEnumSchema",
+    "ListPromptsResult",
+    "ListResourceTemplatesResult",
+    "ListResourcesResult",
+    "ListRootsRequest",
+    "ListRootsResult",
+    "ListToolsResult",
+    "LoggingLevel",
+    "LoggingMessageNotificationParams",
+    "Model",
+    "ModelHint",
+    "ModelPreferences",
+    "NotificationParams",
+    "NumberSchema",
+    "PaginatedRequestParams",
+    "PaginatedResult",
+    "PrimitiveSchemaDefinition",
+    "ProgressNotificationParams",
+    "ProgressToken",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "PromptReference",
+    "PromptsCapability",
+    "ReadResourceRequestParams",
+    "ReadResourceResult",
+    "Reference",
+    "RequestId",
+    "RequestParams",
+    "RequestedSchema",
+    "Resource",
+    "ResourceContents",
+    "ResourceLink",
+    "ResourceRequestParams",
+    "ResourceTemplate",
+    "ResourceTemplateReference",
+    "ResourceUpdatedNotificationParams",
+    "ResourcesCapability",
+    "Result",
+    "Role",
+    "Root",
+    "RootsCapability",
+    "SamplingCapability",
+    "SamplingContentBlock",
+    "SamplingMessage",
+    "SamplingMessageContent",
+    "ServerCapabilities",
+    "SetLevelRequestParams",
+    "StringSchema",
+    "SubscribeRequestParams",
+    "SubscriptionFilter",
+    "SubscriptionsAcknowledgedNotificationParams",
+    "SubscriptionsListenRequestParams",
+    "SubscriptionsListenResult",
+    "TextContent",
+    "TextResourceContents",
+    "TitledItems",
+    "TitledMultiSelectEnumSchema",
+    "TitledSingleSelectEnumSchema",
+    "Tool",
+    "ToolAnnotations",
+    "ToolChoice",
+    "ToolExecution",
+    "ToolResultContent",
+    "ToolUseContent",
+    "ToolsCapability",
+    "UnsubscribeRequestParams",
+    "UntitledItems",
+    "UntitledMultiSelectEnumSchema",
+    "UntitledSingleSelectEnumSchema",
+    "declares",
+]

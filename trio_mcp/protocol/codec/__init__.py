@@ -1,5 +1,5 @@
 """Received messages to models and models to bytes, one codec for each revision."""
 
-from .reading import CODECS as CODECS
-from .reading import Codec as Codec
-from .reading import codec_for as codec_for
+from .reading import CODECS, Codec, codec_for
+
+__all__ = ["CODECS", "Codec", "codec_for"]
