@@ -91,7 +91,7 @@ async def race(ctx: Context, n: int) -> None:
 
 async def main(n: int) -> None:
     async with server.open_service() as service:
-        session = ServerSession(service, shared=False)
+        session = ServerSession(service, shared_channel=False)
         outbox: Outbox[Envelope] = Outbox()
         for number, way in enumerate(WAYS):
             gc.collect()

@@ -11,7 +11,7 @@ from naming import unnamed
 from spec_schemas import VERSIONS, definitions
 
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.connection import BatchIn, CancelIn, Connection, Ignored, Refused, ReplyIn, RequestIn
+from trio_mcp.protocol.connection import BatchIn, CancelIn, Connection, Ignored, Rejected, ReplyIn, RequestIn
 from trio_mcp.protocol.jsonrpc import (
     INVALID_REQUEST,
     MAX_BATCH,
@@ -46,9 +46,9 @@ def ping(id: Any = 1, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "ping", **more}
 
 
-def agreed(version: str = BATCHING, *, shared: bool = True) -> Connection:
-    connection = Connection(Side.CLIENT, shared=shared)
-    connection.agree(version)
+def agreed(version: str = BATCHING, *, shared_channel: bool = True) -> Connection:
+    connection = Connection(Side.CLIENT, shared_channel=shared_channel)
+    connection.set_version(version)
     return connection
 
 
@@ -61,7 +61,7 @@ def received(*members: Any, connection: Connection | None = None) -> list[Any]:
 
 
 def refused(event: object, code: int, request_id: object, *names: object) -> None:
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert event.answer
     assert (event.error.code, event.error.request_id) == (code, request_id)
     assert unnamed(str(event.error), *names) == []
@@ -101,7 +101,7 @@ def test_a_batch_is_received_message_by_message_in_its_order() -> None:
     answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}
     connection = agreed()
-    connection.ask("ping", RequestParams())
+    connection.new_request("ping", RequestParams())
     pings = [ping(n) for n in range(2, MAX_BATCH - 1)]
     first, *events = received(ping("a"), cancel, answer, *pings, connection=connection)
     assert events[:2] == [CancelIn("a", None), ReplyIn(1, EmptyResult())]
@@ -142,15 +142,17 @@ def test_a_bad_member_is_refused_alone(member: object, code: int, request_id: ob
 
 def test_an_answer_in_a_batch_that_is_malformed_fails_the_request_it_answers() -> None:
     connection = agreed()
-    connection.ask("ping", RequestParams())
+    connection.new_request("ping", RequestParams())
     (reply,) = received({"jsonrpc": "2.0", "id": 1, "result": []}, connection=connection)
     assert isinstance(reply, ReplyIn)
     assert isinstance(reply.result, Exception)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_requests_of_one_batch_that_share_an_id_are_all_refused(shared: bool) -> None:
-    first, other, second = received(ping("twice"), ping("once"), ping("twice"), connection=agreed(shared=shared))
+@pytest.mark.parametrize("shared_channel", [True, False])
+def test_requests_of_one_batch_that_share_an_id_are_all_refused(shared_channel: bool) -> None:
+    first, other, second = received(
+        ping("twice"), ping("once"), ping("twice"), connection=agreed(shared_channel=shared_channel)
+    )
     for event in (first, second):
         refused(event, INVALID_REQUEST, "twice", "'twice'")
     assert isinstance(other, RequestIn)

@@ -17,11 +17,11 @@ from trio_mcp.protocol.connection import (
     Ignored,
     NotificationIn,
     Phase,
-    Refused,
+    Rejected,
     ReplyIn,
     RequestIn,
-    Stray,
     StrayKind,
+    StrayReply,
 )
 from trio_mcp.protocol.jsonrpc import (
     INVALID_PARAMS,
@@ -69,14 +69,14 @@ def modern(request_id: RequestId = 1, version: str = MODERN) -> Request:
     return call(request_id, **{PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {}})
 
 
-def opened(peer: Side = Side.CLIENT, *, shared: bool = True) -> Connection:
-    connection = Connection(peer, shared=shared)
-    connection.agree(NEWEST_LEGACY)
+def opened(peer: Side = Side.CLIENT, *, shared_channel: bool = True) -> Connection:
+    connection = Connection(peer, shared_channel=shared_channel)
+    connection.set_version(NEWEST_LEGACY)
     return connection
 
 
 def refused(event: Event, code: int, request_id: RequestId | None, *names: object) -> RemoteProtocolError:
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert (event.error.code, event.error.request_id) == (code, request_id)
     assert unnamed(str(event.error), *names) == []
     return event.error
@@ -88,7 +88,7 @@ def accepted(event: Event) -> RequestIn:
 
 
 def stray(event: Event) -> StrayKind:
-    assert isinstance(event, Stray)
+    assert isinstance(event, StrayReply)
     return event.kind
 
 
@@ -99,7 +99,7 @@ def result_of(event: Event) -> object:
 
 def asked(connection: Connection, method: str = "tools/call") -> RequestId:
     params = CallToolRequestParams(name="book") if method == "tools/call" else RequestParams()
-    return connection.ask(method, params).id
+    return connection.new_request(method, params).id
 
 
 @pytest.fixture
@@ -119,12 +119,12 @@ def server() -> Connection:
 
 def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
     connection = Connection(Side.CLIENT)
-    assert Phase.OPENING is connection.phase
+    assert Phase.OPENING is connection.terms.phase
     event = accepted(connection.receive(Request(1, "initialize", HELLO)))
     assert isinstance(event.params, InitializeRequestParams)
     assert not event.terms.asks_in_rounds
     accepted(connection.receive(Request(2, "ping", {})))
-    assert Phase.OPENING is connection.phase
+    assert Phase.OPENING is connection.terms.phase
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "logging/setLevel"])
@@ -134,21 +134,21 @@ def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str)
 
 def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
     connection = Connection(Side.CLIENT)
-    connection.agree("2025-03-26")
+    connection.set_version("2025-03-26")
     refused(connection.receive(Request(2, "initialize", HELLO)), INVALID_REQUEST, 2, "already")
-    assert (connection.phase, connection.codec.revision.name) == (Phase.OPEN, "2025-03-26")
+    assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPEN, "2025-03-26")
 
 
 @pytest.mark.parametrize("version", [version for version in SUPPORTED if version != MODERN])
 def test_the_revision_that_was_agreed_on_is_the_one_spoken(version: str) -> None:
     connection = Connection(Side.CLIENT)
-    connection.agree(version)
-    assert version == accepted(connection.receive(call())).codec.revision.name
+    connection.set_version(version)
+    assert version == accepted(connection.receive(call())).terms.codec.revision.name
 
 
 def test_a_closed_connection_ignores_everything(server: Connection) -> None:
     server.close()
-    assert Phase.CLOSED is server.phase
+    assert Phase.CLOSED is server.terms.phase
     for message in (call(), modern(), Notification("notifications/initialized", {}), Response(1, {})):
         assert isinstance(server.receive(message), Ignored)
 
@@ -182,11 +182,11 @@ def test_either_side_may_ping(peer: Side) -> None:
 
 def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
     connection = Connection(Side.SERVER)
-    request = connection.ask("initialize", InitializeRequestParams.model_validate(HELLO))
+    request = connection.new_request("initialize", InitializeRequestParams.model_validate(HELLO))
     answer = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
     result_of(connection.receive(Response(request.id, answer)))
-    connection.agree(NEWEST_LEGACY)
-    assert Phase.OPEN is connection.phase
+    connection.set_version(NEWEST_LEGACY)
+    assert Phase.OPEN is connection.terms.phase
 
 
 # modern requests
@@ -196,13 +196,13 @@ def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
 def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(connection: Connection) -> None:
     event = accepted(connection.receive(modern()))
     assert event.terms.asks_in_rounds
-    assert event.codec.revision.name == event.terms.codec.revision.name == MODERN
+    assert event.terms.codec.revision.name == MODERN
 
 
 def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> None:
     connection = Connection(Side.CLIENT)
     connection.receive(modern())
-    assert (connection.phase, connection.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
+    assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
 
 
 def test_an_unsupported_version_is_refused_with_all_that_are_supported() -> None:
@@ -212,7 +212,7 @@ def test_an_unsupported_version_is_refused_with_all_that_are_supported() -> None
 
 def test_the_answer_to_a_modern_request_of_ours_may_be_a_round() -> None:
     connection = Connection(Side.SERVER)
-    request = connection.ask("tools/call", CallToolRequestParams(name="book"), codec_for(MODERN))
+    request = connection.new_request("tools/call", CallToolRequestParams(name="book"), codec_for(MODERN))
     answer = Response(request.id, {"resultType": "input_required", "requestState": "s"})
     assert isinstance(result_of(connection.receive(answer)), InputRequiredResult)
 
@@ -228,7 +228,7 @@ def test_an_id_in_use_is_refused_where_all_requests_share_a_channel(server: Conn
 def test_an_id_may_be_used_again_once_it_was_answered(server: Connection) -> None:
     for _ in range(500):
         accepted(server.receive(call(1)))
-        server.answered(1)
+        server.release_id(1)
 
 
 def test_a_number_and_the_same_digits_are_different_ids(server: Connection) -> None:
@@ -237,7 +237,7 @@ def test_a_number_and_the_same_digits_are_different_ids(server: Connection) -> N
 
 
 def test_duplicate_ids_are_tolerated_where_every_request_has_its_own_stream() -> None:
-    connection = opened(shared=False)
+    connection = opened(shared_channel=False)
     for _ in range(3):
         accepted(connection.receive(call(1)))
 
@@ -317,7 +317,7 @@ def test_bytes_that_are_no_message_are_refused_and_answered() -> None:
     malformed = parse(b'{"jsonrpc": "2.0", "id": 7, "method": 3}')
     assert isinstance(malformed, Malformed)
     event = opened().receive(malformed)
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert event.answer
     assert event.error.request_id == 7
 
@@ -351,7 +351,7 @@ def test_an_unknown_notification_or_one_that_travels_the_other_way_is_ignored(me
 
 def test_a_broken_notification_is_dropped_and_not_answered() -> None:
     event = opened(Side.SERVER).receive(Notification("notifications/progress", {"progress": "much"}))
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert not event.answer
 
 
@@ -365,7 +365,7 @@ def test_a_cancellation_names_its_request_and_its_reason() -> None:
 
 def test_a_cancellation_that_names_no_request_is_dropped_without_an_answer() -> None:
     event = opened().receive(Notification("notifications/cancelled", {}))
-    assert isinstance(event, Ignored) or (isinstance(event, Refused) and not event.answer)
+    assert isinstance(event, Ignored) or (isinstance(event, Rejected) and not event.answer)
 
 
 def test_a_withdrawal_tells_the_peer_once(client: Connection) -> None:
@@ -387,7 +387,7 @@ def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody(client: C
 
 def test_initialize_is_never_cancelled_and_its_late_answer_is_late() -> None:
     connection = Connection(Side.SERVER)
-    request = connection.ask("initialize", InitializeRequestParams.model_validate(HELLO))
+    request = connection.new_request("initialize", InitializeRequestParams.model_validate(HELLO))
     assert connection.withdraw(request.id, "too slow") is None
     assert stray(connection.receive(Response(request.id, {}))) is StrayKind.LATE
 
@@ -398,11 +398,11 @@ def test_initialize_is_never_cancelled_and_its_late_answer_is_late() -> None:
 def test_a_request_that_this_revision_cannot_say_is_refused_and_nothing_is_awaited() -> None:
     connection = opened(Side.CLIENT)
     with pytest.raises(LocalProtocolError, match="server/discover"):
-        connection.ask("server/discover", RequestParams())
+        connection.new_request("server/discover", RequestParams())
     assert connection.close() == []
 
 
 def test_the_repr_shows_phase_revision_and_what_is_open(server: Connection) -> None:
     server.receive(call(1))
-    server.ask("ping", RequestParams())
+    server.new_request("ping", RequestParams())
     assert f"<Connection open {NEWEST_LEGACY} open=1 asked=1>" == repr(server)
