@@ -12,7 +12,6 @@ import pytest
 import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, initialize, legacy_call, modern_call, served
-from trio.testing import MockClock
 
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp_transports.asgi.access import read_headers
@@ -73,7 +72,7 @@ async def peer(stage: Stage) -> AsyncIterator[AsgiPeer]:
 # the main job
 
 
-async def test_a_legacy_session_is_opened_used_and_ended(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_legacy_session_is_opened_used_and_ended(peer: AsgiPeer) -> None:
     headers = await peer.open_session()
     reply = await peer.post(legacy_call("echo", {"text": "hi"}), headers)
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
@@ -82,20 +81,20 @@ async def test_a_legacy_session_is_opened_used_and_ended(autojump_clock: MockClo
     assert (await peer.post(legacy_call("echo", {"text": "hi"}), headers)).status == 404
 
 
-async def test_a_modern_call_needs_no_session_and_is_given_none(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_modern_call_needs_no_session_and_is_given_none(peer: AsgiPeer) -> None:
     reply = await peer.post(*modern_call("echo", {"text": "hi"}))
     assert reply.json["result"]["resultType"] == "complete"
     assert "mcp-session-id" not in reply.headers
 
 
-async def test_a_modern_request_ignores_a_session_id(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_modern_request_ignores_a_session_id(peer: AsgiPeer) -> None:
     body, headers = modern_call("echo", {"text": "hi"})
     reply = await peer.post(body, {**headers, "mcp-session-id": "made-up"})
     assert reply.status == 200
     assert "mcp-session-id" not in reply.headers
 
 
-async def test_a_legacy_question_travels_on_the_stream_of_its_call(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_legacy_question_travels_on_the_stream_of_its_call(peer: AsgiPeer) -> None:
     headers = await peer.open_session()
     reply = peer.start(legacy_call("ask"), headers)
     await reply.until("elicitation/create")
@@ -108,7 +107,7 @@ async def test_a_legacy_question_travels_on_the_stream_of_its_call(autojump_cloc
 
 
 async def test_a_modern_question_ends_the_request_and_the_retry_carries_the_call_on(
-    autojump_clock: MockClock, peer: AsgiPeer, stage: Stage
+    peer: AsgiPeer, stage: Stage
 ) -> None:
     first = (await peer.post(*modern_call("ask"))).json["result"]
     assert first["resultType"] == "input_required"
@@ -120,9 +119,7 @@ async def test_a_modern_question_ends_the_request_and_the_retry_carries_the_call
     assert stage.runs == 1
 
 
-async def test_a_stream_opens_with_the_first_thing_said_and_ends_with_the_answer(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_stream_opens_with_the_first_thing_said_and_ends_with_the_answer(peer: AsgiPeer) -> None:
     body, headers = modern_call("report", meta={"progressToken": "t"})
     reply = await peer.post(body, headers)
     said = [event["params"]["progress"] for event in reply.events[:-1]]
@@ -130,12 +127,12 @@ async def test_a_stream_opens_with_the_first_thing_said_and_ends_with_the_answer
     assert reply.events[-1]["id"] == 2
 
 
-async def test_without_a_progress_token_the_answer_is_plain_json(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_without_a_progress_token_the_answer_is_plain_json(peer: AsgiPeer) -> None:
     reply = await peer.post(*modern_call("report"))
     assert reply.headers["content-type"] == "application/json"
 
 
-async def test_a_silent_call_gets_keep_alive_comments(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+async def test_a_silent_call_gets_keep_alive_comments(peer: AsgiPeer, stage: Stage) -> None:
     headers = await peer.open_session()
     reply = peer.start(legacy_call("wait"), headers)
     await trio.sleep(40)
@@ -145,7 +142,7 @@ async def test_a_silent_call_gets_keep_alive_comments(autojump_clock: MockClock,
 # ends
 
 
-async def test_a_modern_disconnect_cancels_at_once(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+async def test_a_modern_disconnect_cancels_at_once(peer: AsgiPeer, stage: Stage) -> None:
     reply = peer.start(*modern_call("wait"))
     await stage.started.wait()
     before = trio.current_time()
@@ -155,9 +152,7 @@ async def test_a_modern_disconnect_cancels_at_once(autojump_clock: MockClock, pe
     assert trio.current_time() == before
 
 
-async def test_a_legacy_disconnect_cancels_after_the_grace(
-    autojump_clock: MockClock, peer: AsgiPeer, stage: Stage
-) -> None:
+async def test_a_legacy_disconnect_cancels_after_the_grace(peer: AsgiPeer, stage: Stage) -> None:
     headers = await peer.open_session()
     reply = peer.start(legacy_call("wait"), headers)
     await stage.started.wait()
@@ -168,9 +163,7 @@ async def test_a_legacy_disconnect_cancels_after_the_grace(
     assert trio.current_time() - before == pytest.approx(30)
 
 
-async def test_a_legacy_call_that_ends_within_the_grace_is_left_alone(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_legacy_call_that_ends_within_the_grace_is_left_alone(peer: AsgiPeer) -> None:
     headers = await peer.open_session()
     reply = peer.start(legacy_call("report"), headers)
     await trio.testing.wait_all_tasks_blocked()
@@ -179,7 +172,7 @@ async def test_a_legacy_call_that_ends_within_the_grace_is_left_alone(
     assert peer.app.service.supervisor.statistics().returned == 1
 
 
-async def test_a_cancelled_legacy_call_gets_no_message(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+async def test_a_cancelled_legacy_call_gets_no_message(peer: AsgiPeer, stage: Stage) -> None:
     headers = await peer.open_session()
     reply = peer.start(legacy_call("wait", id="x"), headers)
     await stage.started.wait()
@@ -190,7 +183,7 @@ async def test_a_cancelled_legacy_call_gets_no_message(autojump_clock: MockClock
     assert reply.body == b""
 
 
-async def test_delete_cancels_what_runs_in_the_session(autojump_clock: MockClock, peer: AsgiPeer, stage: Stage) -> None:
+async def test_delete_cancels_what_runs_in_the_session(peer: AsgiPeer, stage: Stage) -> None:
     headers = await peer.open_session()
     reply = peer.start(legacy_call("wait"), headers)
     await stage.started.wait()
@@ -200,16 +193,14 @@ async def test_delete_cancels_what_runs_in_the_session(autojump_clock: MockClock
     assert stage.reason is CancelReason.DISCONNECT
 
 
-async def test_calls_with_the_same_id_do_not_cross(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_calls_with_the_same_id_do_not_cross(peer: AsgiPeer) -> None:
     headers = await peer.open_session()
     replies = [peer.start(legacy_call("echo", {"text": f"secret {n}"}, id=1), headers) for n in range(12)]
     for n, reply in enumerate(replies):
         assert (await reply.end()).json["result"]["content"][0]["text"] == f"secret {n}"
 
 
-async def test_a_drain_refuses_new_calls_and_answers_the_running_ones(
-    autojump_clock: MockClock, peer: AsgiPeer, stage: Stage
-) -> None:
+async def test_a_drain_refuses_new_calls_and_answers_the_running_ones(peer: AsgiPeer, stage: Stage) -> None:
     running = peer.start(*modern_call("wait"))
     await stage.started.wait()
     peer.nursery.start_soon(peer.app.drain, 2.0)
@@ -224,7 +215,7 @@ async def test_a_drain_refuses_new_calls_and_answers_the_running_ones(
 # sessions
 
 
-async def test_an_unknown_session_and_a_missing_one_are_told_apart(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_an_unknown_session_and_a_missing_one_are_told_apart(peer: AsgiPeer) -> None:
     call = legacy_call("echo", {"text": "x"})
     unknown = await peer.post(call, {**JSON_HEADERS, "mcp-session-id": "nope"})
     missing = await peer.post(call)
@@ -232,7 +223,7 @@ async def test_an_unknown_session_and_a_missing_one_are_told_apart(autojump_cloc
     assert "initialize" in unknown.json["error"]["message"]
 
 
-async def test_refused_requests_leave_no_session(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_refused_requests_leave_no_session(peer: AsgiPeer) -> None:
     bad = initialize({})
     del bad["params"]["clientInfo"]
     for _ in range(10):
@@ -242,7 +233,7 @@ async def test_refused_requests_leave_no_session(autojump_clock: MockClock, peer
     await peer.open_session()
 
 
-async def test_the_cap_on_sessions_is_named(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_the_cap_on_sessions_is_named(peer: AsgiPeer) -> None:
     for _ in range(3):
         used = await peer.open_session()
         assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
@@ -251,7 +242,7 @@ async def test_the_cap_on_sessions_is_named(autojump_clock: MockClock, peer: Asg
     assert "3 sessions" in reply.json["error"]["message"]
 
 
-async def test_sessions_that_were_only_opened_make_room(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_sessions_that_were_only_opened_make_room(peer: AsgiPeer) -> None:
     used = await peer.open_session()
     assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
     opened = [await peer.open_session() for _ in range(20)]
@@ -260,7 +251,7 @@ async def test_sessions_that_were_only_opened_make_room(autojump_clock: MockCloc
     assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
 
 
-async def test_an_idle_session_is_reaped_and_a_used_one_is_not(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_an_idle_session_is_reaped_and_a_used_one_is_not(peer: AsgiPeer) -> None:
     idle, used = await peer.open_session(), await peer.open_session()
     for _ in range(4):
         await trio.sleep(50)
@@ -268,9 +259,7 @@ async def test_an_idle_session_is_reaped_and_a_used_one_is_not(autojump_clock: M
     assert (await peer.post(legacy_call("echo", {"text": "x"}), idle)).status == 404
 
 
-async def test_initialize_twice_in_a_session_is_refused_and_changes_nothing(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_initialize_twice_in_a_session_is_refused_and_changes_nothing(peer: AsgiPeer) -> None:
     headers = await peer.open_session()
     reply = await peer.post(initialize({}), headers)
     assert reply.json["error"]["code"] == -32600
@@ -302,7 +291,7 @@ async def test_initialize_twice_in_a_session_is_refused_and_changes_nothing(
     ],
 )
 async def test_a_request_that_no_mcp_client_sends_is_refused(
-    autojump_clock: MockClock, peer: AsgiPeer, changed: dict[str, str], status: int
+    peer: AsgiPeer, changed: dict[str, str], status: int
 ) -> None:
     headers = await peer.open_session()
     reply = await peer.post(legacy_call("echo", {"text": "x"}), {**headers, **changed})
@@ -312,7 +301,7 @@ async def test_a_request_that_no_mcp_client_sends_is_refused(
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS", "PUT"])
-async def test_a_foreign_host_is_refused_on_every_verb(autojump_clock: MockClock, peer: AsgiPeer, method: str) -> None:
+async def test_a_foreign_host_is_refused_on_every_verb(peer: AsgiPeer, method: str) -> None:
     reply = await peer.post(b"", {**JSON_HEADERS, "host": "evil.example"}, method=method)
     assert reply.status == 421
     assert "access-control-allow-origin" not in reply.headers
@@ -321,13 +310,13 @@ async def test_a_foreign_host_is_refused_on_every_verb(autojump_clock: MockClock
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost:1234", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST", "localhost."]
 )
-async def test_loopback_names_are_served(autojump_clock: MockClock, peer: AsgiPeer, host: str) -> None:
+async def test_loopback_names_are_served(peer: AsgiPeer, host: str) -> None:
     body, headers = modern_call("echo", {"text": "x"})
     assert (await peer.post(body, {**headers, "host": host})).status == 200
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:1"])
-async def test_pages_of_this_machine_may_call(autojump_clock: MockClock, peer: AsgiPeer, origin: str) -> None:
+async def test_pages_of_this_machine_may_call(peer: AsgiPeer, origin: str) -> None:
     body, headers = modern_call("echo", {"text": "x"})
     assert (await peer.post(body, {**headers, "origin": origin})).status == 200
 
@@ -344,9 +333,7 @@ async def test_with_allowed_hosts_loopback_is_no_longer_special(stage: Stage) ->
 
 
 @pytest.mark.parametrize("name", ["host", "origin", "content-type", "mcp-session-id", "mcp-method"])
-async def test_a_header_that_may_come_once_is_refused_when_it_comes_twice(
-    autojump_clock: MockClock, peer: AsgiPeer, name: str
-) -> None:
+async def test_a_header_that_may_come_once_is_refused_when_it_comes_twice(peer: AsgiPeer, name: str) -> None:
     body, headers = modern_call("echo", {"text": "x"})
     raw = [
         (k.encode(), v.encode()) for k, v in {"mcp-session-id": "s", "origin": "http://localhost", **headers}.items()
@@ -357,7 +344,7 @@ async def test_a_header_that_may_come_once_is_refused_when_it_comes_twice(
     assert name in reply.json["error"]["message"]
 
 
-async def test_another_path_is_not_found_and_names_the_endpoint(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_another_path_is_not_found_and_names_the_endpoint(peer: AsgiPeer) -> None:
     reply = await peer.post({}, path="/")
     assert reply.status == 404
     assert "/mcp" in reply.json["error"]["message"]
@@ -378,27 +365,25 @@ async def test_another_path_is_not_found_and_names_the_endpoint(autojump_clock: 
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + b"[" * 100 + b"]" * 100 + b"}}", -32600),
     ],
 )
-async def test_bytes_that_are_no_message_get_400_and_a_code(
-    autojump_clock: MockClock, peer: AsgiPeer, body: bytes, code: int
-) -> None:
+async def test_bytes_that_are_no_message_get_400_and_a_code(peer: AsgiPeer, body: bytes, code: int) -> None:
     headers = await peer.open_session()
     reply = await peer.post(body, headers)
     assert (reply.status, reply.json["error"]["code"]) == (400, code)
     assert (await peer.post(legacy_call("echo", {"text": "x"}), headers)).status == 200
 
 
-async def test_a_body_over_the_limit_is_413_and_names_the_limit(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_body_over_the_limit_is_413_and_names_the_limit(peer: AsgiPeer) -> None:
     reply = await peer.post(legacy_call("echo", {"text": "x" * BODY_LIMIT}))
     assert reply.status == 413
     assert str(BODY_LIMIT) in reply.json["error"]["message"]
 
 
-async def test_an_announced_body_over_the_limit_is_refused_unread(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_an_announced_body_over_the_limit_is_refused_unread(peer: AsgiPeer) -> None:
     reply = await peer.post(b"", {**JSON_HEADERS, "content-length": str(BODY_LIMIT + 1)})
     assert reply.status == 413
 
 
-async def test_a_body_that_never_ends_is_408(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_body_that_never_ends_is_408(peer: AsgiPeer) -> None:
     answered: list[dict[str, Any]] = []
 
     async def nothing() -> dict[str, Any]:
@@ -434,9 +419,7 @@ async def test_a_body_that_never_ends_is_408(autojump_clock: MockClock, peer: As
         ("mcp-protocol-version", None),
     ],
 )
-async def test_a_header_that_differs_from_the_body_is_refused(
-    autojump_clock: MockClock, peer: AsgiPeer, header: str, value: str | None
-) -> None:
+async def test_a_header_that_differs_from_the_body_is_refused(peer: AsgiPeer, header: str, value: str | None) -> None:
     body, headers = modern_call("echo", {"text": "x"})
     headers.pop(header)
     reply = await peer.post(body, headers if value is None else {**headers, header: value})
@@ -446,21 +429,19 @@ async def test_a_header_that_differs_from_the_body_is_refused(
 
 
 @pytest.mark.parametrize("value", ["=?base64?ZWNobw==?=", " echo ", "echo"])
-async def test_a_header_may_be_encoded_or_padded(autojump_clock: MockClock, peer: AsgiPeer, value: str) -> None:
+async def test_a_header_may_be_encoded_or_padded(peer: AsgiPeer, value: str) -> None:
     body, headers = modern_call("echo", {"text": "x"})
     assert (await peer.post(body, {**headers, "mcp-name": value})).status == 200
 
 
-async def test_a_modern_header_without_modern_metadata_is_400_and_says_what_is_missing(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_modern_header_without_modern_metadata_is_400_and_says_what_is_missing(peer: AsgiPeer) -> None:
     _, headers = modern_call("echo")
     reply = await peer.post(legacy_call("echo", {"text": "x"}), headers)
     assert (reply.status, reply.json["error"]["code"]) == (400, -32602)
     assert "io.modelcontextprotocol/protocolVersion" in reply.json["error"]["message"]
 
 
-async def test_missing_capabilities_in_the_metadata_are_400(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_missing_capabilities_in_the_metadata_are_400(peer: AsgiPeer) -> None:
     body, headers = modern_call("echo", {"text": "x"})
     del body["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
     reply = await peer.post(body, headers)
@@ -468,9 +449,7 @@ async def test_missing_capabilities_in_the_metadata_are_400(autojump_clock: Mock
 
 
 @pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25"])
-async def test_a_version_that_needs_no_handshake_is_not_every_version(
-    autojump_clock: MockClock, peer: AsgiPeer, version: str
-) -> None:
+async def test_a_version_that_needs_no_handshake_is_not_every_version(peer: AsgiPeer, version: str) -> None:
     body, headers = modern_call("echo", {"text": "x"}, meta={"io.modelcontextprotocol/protocolVersion": version})
     reply = await peer.post(body, {**headers, "mcp-protocol-version": version})
     assert (reply.status, reply.json["error"]["code"]) == (400, -32022)
@@ -479,27 +458,25 @@ async def test_a_version_that_needs_no_handshake_is_not_every_version(
 
 
 @pytest.mark.parametrize("method", ["ping", "initialize", "resources/subscribe", "nope"])
-async def test_a_method_that_the_revision_lacks_is_404(autojump_clock: MockClock, peer: AsgiPeer, method: str) -> None:
+async def test_a_method_that_the_revision_lacks_is_404(peer: AsgiPeer, method: str) -> None:
     body, headers = modern_call("echo")
     body["method"] = method
     reply = await peer.post(body, {**headers, "mcp-method": method})
     assert (reply.status, reply.json["error"]["code"]) == (404, -32601)
 
 
-async def test_a_question_the_client_cannot_answer_is_400_and_names_the_capability(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_question_the_client_cannot_answer_is_400_and_names_the_capability(peer: AsgiPeer) -> None:
     reply = await peer.post(*modern_call("ask", meta={"io.modelcontextprotocol/clientCapabilities": {}}))
     assert (reply.status, reply.json["error"]["code"]) == (400, -32021)
     assert reply.json["error"]["data"]["requiredCapabilities"] == {"elicitation": {"form": {}}}
 
 
-async def test_a_modern_client_sends_no_responses(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_modern_client_sends_no_responses(peer: AsgiPeer) -> None:
     _, headers = modern_call("echo")
     assert (await peer.post({"jsonrpc": "2.0", "id": 1, "result": {}}, headers)).status == 400
 
 
-async def test_unknown_tools_and_wrong_arguments_are_told_apart(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_unknown_tools_and_wrong_arguments_are_told_apart(peer: AsgiPeer) -> None:
     unknown = await peer.post(*modern_call("nope"))
     wrong = await peer.post(*modern_call("echo", {"txt": "x"}))
     assert (unknown.status, unknown.json["error"]["code"]) == (200, -32602)
@@ -507,7 +484,7 @@ async def test_unknown_tools_and_wrong_arguments_are_told_apart(autojump_clock: 
     assert "text: " in wrong.json["result"]["content"][0]["text"]
 
 
-async def test_get_and_delete_without_a_session_are_405(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_get_and_delete_without_a_session_are_405(peer: AsgiPeer) -> None:
     for method in ("GET", "DELETE", "PUT", "OPTIONS", "HEAD"):
         reply = await peer.post(b"", method=method)
         assert reply.status == 405

@@ -11,7 +11,7 @@ import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
 from talking import Session, Stage, said
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
@@ -51,7 +51,7 @@ def refusal(reply: Reply) -> str:
 # who may call
 
 
-async def test_a_tool_knows_the_principal_in_both_eras(autojump_clock: MockClock) -> None:
+async def test_a_tool_knows_the_principal_in_both_eras() -> None:
     async with guarded(by_token) as peer:
         body, headers = modern_call("whoami")
         reply = await peer.post(body, headers | ALICE)
@@ -64,9 +64,7 @@ async def test_a_tool_knows_the_principal_in_both_eras(autojump_clock: MockClock
 @pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT", "OPTIONS"])
 @pytest.mark.parametrize("stranger", [{}, {"authorization": "Bearer mallory"}], ids=["nobody", "unknown"])
-async def test_a_stranger_gets_401_on_every_route_and_verb(
-    autojump_clock: MockClock, path: str, method: str, stranger: dict[str, str]
-) -> None:
+async def test_a_stranger_gets_401_on_every_route_and_verb(path: str, method: str, stranger: dict[str, str]) -> None:
     async with guarded(by_token) as peer:
         session = await open_session(peer, ALICE)
         reply = await peer.post(
@@ -76,7 +74,7 @@ async def test_a_stranger_gets_401_on_every_route_and_verb(
         assert "Authorization" in refusal(reply)
 
 
-async def test_the_hook_is_asked_after_host_and_origin_and_before_the_body_is_read(autojump_clock: MockClock) -> None:
+async def test_the_hook_is_asked_after_host_and_origin_and_before_the_body_is_read() -> None:
     asked = list[str]()
 
     async def note(headers: Mapping[str, str]) -> str | None:
@@ -91,7 +89,7 @@ async def test_the_hook_is_asked_after_host_and_origin_and_before_the_body_is_re
         assert (await peer.post(b"no JSON", announced)).status == 401
 
 
-async def test_a_token_that_expires_is_refused_from_then_on(autojump_clock: MockClock) -> None:
+async def test_a_token_that_expires_is_refused_from_then_on() -> None:
     expired = trio.Event()
 
     async def until_expired(_headers: Mapping[str, str]) -> str | None:
@@ -156,9 +154,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("hook", BROKEN.values(), ids=BROKEN)
-async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, hook: Hook
-) -> None:
+async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(caplog: pytest.LogCaptureFixture, hook: Hook) -> None:
     async with guarded(hook) as peer:
         reply = await peer.post(initialize({}), JSON_HEADERS | ALICE)
         assert reply.status == 500
@@ -166,15 +162,13 @@ async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(
         assert "authenticate" in caplog.text
 
 
-async def test_the_log_says_how_a_hook_that_is_not_async_is_written(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_says_how_a_hook_that_is_not_async_is_written(caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(is_not_async) as peer:
         assert (await peer.post(initialize({}), JSON_HEADERS | ALICE)).status == 500
         assert "authenticate is an async function: write `async def`; this one returned str" in caplog.text
 
 
-async def test_a_hook_that_hangs_lets_nobody_in(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hook_that_hangs_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
     async def hangs(_headers: Mapping[str, str]) -> str:
         await trio.sleep_forever()
         return "alice"
@@ -189,7 +183,7 @@ async def test_a_hook_that_hangs_lets_nobody_in(autojump_clock: MockClock, caplo
 
 
 @pytest.mark.parametrize("principal", [None, ""])
-async def test_an_empty_principal_is_nobody(autojump_clock: MockClock, principal: str | None) -> None:
+async def test_an_empty_principal_is_nobody(principal: str | None) -> None:
     async def says(_headers: Mapping[str, str]) -> str | None:
         return principal
 
@@ -202,7 +196,7 @@ def test_what_is_no_function_is_refused_where_it_is_written() -> None:
         asgi_app(server(), authenticate="alice")  # type: ignore[arg-type]
 
 
-async def test_a_refused_request_opens_no_session(autojump_clock: MockClock) -> None:
+async def test_a_refused_request_opens_no_session() -> None:
     async with guarded(by_token) as peer:
         for _ in range(5):
             assert (await peer.post(initialize({}))).status == 401
@@ -213,7 +207,7 @@ async def test_a_refused_request_opens_no_session(autojump_clock: MockClock) -> 
 # what is whose
 
 
-async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_was(autojump_clock: MockClock) -> None:
+async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_was() -> None:
     async with guarded(by_token) as peer:
         session = await open_session(peer, ALICE)
         stolen, made_up = session | BOB, session | BOB | {"mcp-session-id": "made-up"}
@@ -226,7 +220,7 @@ async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_
         assert (await peer.post(legacy_call("whoami"), session)).status == 200
 
 
-async def test_a_stream_is_resumed_by_its_own_principal_only(autojump_clock: MockClock) -> None:
+async def test_a_stream_is_resumed_by_its_own_principal_only() -> None:
     stage = Stage()
     talk = stage.expect()
     async with guarded(by_token, stage.server) as peer:
@@ -245,7 +239,7 @@ async def test_a_stream_is_resumed_by_its_own_principal_only(autojump_clock: Moc
         assert (await bob.get("1-1")).status == 404
 
 
-async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody(autojump_clock: MockClock) -> None:
+async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody() -> None:
     asking = Server("asking")
 
     @asking.tool
@@ -267,7 +261,7 @@ async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_no
         assert (await reply.end()).last["result"]["content"][0]["text"] == "1"
 
 
-async def test_a_request_state_counts_for_its_own_principal_only(autojump_clock: MockClock) -> None:
+async def test_a_request_state_counts_for_its_own_principal_only() -> None:
     asking = Server("asking")
 
     @asking.tool
@@ -287,7 +281,7 @@ async def test_a_request_state_counts_for_its_own_principal_only(autojump_clock:
         assert (await retry(ALICE))["result"]["resultType"] == "input_required"
 
 
-async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others(autojump_clock: MockClock) -> None:
+async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others() -> None:
     app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
     async with served(app) as peer:
         held = await open_session(peer, ALICE)
@@ -301,7 +295,7 @@ async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others(
         await open_session(peer, ALICE)
 
 
-async def test_a_principal_who_holds_all_he_may_loses_his_own_unused_session_only(autojump_clock: MockClock) -> None:
+async def test_a_principal_who_holds_all_he_may_loses_his_own_unused_session_only() -> None:
     app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
     async with served(app) as peer:
         bobs = await open_session(peer, BOB)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, served
-from trio.testing import MockClock
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
@@ -67,9 +66,7 @@ def ids(reply: Reply) -> set[object]:
     return {answer["id"] for answer in reply.last}
 
 
-async def test_a_batch_is_answered_with_one_json_array(
-    autojump_clock: MockClock, peer: AsgiPeer, headers: dict[str, str]
-) -> None:
+async def test_a_batch_is_answered_with_one_json_array(peer: AsgiPeer, headers: dict[str, str]) -> None:
     body = [legacy_call("echo", {"text": "a"}, id=1), PING, ROOTS_CHANGED, legacy_call("echo", {"text": "b"}, id=2)]
     reply = await peer.post(body, headers)
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
@@ -77,7 +74,7 @@ async def test_a_batch_is_answered_with_one_json_array(
 
 
 async def test_a_batch_that_says_something_on_its_way_is_answered_on_a_stream(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer, headers: dict[str, str]
+    stage: Stage, peer: AsgiPeer, headers: dict[str, str]
 ) -> None:
     body = [legacy_call("report", id=1, _meta={"progressToken": "t"}), PING]
     reply = peer.start(body, headers)
@@ -92,7 +89,7 @@ async def test_a_batch_that_says_something_on_its_way_is_answered_on_a_stream(
 
 @pytest.mark.parametrize("size", [1, 3])
 async def test_a_batch_without_requests_is_accepted_with_202(
-    autojump_clock: MockClock, peer: AsgiPeer, headers: dict[str, str], size: int
+    peer: AsgiPeer, headers: dict[str, str], size: int
 ) -> None:
     reply = await peer.post([ROOTS_CHANGED] * size, headers)
     assert (reply.status, reply.body) == (202, b"")
@@ -111,7 +108,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], object]] = {
 
 @pytest.mark.parametrize(("version", "more", "body"), REFUSED.values(), ids=REFUSED)
 async def test_a_batch_that_cannot_be_taken_is_400_and_executes_nothing(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer, version: str, more: dict[str, str], body: object
+    stage: Stage, peer: AsgiPeer, version: str, more: dict[str, str], body: object
 ) -> None:
     headers = await peer.open_session(version=version) if version else dict(JSON_HEADERS)
     if version == BATCHING:
@@ -123,7 +120,7 @@ async def test_a_batch_that_cannot_be_taken_is_400_and_executes_nothing(
 
 
 async def test_a_batch_whose_calls_were_all_cancelled_or_that_failed_is_answered_as_such(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer, headers: dict[str, str]
+    stage: Stage, peer: AsgiPeer, headers: dict[str, str]
 ) -> None:
     failed = await peer.post([{**legacy_call("echo", id=1), "method": "no/such"}], headers)
     assert (failed.status, "error" in failed.json[0]) == (200, True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, served
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server
 from trio_mcp_transports.http import asgi_app
@@ -73,7 +73,7 @@ async def test_shutdown_ends_the_stream_with_its_result_and_nothing_else(server:
     assert reply.last["result"]["_meta"][ID] == "ear"
 
 
-async def test_a_silent_stream_is_kept_alive(server: Server, autojump_clock: MockClock) -> None:
+async def test_a_silent_stream_is_kept_alive(server: Server) -> None:
     async with served(asgi_app(server)) as peer:
         reply = listen(peer, toolsListChanged=True)
         await reply.until(": still here", seconds=60)

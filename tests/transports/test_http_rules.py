@@ -10,7 +10,6 @@ import pytest
 import serving
 import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, legacy_call, modern_call, served
-from trio.testing import MockClock
 
 from trio_mcp import Context, Server
 from trio_mcp_transports.http import asgi_app, serve_http
@@ -58,7 +57,7 @@ async def test_it_is_served_on_this_machine_only_unless_told_otherwise() -> None
 # sessions (handshake era)
 
 
-async def test_a_session_id_is_visible_ascii_and_cannot_be_guessed(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_session_id_is_visible_ascii_and_cannot_be_guessed(peer: AsgiPeer) -> None:
     ids = [(await peer.open_session())["mcp-session-id"] for _ in range(SESSIONS)]
     assert len(set(ids)) == SESSIONS
     assert all(re.fullmatch(r"[\x21-\x7e]{22,}", each) for each in ids)  # 22 characters of base64url hold 128 bits
@@ -66,7 +65,7 @@ async def test_a_session_id_is_visible_ascii_and_cannot_be_guessed(autojump_cloc
         assert len({each[place] for each in ids}) > 20  # no part of it is a counter or a clock
 
 
-async def test_a_legacy_request_without_a_version_header_is_served(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_legacy_request_without_a_version_header_is_served(peer: AsgiPeer) -> None:
     headers = await peer.open_session()
     del headers["mcp-protocol-version"]
     reply = await peer.post(legacy_call("echo", {"text": "hi"}), headers)
@@ -83,17 +82,13 @@ NOTHING_TO_ANSWER: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("message", NOTHING_TO_ANSWER, ids=str)
-async def test_what_needs_no_answer_is_202_without_a_body(
-    autojump_clock: MockClock, peer: AsgiPeer, message: dict[str, Any]
-) -> None:
+async def test_what_needs_no_answer_is_202_without_a_body(peer: AsgiPeer, message: dict[str, Any]) -> None:
     reply = await peer.post(message, await peer.open_session())
     assert (reply.status, reply.body) == (202, b"")
 
 
 @pytest.mark.parametrize("message", NOTHING_TO_ANSWER, ids=str)
-async def test_what_needs_no_answer_is_refused_with_4xx(
-    autojump_clock: MockClock, peer: AsgiPeer, message: dict[str, Any]
-) -> None:
+async def test_what_needs_no_answer_is_refused_with_4xx(peer: AsgiPeer, message: dict[str, Any]) -> None:
     headers = await peer.open_session()
     refused = [
         await peer.post(message),
@@ -111,9 +106,7 @@ async def test_what_needs_no_answer_is_refused_with_4xx(
 # the modern era
 
 
-async def test_a_modern_stream_has_no_event_ids_and_ends_with_its_answer(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_modern_stream_has_no_event_ids_and_ends_with_its_answer(peer: AsgiPeer) -> None:
     reply = await peer.post(*modern_call("report", meta={"progressToken": "t"}))
     assert reply.headers["content-type"] == "text/event-stream"
     assert reply.headers["x-accel-buffering"] == "no"
@@ -123,14 +116,14 @@ async def test_a_modern_stream_has_no_event_ids_and_ends_with_its_answer(
     assert [event.get("id") for event in reply.events] == [None, 2]
 
 
-async def test_a_last_event_id_means_nothing_to_a_modern_request(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_last_event_id_means_nothing_to_a_modern_request(peer: AsgiPeer) -> None:
     body, headers = modern_call("echo", {"text": "hi"})
     plain = await peer.post(body, headers)
     reply = await peer.post(body, {**headers, "last-event-id": "1-1"})
     assert (reply.status, reply.body) == (200, plain.body)
 
 
-async def test_a_modern_notification_is_taken_with_202_or_refused(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_modern_notification_is_taken_with_202_or_refused(peer: AsgiPeer) -> None:
     notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     headers = {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": "notifications/cancelled"}
     taken = await peer.post(notification, headers)
@@ -145,9 +138,7 @@ async def test_a_modern_notification_is_taken_with_202_or_refused(autojump_clock
         assert "id" not in refused.json
 
 
-async def test_an_answer_carries_the_id_of_its_request_whatever_the_status(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_an_answer_carries_the_id_of_its_request_whatever_the_status(peer: AsgiPeer) -> None:
     for request_id in (0, "0", "", -1, 2**53 - 1):
         served_call = modern_call("echo", {"text": "x"}, id=request_id)
         cannot = modern_call("ask", id=request_id, meta={"io.modelcontextprotocol/clientCapabilities": {}})
@@ -156,7 +147,7 @@ async def test_an_answer_carries_the_id_of_its_request_whatever_the_status(
             assert (await peer.post(*call)).json["id"] == request_id
 
 
-async def test_what_a_call_says_goes_out_on_its_own_stream(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_what_a_call_says_goes_out_on_its_own_stream(peer: AsgiPeer) -> None:
     body, headers = modern_call("report", id="listen")
     body |= {"method": "subscriptions/listen"}
     body["params"] = {"notifications": {"toolsListChanged": True}, "_meta": body["params"]["_meta"]}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import MODERN, AsgiPeer, Reply, initialize, legacy_call, served
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
@@ -149,7 +149,7 @@ async def peer(stage: Stage) -> AsyncIterator[AsgiPeer]:
 # the main job
 
 
-async def test_the_first_event_names_the_uri_to_post_to(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_the_first_event_names_the_uri_to_post_to(peer: AsgiPeer) -> None:
     talk = await connected(peer)
     assert talk.stream.headers["content-type"] == "text/event-stream"
     assert talk.stream.headers["x-accel-buffering"] == "no"
@@ -157,7 +157,7 @@ async def test_the_first_event_names_the_uri_to_post_to(autojump_clock: MockCloc
     assert len(talk.events) == 1
 
 
-async def test_answers_are_message_events_of_the_stream(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_answers_are_message_events_of_the_stream(peer: AsgiPeer) -> None:
     talk = await connected(peer)
     await talk.open()
     assert talk.answer(1)["result"]["protocolVersion"] == OLDEST
@@ -165,7 +165,7 @@ async def test_answers_are_message_events_of_the_stream(autojump_clock: MockCloc
     assert talk.answer(2)["result"]["content"][0]["text"] == "hi\r\nthere"
 
 
-async def test_a_modern_request_needs_no_handshake_and_no_headers(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_modern_request_needs_no_handshake_and_no_headers(peer: AsgiPeer) -> None:
     talk = await connected(peer)
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -175,15 +175,13 @@ async def test_a_modern_request_needs_no_handshake_and_no_headers(autojump_clock
     assert talk.answer(2)["result"]["resultType"] == "complete"
 
 
-async def test_the_uri_is_below_the_path_where_the_application_is_mounted(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
+async def test_the_uri_is_below_the_path_where_the_application_is_mounted(stage: Stage) -> None:
     async with serving(stage, sse_path="/events", message_path="/in") as peer:
         talk = await connected(peer, path="/events", root="/tools/")
         assert talk.uri.startswith("/tools/in?session_id=")
 
 
-async def test_it_is_off_unless_asked_for(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_it_is_off_unless_asked_for(stage: Stage) -> None:
     async with serving(stage, sse_path=None) as peer:
         for method, path in (("GET", "/sse"), ("POST", "/message")):
             refused = await peer.post(b"", JSON, method=method, path=path)
@@ -193,14 +191,14 @@ async def test_it_is_off_unless_asked_for(autojump_clock: MockClock, stage: Stag
             )
 
 
-async def test_it_may_be_served_alone(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_it_may_be_served_alone(stage: Stage) -> None:
     async with serving(stage, path=None) as peer:
         refused = await peer.post(initialize({}))
         assert (refused.status, "is /sse." in refused.json["error"]["message"]) == (404, True)
         await (await connected(peer)).open()
 
 
-async def test_it_stands_beside_streamable_http(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
+async def test_it_stands_beside_streamable_http(stage: Stage, peer: AsgiPeer) -> None:
     session = await peer.open_session()
     talk = await connected(peer)
     await talk.open()
@@ -232,9 +230,7 @@ def test_paths_that_cannot_be_served_are_refused_where_they_are_written(
 # the end
 
 
-async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
-) -> None:
+async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(stage: Stage, peer: AsgiPeer) -> None:
     talk = await connected(peer)
     await talk.open()
     await talk.taken(legacy_call("wait", id=7))
@@ -247,7 +243,7 @@ async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(
 
 
 async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_are_open(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
+    stage: Stage, peer: AsgiPeer
 ) -> None:
     talk = await connected(peer)
     await talk.open()
@@ -264,9 +260,7 @@ async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_ar
     assert talk.answer(7)["result"]["content"][0]["text"] == "waited"
 
 
-async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(peer: AsgiPeer) -> None:
     used, unused = await connected(peer), await connected(peer)
     await used.open()
     await trio.sleep(50)
@@ -279,7 +273,7 @@ async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(
     await used.taken(legacy_call("echo", {"text": "still here"}))
 
 
-async def test_a_send_that_fails_ends_the_session(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
+async def test_a_send_that_fails_ends_the_session(stage: Stage, peer: AsgiPeer) -> None:
     talk = await connected(peer)
     await talk.open()
     await talk.taken(legacy_call("wait", id=7))
@@ -292,7 +286,7 @@ async def test_a_send_that_fails_ends_the_session(autojump_clock: MockClock, sta
 # what bad input gets
 
 
-async def test_what_no_client_gets_is_refused(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_what_no_client_gets_is_refused(peer: AsgiPeer) -> None:
     for headers, status in (
         ({"accept": "application/json"}, 406),
         ({"host": "evil.example"}, 421),
@@ -322,7 +316,7 @@ async def test_what_no_client_gets_is_refused(autojump_clock: MockClock, peer: A
     ],
 )
 async def test_what_is_no_message_is_refused_and_the_session_goes_on(
-    autojump_clock: MockClock, peer: AsgiPeer, body: bytes, headers: dict[str, str], status: int
+    peer: AsgiPeer, body: bytes, headers: dict[str, str], status: int
 ) -> None:
     talk = await connected(peer)
     await talk.open()
@@ -347,14 +341,14 @@ async def test_what_is_no_message_is_refused_and_the_session_goes_on(
     ],
 )
 async def test_a_uri_that_names_no_session_is_refused_before_the_body_is_read(
-    autojump_clock: MockClock, peer: AsgiPeer, query: str, status: int
+    peer: AsgiPeer, query: str, status: int
 ) -> None:
     talk = await connected(peer)
     refused = await talk.post(b" " * (BODY_LIMIT + 1), uri="/message" + query)
     assert refused.status == status
 
 
-async def test_streams_are_counted_and_one_too_many_is_refused(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_streams_are_counted_and_one_too_many_is_refused(peer: AsgiPeer) -> None:
     talks = [await connected(peer) for _ in range(3)]
     refused = await get(peer)
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
@@ -376,9 +370,7 @@ def stuck(stream: Reply) -> Iterator[trio.Event]:
         stream.stuck.set()
 
 
-async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(peer: AsgiPeer) -> None:
     talk, other = await connected(peer), await connected(peer)
     await talk.open()
     await other.open()
@@ -398,9 +390,7 @@ async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(
     await talk.taken(legacy_call("echo", {"text": "again"}, id=4))
 
 
-async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(peer: AsgiPeer) -> None:
     talk = await connected(peer)
     await talk.open()
     with stuck(talk.stream):
@@ -415,9 +405,7 @@ async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(
     assert progress == list(range(1, 1001))
 
 
-async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
+async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(peer: AsgiPeer) -> None:
     talk = await connected(peer)
     await talk.open()
     with stuck(talk.stream):
@@ -438,7 +426,7 @@ async def by_token(headers: Mapping[str, str]) -> str | None:
 ALICE, BOB = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}
 
 
-async def test_a_session_belongs_to_the_principal_that_opened_it(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_a_session_belongs_to_the_principal_that_opened_it(stage: Stage) -> None:
     async with serving(stage, authenticate=by_token) as peer:
         assert (await get(peer)).status == 401
         talk = await connected(peer, ALICE)
@@ -453,9 +441,7 @@ async def test_a_session_belongs_to_the_principal_that_opened_it(autojump_clock:
         assert talk.answer(2)["result"]["content"][0]["text"] == "alice red"
 
 
-async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
+async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(stage: Stage) -> None:
     async with serving(stage, authenticate=by_token, limits=HttpLimits(per_principal=1)) as peer:
         held = await connected(peer, ALICE)
         second = await get(peer, ALICE)
@@ -467,9 +453,7 @@ async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(
         await connected(peer, ALICE)
 
 
-async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
+async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(stage: Stage) -> None:
     tokens = {"Bearer a": "alice"}
 
     async def known(headers: Mapping[str, str]) -> str | None:
@@ -489,7 +473,7 @@ async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
         assert (await talk.post(legacy_call("whoami"))).status == 404
 
 
-async def test_a_stream_ends_when_its_token_is_somebody_elses_now(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_a_stream_ends_when_its_token_is_somebody_elses_now(stage: Stage) -> None:
     names = ["alice"]
 
     async def known(_headers: Mapping[str, str]) -> str | None:

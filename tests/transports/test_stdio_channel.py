@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
 from trio_mcp.session.envelope import ANONYMOUS, Envelope
@@ -154,7 +153,7 @@ async def test_a_message_is_sent_as_one_line() -> None:
     assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","id":7,"result":{"text":"a\\nb"}}\n'
 
 
-async def test_several_messages_go_out_in_order_in_one_write(autojump_clock: MockClock) -> None:
+async def test_several_messages_go_out_in_order_in_one_write() -> None:
     wire = BlockedWire()  # whose every write waits until its bytes are taken
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.channel.send_many, [note("a"), note("b"), note("c")])
@@ -172,7 +171,7 @@ async def test_a_send_that_was_cancelled_before_it_began_leaves_the_channel_as_i
     assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","method":"b"}\n'
 
 
-async def test_a_send_that_was_cancelled_halfway_breaks_the_channel(autojump_clock: MockClock) -> None:
+async def test_a_send_that_was_cancelled_halfway_breaks_the_channel() -> None:
     wire = BlockedWire()
     with trio.move_on_after(1) as scope:
         await wire.channel.send(note("a"))
@@ -181,7 +180,7 @@ async def test_a_send_that_was_cancelled_halfway_breaks_the_channel(autojump_clo
         await wire.channel.send(note("b"))
 
 
-async def test_a_peer_that_does_not_read_breaks_the_channel_after_the_deadline(autojump_clock: MockClock) -> None:
+async def test_a_peer_that_does_not_read_breaks_the_channel_after_the_deadline() -> None:
     wire = BlockedWire(write_deadline=5)
     for _ in range(2):
         with pytest.raises(trio.BrokenResourceError, match="did not read for 5 s"):
@@ -204,7 +203,7 @@ async def _broken() -> None:
     raise trio.BrokenResourceError
 
 
-async def test_two_tasks_cannot_send_at_once_and_the_first_goes_on(autojump_clock: MockClock) -> None:
+async def test_two_tasks_cannot_send_at_once_and_the_first_goes_on() -> None:
     wire = BlockedWire()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.channel.send, note("a"))
@@ -214,7 +213,7 @@ async def test_two_tasks_cannot_send_at_once_and_the_first_goes_on(autojump_cloc
         assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","method":"a"}\n'
 
 
-async def test_breaking_wakes_a_blocked_send_with_the_reason(autojump_clock: MockClock) -> None:
+async def test_breaking_wakes_a_blocked_send_with_the_reason() -> None:
     wire = BlockedWire()
     async with trio.open_nursery() as nursery:
 
