@@ -18,7 +18,6 @@ from talk import EVERYTHING, modern_meta
 
 from trio_mcp import Server
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp_transports.entry_points import http as transport
 
 ROOT = Path(__file__).parents[1]
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")])}
@@ -31,12 +30,12 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def served(server: Server) -> AsyncIterator[str]:
-    """The URL at which a server of this process is served, with sockets and all, for the length of the block."""
-    serve = partial(transport.serve, server, port=0, announce=False, signals=False)
+async def served(server: Server, transport: str = "http", **options: Any) -> AsyncIterator[str]:
+    """The first URL at which a server of this process is served, with sockets and all, for the length of the block."""
+    serve = partial(server.serve, transport, port=0, announce=False, signals=False, **options)
     async with trio.open_nursery() as nursery:
         with trio.fail_after(START):
-            (url,) = await nursery.start(serve)
+            (url, *_) = await nursery.start(serve)
         yield url
         nursery.cancel_scope.cancel()
 

@@ -9,8 +9,12 @@ from typing import TypeVar
 
 import pytest
 import trio
-from talking import Session, Stage, Talk, WatchedStore, talking
+from asgi_peer import AsgiPeer, served
+from stage import Stage, Talk
+from talking import GRACE, Session, WatchedStore
 from trio.testing import MockClock
+
+from trio_mcp_transports.http import HttpLimits, asgi_app
 
 HERE = Path(__file__).parent
 T = TypeVar("T")
@@ -45,6 +49,13 @@ def store() -> WatchedStore:
 
 
 @pytest.fixture
-async def session(stage: Stage, store: WatchedStore) -> AsyncIterator[Session]:
-    async with talking(stage, store=store) as session:
-        yield session
+async def peer(stage: Stage, store: WatchedStore) -> AsyncIterator[AsgiPeer]:
+    """A client of the stage, which has room for three sessions."""
+    limits = HttpLimits(body=10_000, sessions=3, session_idle=100, disconnect_grace=GRACE, body_seconds=5)
+    async with served(asgi_app(stage.server, limits=limits, event_store=store)) as peer:
+        yield peer
+
+
+@pytest.fixture
+async def session(peer: AsgiPeer) -> Session:
+    return Session(peer, await peer.open_session())

@@ -1,73 +1,23 @@
-"""The HTTP application: both eras on one path, and what bad input gets. No sockets here; see `test_http_server.py`."""
+"""The HTTP application: both eras on one path, and what bad input gets. No sockets here."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, initialize, legacy_call, modern_call, served
+from stage import Stage
 
-from trio_mcp import CancelReason, Context, Server
+from trio_mcp import CancelReason, Server
 from trio_mcp_transports.asgi.access import read_headers
-from trio_mcp_transports.http import HttpLimits, asgi_app
+from trio_mcp_transports.http import asgi_app
 
 BODY_LIMIT = 10_000
-
-
-class Stage:
-    """A server whose tools report what happens to them."""
-
-    def __init__(self) -> None:
-        self.server = Server("stage", version="1.0")
-        self.started = trio.Event()
-        self.ended = trio.Event()
-        self.reason: CancelReason | None = None
-        self.runs = 0
-        self.server.tool(self.echo)
-        self.server.tool(self.ask)
-        self.server.tool(self.wait)
-        self.server.tool(self.report)
-
-    async def echo(self, text: str) -> str:
-        return text
-
-    async def ask(self, ctx: Context) -> str:
-        self.runs += 1
-        answer = await ctx.elicit("How many?", int)
-        return f"got {answer.content}" if answer.action == "accept" else answer.action
-
-    async def wait(self, ctx: Context) -> str:
-        self.started.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.reason = ctx.cancel_reason
-            self.ended.set()
-
-    async def report(self, ctx: Context) -> str:
-        await ctx.progress(1, 2, "half")
-        await trio.sleep(1)
-        await ctx.progress(2, 2, "whole")
-        return "done"
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-async def peer(stage: Stage) -> AsyncIterator[AsgiPeer]:
-    limits = HttpLimits(body=BODY_LIMIT, sessions=3, session_idle=100, disconnect_grace=30, body_seconds=5)
-    async with served(asgi_app(stage.server, limits=limits)) as peer:
-        yield peer
-
 
 # the main job
 

@@ -9,31 +9,10 @@ from typing import Any
 
 import pytest
 import trio
-from asgi_peer import AsgiPeer, legacy_call, modern_call, served
+from asgi_peer import AsgiPeer, legacy_call, modern_call
+from stage import Stage
 
-from trio_mcp import CancelReason, Context, Server
-from trio_mcp_transports.http import HttpLimits, asgi_app
-
-LIMIT = 10.0
-
-
-class Stage:
-    """A server with one tool, which reports progress and then how it ended."""
-
-    def __init__(self) -> None:
-        self.server = Server("stage", version="1.0")
-        self.ended = trio.Event()
-        self.reason: CancelReason | None = None
-        self.server.tool(self.hold)
-
-    async def hold(self, ctx: Context) -> str:
-        try:
-            await ctx.progress(1)
-            await trio.sleep_forever()
-        finally:
-            self.reason = ctx.cancel_reason
-            self.ended.set()
-        return "never"
+from trio_mcp import CancelReason
 
 
 async def send_to_nobody(_message: Mapping[str, Any]) -> None:
@@ -42,22 +21,19 @@ async def send_to_nobody(_message: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_send_that_fails_cancels_the_call(era: str) -> None:
-    stage = Stage()
-    with trio.fail_after(LIMIT):
-        async with served(asgi_app(stage.server, limits=HttpLimits(disconnect_grace=0.05))) as peer:
-            await call_and_leave(peer, era)
-            await stage.ended.wait()
+async def test_a_send_that_fails_cancels_the_call(stage: Stage, peer: AsgiPeer, era: str) -> None:
+    await call_and_leave(peer, era)
+    await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
 
 
 async def call_and_leave(peer: AsgiPeer, era: str) -> None:
     meta = {"progressToken": "t"}
     if era == "modern":
-        body, headers = modern_call("hold", meta=meta)
+        body, headers = modern_call("wait", meta=meta)
     else:
         headers = await peer.open_session()
-        body = legacy_call("hold", _meta=meta)
+        body = legacy_call("wait", _meta=meta)
     unread = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
 
     async def receive() -> dict[str, Any]:

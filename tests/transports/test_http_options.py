@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from trio_mcp import Client, Disconnected, Server
+from trio_mcp import Server
 from trio_mcp_transports.entry_points import websocket
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.http.server.serve import serve_http
@@ -81,44 +80,3 @@ async def test_what_cannot_be_served_is_refused_before_anything_listens(
 async def test_a_websocket_needs_the_path_it_is_served_under() -> None:
     with pytest.raises(ValueError, match="WebSocket is served under `path`"), trio.fail_after(BOUND):
         await websocket.serve(Server("x"), port=0, path=None, sse_path="/sse", announce=False, signals=False)
-
-
-async def test_the_url_of_http_sse_is_one_of_http_whoever_tells_it() -> None:
-    serve = partial(websocket.serve, Server("x"), port=0, sse_path="/sse", announce=False, signals=False)
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(BOUND):
-            urls = await nursery.start(serve)
-        nursery.cancel_scope.cancel()
-    assert [re.sub(r"\d{4,}", "PORT", url) for url in urls] == ["ws://127.0.0.1:PORT/mcp", "http://127.0.0.1:PORT/sse"]
-
-
-@pytest.mark.parametrize(
-    ("options", "path", "said"),
-    [
-        ({"sse_path": "/sse"}, "/sse", "There is no WebSocket here; it is at /mcp."),
-        ({"sse_path": "/sse"}, "/", "There is no WebSocket here; it is at /mcp."),
-        ({"sse_path": "/sse", "path": None}, "/sse", "This server speaks no WebSocket; the MCP endpoint is /sse."),
-    ],
-)
-async def test_who_asks_for_a_websocket_at_a_wrong_path_is_told_where_there_is_one(
-    options: dict[str, Any], path: str, said: str
-) -> None:
-    serve = partial(serve_http, Server("x"), port=0, announce=False, signals=False, **options)
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(BOUND):
-            url = (await nursery.start(serve))[0]
-            origin = url.replace("http:", "ws:").rpartition("/")[0]
-            with pytest.raises(Disconnected, match=re.escape(f"HTTP 404: {said}")):
-                async with Client.connect(origin + path):
-                    pass
-        nursery.cancel_scope.cancel()
-
-
-async def test_a_client_that_expects_tls_where_there_is_none_is_told_so() -> None:
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(BOUND):
-            (url,) = await nursery.start(partial(serve_http, Server("x"), port=0, announce=False, signals=False))
-            with pytest.raises(Disconnected, match=re.escape("no TLS is spoken there; is it ws:// instead of wss://?")):
-                async with Client.connect(url.replace("http:", "wss:")):
-                    pass
-        nursery.cancel_scope.cancel()

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import MODERN, AsgiPeer, Reply, initialize, legacy_call, served
+from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import CancelReason, Context, Server
+from trio_mcp import CancelReason
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 OLDEST = "2024-11-05"
@@ -25,45 +26,8 @@ ASKING = {"roots": {}, "sampling": {}, "elicitation": {}}
 Json = dict[str, Any]
 
 
-class Stage:
-    """A server with tools that a test watches."""
-
-    def __init__(self) -> None:
-        self.server = Server("stage", version="1.0")
-        self.go_on = trio.Event()
-        self.waiting = 0
-        self.ended = trio.Event()
-        self.reason: CancelReason | None = None
-        for tool in (self.echo, self.wait, self.flood, self.ask, self.whoami):
-            self.server.tool(tool)
-
-    async def echo(self, text: str) -> str:
-        return text
-
-    async def wait(self, ctx: Context) -> str:
-        self.waiting += 1
-        try:
-            await self.go_on.wait()
-        finally:
-            self.waiting -= 1
-            self.reason = ctx.cancel_reason
-            self.ended.set()
-        return "waited"
-
-    async def flood(self, ctx: Context) -> str:
-        for number in range(1, 1001):
-            await ctx.progress(number)
-        return "said it all"
-
-    async def ask(self, ctx: Context) -> str:
-        return f"{(await ctx.roots())[0].uri}"
-
-    async def whoami(self, ctx: Context) -> str:
-        return f"{ctx.request.principal} {ctx.request.headers.get('x-color')}"
-
-
 @dataclass
-class Talk:
+class Connection:
     """One session: its stream, and what is posted to it."""
 
     peer: AsgiPeer
@@ -121,16 +85,11 @@ async def get(peer: AsgiPeer, headers: Mapping[str, str] | None = None, path: st
     return reply
 
 
-async def connected(peer: AsgiPeer, headers: Mapping[str, str] | None = None, **where: str) -> Talk:
+async def connected(peer: AsgiPeer, headers: Mapping[str, str] | None = None, **where: str) -> Connection:
     stream = await get(peer, headers, **where)
     assert stream.status == 200, stream.body
     first = stream.body.decode().split("\n\n")[0]
-    return Talk(peer, stream, first.removeprefix("event: endpoint\ndata: "), headers or {})
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
+    return Connection(peer, stream, first.removeprefix("event: endpoint\ndata: "), headers or {})
 
 
 @asynccontextmanager
@@ -146,6 +105,14 @@ async def peer(stage: Stage) -> AsyncIterator[AsgiPeer]:
         yield peer
 
 
+@pytest.fixture
+async def talk(peer: AsgiPeer) -> Connection:
+    """A connection whose handshake is over."""
+    talk = await connected(peer)
+    await talk.open()
+    return talk
+
+
 # the main job
 
 
@@ -157,9 +124,7 @@ async def test_the_first_event_names_the_uri_to_post_to(peer: AsgiPeer) -> None:
     assert len(talk.events) == 1
 
 
-async def test_answers_are_message_events_of_the_stream(peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
+async def test_answers_are_message_events_of_the_stream(talk: Connection) -> None:
     assert talk.answer(1)["result"]["protocolVersion"] == OLDEST
     await talk.taken(legacy_call("echo", {"text": "hi\r\nthere"}))
     assert talk.answer(2)["result"]["content"][0]["text"] == "hi\r\nthere"
@@ -198,10 +163,8 @@ async def test_it_may_be_served_alone(stage: Stage) -> None:
         await (await connected(peer)).open()
 
 
-async def test_it_stands_beside_streamable_http(stage: Stage, peer: AsgiPeer) -> None:
+async def test_it_stands_beside_streamable_http(stage: Stage, peer: AsgiPeer, talk: Connection) -> None:
     session = await peer.open_session()
-    talk = await connected(peer)
-    await talk.open()
     assert (await peer.post(legacy_call("echo", {"text": "hi"}), session)).status == 200
     stolen = {**session, "mcp-session-id": talk.uri.partition("=")[2]}
     assert (await peer.post(legacy_call("echo", {"text": "hi"}), stolen)).status == 404
@@ -230,9 +193,7 @@ def test_paths_that_cannot_be_served_are_refused_where_they_are_written(
 # the end
 
 
-async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(stage: Stage, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
+async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(stage: Stage, talk: Connection) -> None:
     await talk.taken(legacy_call("wait", id=7))
     assert stage.waiting == 1
     began = trio.current_time()
@@ -243,10 +204,8 @@ async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(
 
 
 async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_are_open(
-    stage: Stage, peer: AsgiPeer
+    stage: Stage, peer: AsgiPeer, talk: Connection
 ) -> None:
-    talk = await connected(peer)
-    await talk.open()
     await talk.taken(legacy_call("wait", id=7))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(peer.app.drain, 10)
@@ -273,9 +232,7 @@ async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(peer:
     await used.taken(legacy_call("echo", {"text": "still here"}))
 
 
-async def test_a_send_that_fails_ends_the_session(stage: Stage, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
+async def test_a_send_that_fails_ends_the_session(stage: Stage, talk: Connection) -> None:
     await talk.taken(legacy_call("wait", id=7))
     talk.stream.broken = True
     await talk.post(legacy_call("echo", {"text": "x"}))
@@ -316,10 +273,8 @@ async def test_what_no_client_gets_is_refused(peer: AsgiPeer) -> None:
     ],
 )
 async def test_what_is_no_message_is_refused_and_the_session_goes_on(
-    peer: AsgiPeer, body: bytes, headers: dict[str, str], status: int
+    talk: Connection, body: bytes, headers: dict[str, str], status: int
 ) -> None:
-    talk = await connected(peer)
-    await talk.open()
     before = talk.said
     refused = await talk.post(body, {**JSON, **headers})
     assert (refused.status, "error" in refused.json) == (status, True)
@@ -390,9 +345,7 @@ async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(pee
     await talk.taken(legacy_call("echo", {"text": "again"}, id=4))
 
 
-async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
+async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(talk: Connection) -> None:
     with stuck(talk.stream):
         await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
         waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))
@@ -405,9 +358,7 @@ async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(peer: A
     assert progress == list(range(1, 1001))
 
 
-async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
+async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(talk: Connection) -> None:
     with stuck(talk.stream):
         await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
         waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))

@@ -10,29 +10,19 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import serving
 import trio
 from hypercorn_peer import Client, frame
 from talk import EVERYTHING, Json, modern_meta
 
-from trio_mcp import Server
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp_transports.entry_points import websocket as transport
 
-START = 30.0
 SOON = 10.0
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
-@asynccontextmanager
-async def served(server: Server, **options: Any) -> AsyncIterator[str]:
-    """The ws:// URL at which a server of this process is served, for the length of the block."""
-    serve = partial(transport.serve, server, port=0, announce=False, signals=False, **options)
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(START):
-            (url,) = await nursery.start(serve)
-        yield url
-        nursery.cancel_scope.cancel()
+served = partial(serving.served, transport="websocket")
 
 
 class RawPeer:
