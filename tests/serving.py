@@ -85,13 +85,13 @@ async def all_of(stream: trio.abc.ReceiveStream | None) -> bytes:
 
 
 @asynccontextmanager
-async def child(script: Path, *arguments: str, **popen: Any) -> AsyncIterator[Child]:
+async def child(script: Path, *arguments: str, limit: float = START, **popen: Any) -> AsyncIterator[Child]:
     """A script as a process of its own, which is killed at the end of the block if it still runs."""
     command = [sys.executable, "-X", "dev", "-W", "error", str(script), *arguments]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = await trio.lowlevel.open_process(command, **{"env": {**os.environ, **IMPORTS}, **pipes, **popen})
     try:
-        with trio.fail_after(START):
+        with trio.fail_after(limit):
             yield Child(process)
     finally:
         process.kill()
