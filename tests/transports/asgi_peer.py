@@ -36,6 +36,7 @@ class Reply:
     """While there is one that is not set, a cancelled wait for the client takes its time to end."""
     broken: bool = False
     """Every write fails, as to a client whose connection was reset."""
+    _head: Mapping[str, Any] = field(default_factory=dict)
     _said: trio.Condition = field(default_factory=trio.Condition)
 
     @property
@@ -68,9 +69,10 @@ class Reply:
             raise OSError("the client has left")
         async with self._said:
             if message["type"] == "http.response.start":
-                self.status = message["status"]
-                self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+                self._head = message  # which goes out with the first of the body, as hypercorn does it
             else:
+                self.status = self._head["status"]
+                self.headers = {name.decode(): value.decode() for name, value in self._head["headers"]}
                 self.body += message.get("body", b"")
                 if not message.get("more_body", False):
                     self.ended.set()

@@ -56,27 +56,6 @@ async def test_a_legacy_question_travels_on_the_stream_of_its_call(peer: AsgiPee
     assert reply.events[-1]["result"]["content"][0]["text"] == "got 7"
 
 
-async def test_a_modern_question_ends_the_request_and_the_retry_carries_the_call_on(
-    peer: AsgiPeer, stage: Stage
-) -> None:
-    first = (await peer.post(*modern_call("ask"))).json["result"]
-    assert first["resultType"] == "input_required"
-    (key,) = first["inputRequests"]
-    answers = {key: {"action": "accept", "content": {"value": 7}}}
-    retry = modern_call("ask", id=3, requestState=first["requestState"], inputResponses=answers)
-    assert (await peer.post(*retry)).json["result"]["content"][0]["text"] == "got 7"
-    assert (await peer.post(*retry)).json["result"]["content"][0]["text"] == "got 7"
-    assert stage.runs == 1
-
-
-async def test_a_stream_opens_with_the_first_thing_said_and_ends_with_the_answer(peer: AsgiPeer) -> None:
-    body, headers = modern_call("report", meta={"progressToken": "t"})
-    reply = await peer.post(body, headers)
-    said = [event["params"]["progress"] for event in reply.events[:-1]]
-    assert said == [1, 2]
-    assert reply.events[-1]["id"] == 2
-
-
 async def test_without_a_progress_token_the_answer_is_plain_json(peer: AsgiPeer) -> None:
     reply = await peer.post(*modern_call("report"))
     assert reply.headers["content-type"] == "application/json"
@@ -131,23 +110,6 @@ async def test_a_cancelled_legacy_call_gets_no_message(peer: AsgiPeer, stage: St
     await reply.end()
     assert stage.reason is CancelReason.CLIENT
     assert reply.body == b""
-
-
-async def test_delete_cancels_what_runs_in_the_session(peer: AsgiPeer, stage: Stage) -> None:
-    headers = await peer.open_session()
-    reply = peer.start(legacy_call("wait"), headers)
-    await stage.started.wait()
-    await peer.post(b"", headers, method="DELETE")
-    await stage.ended.wait()
-    await reply.end()
-    assert stage.reason is CancelReason.DISCONNECT
-
-
-async def test_calls_with_the_same_id_do_not_cross(peer: AsgiPeer) -> None:
-    headers = await peer.open_session()
-    replies = [peer.start(legacy_call("echo", {"text": f"secret {n}"}, id=1), headers) for n in range(12)]
-    for n, reply in enumerate(replies):
-        assert (await reply.end()).json["result"]["content"][0]["text"] == f"secret {n}"
 
 
 async def test_a_drain_refuses_new_calls_and_answers_the_running_ones(peer: AsgiPeer, stage: Stage) -> None:
@@ -207,13 +169,6 @@ async def test_an_idle_session_is_reaped_and_a_used_one_is_not(peer: AsgiPeer) -
         await trio.sleep(50)
         assert (await peer.post(legacy_call("echo", {"text": "x"}), used)).status == 200
     assert (await peer.post(legacy_call("echo", {"text": "x"}), idle)).status == 404
-
-
-async def test_initialize_twice_in_a_session_is_refused_and_changes_nothing(peer: AsgiPeer) -> None:
-    headers = await peer.open_session()
-    reply = await peer.post(initialize({}), headers)
-    assert reply.json["error"]["code"] == -32600
-    assert (await peer.post(legacy_call("echo", {"text": "x"}), headers)).status == 200
 
 
 # refusals: status, and nothing started
@@ -424,14 +379,6 @@ async def test_a_question_the_client_cannot_answer_is_400_and_names_the_capabili
 async def test_a_modern_client_sends_no_responses(peer: AsgiPeer) -> None:
     _, headers = modern_call("echo")
     assert (await peer.post({"jsonrpc": "2.0", "id": 1, "result": {}}, headers)).status == 400
-
-
-async def test_unknown_tools_and_wrong_arguments_are_told_apart(peer: AsgiPeer) -> None:
-    unknown = await peer.post(*modern_call("nope"))
-    wrong = await peer.post(*modern_call("echo", {"txt": "x"}))
-    assert (unknown.status, unknown.json["error"]["code"]) == (200, -32602)
-    assert wrong.json["result"]["isError"] is True
-    assert "text: " in wrong.json["result"]["content"][0]["text"]
 
 
 async def test_get_and_delete_without_a_session_are_405(peer: AsgiPeer) -> None:

@@ -67,7 +67,7 @@ async def test_a_modern_stream_has_no_event_ids_and_ends_with_its_answer(peer: A
     reply = await peer.post(*modern_call("report", meta={"progressToken": "t"}))
     assert reply.headers["content-type"] == "text/event-stream"
     assert reply.headers["x-accel-buffering"] == "no"
-    assert "no-transform" in reply.headers["cache-control"]
+    assert reply.headers["cache-control"] == "no-cache, no-transform"
     fields = {line.partition(":")[0] for line in reply.body.decode().splitlines() if line}
     assert fields == {"event", "data"}
     assert [event.get("id") for event in reply.events] == [None, None, 2]

@@ -16,17 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 import trio
 from hypercorn_peer import SOON, Client, bystander, get, running, serving
-from serving import IMPORTS, http_process, served
-from talk import modern_meta
+from serving import IMPORTS, http_process
 
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
 HERE = Path(__file__).parent
@@ -243,45 +240,3 @@ async def test_what_keeps_a_client_from_its_server_is_raised_at_once_and_named(
         async with reached() as url:
             with pytest.raises(error, match=f"(?i){said}"):
                 await trio_mcp.Client.connect(url, mode=mode).open()
-
-
-async def test_a_redirect_is_not_followed() -> None:
-    """Whoever answers at the new place would be told what was meant for the old one."""
-    asked = []
-
-    async def handle(stream: trio.SocketStream) -> None:
-        asked.append(await stream.receive_some(65536))
-        await stream.aclose()
-
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listeners[0].socket.getsockname()[1]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, handle, listeners)
-        async with answering(http("307 Away", f"location: http://127.0.0.1:{port}/")) as url:
-            with pytest.raises(RemoteProtocolError):
-                await trio_mcp.Client.connect(url, headers={"authorization": "Bearer x"}).open()
-        nursery.cancel_scope.cancel()
-    assert asked == []
-
-
-# Row 54: proxies
-
-
-async def test_a_stream_asks_proxies_to_hold_nothing_back() -> None:
-    """nginx reads the first header, every cache the second."""
-    server = trio_mcp.Server("streams", version="1")
-
-    @server.tool
-    async def report(ctx: trio_mcp.Context) -> str:
-        await ctx.progress(1)
-        return "done"
-
-    meta = {**modern_meta(), "progressToken": "p"}
-    params = {"name": "report", "arguments": {}, "_meta": meta}
-    headers = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    async with served(server) as url, httpx2.AsyncClient() as client:
-        response = await client.post(url, json=message, headers=headers)
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert response.headers["x-accel-buffering"] == "no"
-    assert "no-cache" in response.headers["cache-control"] or "no-store" in response.headers["cache-control"]
