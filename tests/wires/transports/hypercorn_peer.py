@@ -130,6 +130,14 @@ class Server:
                 await sock.connect(("127.0.0.1", self.port))
             yield Client(trio.SocketStream(sock))
 
+    @asynccontextmanager
+    async def websocket(self, **options: int) -> AsyncIterator[Client]:
+        """A connection that is a WebSocket already."""
+        async with self.client(**options) as client:
+            await client.send(upgrade())
+            assert (await client.head())[0] == 101
+            yield client
+
     async def ask(self, data: bytes = GET) -> tuple[int, bytes]:
         """One request on a connection of its own."""
         async with self.client() as client:
