@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,8 +134,12 @@ class AsgiPeer:
             return {"type": "http.disconnect"}
 
         scope = {"type": "http", "method": method, "path": path, "headers": headers, **more}
-        self.nursery.start_soon(self.app, scope, receive, reply.send)
+        self.nursery.start_soon(self._run, scope, receive, reply)
         return reply
+
+    async def _run(self, scope: Any, receive: Any, reply: Reply) -> None:
+        with suppress(OSError) if reply.broken else nullcontext():
+            await self.app(scope, receive, reply.send)
 
     async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
         return await self.start(body, headers, **options).end()

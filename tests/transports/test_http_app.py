@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, initialize, legacy_call, modern_call, served
 from stage import Stage
+from talking import Session
 
 from trio_mcp import CancelReason, Server
 from trio_mcp_transports.asgi.access import read_headers
@@ -79,6 +80,16 @@ async def test_a_modern_disconnect_cancels_at_once(peer: AsgiPeer, stage: Stage)
     await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
     assert trio.current_time() == before
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_send_that_fails_cancels_the_call(stage: Stage, peer: AsgiPeer, session: Session, era: str) -> None:
+    """An ASGI server may tell that the client has gone by raising `OSError` in `send`, and in no other way."""
+    meta = {"progressToken": "t"}
+    request = modern_call("wait", meta=meta) if era == "modern" else (legacy_call("wait", _meta=meta), session.headers)
+    peer.start(*request).broken = True
+    await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT
 
 
 async def test_a_legacy_disconnect_cancels_after_the_grace(peer: AsgiPeer, stage: Stage) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
-from talking import Session, Stage, said
+from stage import Stage, Talk
+from talking import Session, said
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, Server
+from trio_mcp import Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 ALICE = {"authorization": "Bearer alice"}
@@ -27,19 +28,9 @@ async def by_token(headers: Mapping[str, str]) -> str | None:
     return {f"Bearer {name}": name for name in ("alice", "bob")}.get(headers.get("authorization", ""))
 
 
-def server() -> Server:
-    made = Server("known", version="1")
-
-    @made.tool
-    async def whoami(ctx: Context) -> str:
-        return str(ctx.request.principal)
-
-    return made
-
-
 @asynccontextmanager
-async def guarded(hook: Hook, served_by: Server | None = None) -> AsyncIterator[AsgiPeer]:
-    app = asgi_app(served_by or server(), authenticate=hook, limits=HttpLimits(sessions=2))
+async def guarded(hook: Hook, stage: Stage | None = None, **limits: int) -> AsyncIterator[AsgiPeer]:
+    app = asgi_app((stage or Stage()).server, authenticate=hook, limits=HttpLimits(**{"sessions": 2, **limits}))
     async with served(app) as peer:
         yield peer
 
@@ -55,10 +46,10 @@ async def test_a_tool_knows_the_principal_in_both_eras() -> None:
     async with guarded(by_token) as peer:
         body, headers = modern_call("whoami")
         reply = await peer.post(body, headers | ALICE)
-        assert reply.json["result"]["content"][0]["text"] == "alice"
+        assert reply.json["result"]["content"][0]["text"] == "alice None"
         session = await open_session(peer, BOB)
         reply = await peer.post(legacy_call("whoami"), session)
-        assert reply.json["result"]["content"][0]["text"] == "bob"
+        assert reply.json["result"]["content"][0]["text"] == "bob None"
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
@@ -193,7 +184,7 @@ async def test_an_empty_principal_is_nobody(principal: str | None) -> None:
 
 def test_what_is_no_function_is_refused_where_it_is_written() -> None:
     with pytest.raises(TypeError, match="authenticate must be an async function"):
-        asgi_app(server(), authenticate="alice")  # type: ignore[arg-type]
+        asgi_app(Server("known"), authenticate="alice")  # type: ignore[arg-type]
 
 
 async def test_a_refused_request_opens_no_session() -> None:
@@ -220,10 +211,8 @@ async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_
         assert (await peer.post(legacy_call("whoami"), session)).status == 200
 
 
-async def test_a_stream_is_resumed_by_its_own_principal_only() -> None:
-    stage = Stage()
-    talk = stage.expect()
-    async with guarded(by_token, stage.server) as peer:
+async def test_a_stream_is_resumed_by_its_own_principal_only(stage: Stage, talk: Talk) -> None:
+    async with guarded(by_token, stage) as peer:
         alice = Session(peer, await open_session(peer, ALICE))
         bob = Session(peer, alice.headers | BOB)  # type: ignore[operator]
         reply = await alice.call()
@@ -240,14 +229,7 @@ async def test_a_stream_is_resumed_by_its_own_principal_only() -> None:
 
 
 async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody() -> None:
-    asking = Server("asking")
-
-    @asking.tool
-    async def ask(ctx: Context) -> str:
-        answer = await ctx.elicit("How many?", int)
-        return str(answer.content) if answer.action == "accept" else answer.action
-
-    async with guarded(by_token, asking) as peer:
+    async with guarded(by_token) as peer:
         alice, bob = await open_session(peer, ALICE), await open_session(peer, BOB)
         reply = peer.start(legacy_call("ask"), alice)
         await reply.until("elicitation/create")
@@ -258,17 +240,11 @@ async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_no
         await wait_all_tasks_blocked()
         assert not reply.ended.is_set()
         await peer.post(answer | {"result": {"action": "accept", "content": {"value": 1}}}, alice)
-        assert (await reply.end()).last["result"]["content"][0]["text"] == "1"
+        assert (await reply.end()).last["result"]["content"][0]["text"] == "got 1"
 
 
 async def test_a_request_state_counts_for_its_own_principal_only() -> None:
-    asking = Server("asking")
-
-    @asking.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("How many?", int)).action
-
-    async with guarded(by_token, asking) as peer:
+    async with guarded(by_token) as peer:
         body, headers = modern_call("ask")
         state = (await peer.post(body, headers | ALICE)).json["result"]["requestState"]
         ids = itertools.count(3)
@@ -282,8 +258,7 @@ async def test_a_request_state_counts_for_its_own_principal_only() -> None:
 
 
 async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others() -> None:
-    app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
-    async with served(app) as peer:
+    async with guarded(by_token, per_principal=1) as peer:
         held = await open_session(peer, ALICE)
         for _ in range(2):
             assert (await peer.post(legacy_call("whoami"), held)).status == 200
@@ -296,8 +271,7 @@ async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others(
 
 
 async def test_a_principal_who_holds_all_he_may_loses_his_own_unused_session_only() -> None:
-    app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
-    async with served(app) as peer:
+    async with guarded(by_token, per_principal=1) as peer:
         bobs = await open_session(peer, BOB)
         unused = await open_session(peer, ALICE)
         await open_session(peer, ALICE)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, served
-from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server
 from trio_mcp_transports.http import asgi_app
@@ -45,32 +43,6 @@ async def test_the_stream_opens_with_the_acknowledgement_and_stays_open(server: 
         await reply.until("tools/list_changed")
         assert [event["params"]["_meta"][ID] for event in reply.events] == ["ear", "ear"]
         reply.gone.set()
-
-
-async def test_a_client_that_goes_away_is_told_nothing_more(server: Server) -> None:
-    async with served(asgi_app(server)) as peer:
-        reply = listen(peer, toolsListChanged=True)
-        await reply.until("acknowledged")
-        reply.gone.set()
-        await wait_all_tasks_blocked()
-        assert len(peer.app.service.subscriptions) == 0
-        assert peer.app.service.supervisor.actors == ()
-
-
-async def test_shutdown_ends_the_stream_with_its_result_and_nothing_else(server: Server) -> None:
-    async with served(asgi_app(server)) as peer:
-        reply = listen(peer, resourceSubscriptions=["news:today"])
-        await reply.until("acknowledged")
-        with trio.fail_after(5):
-            await peer.app.drain(60)
-        await reply.end()
-    assert [event.get("method", "result") for event in reply.events] == [
-        "notifications/subscriptions/acknowledged",
-        "result",
-    ]
-    assert reply.last["id"] == "ear"
-    assert reply.last["result"]["resultType"] == "complete"
-    assert reply.last["result"]["_meta"][ID] == "ear"
 
 
 async def test_a_silent_stream_is_kept_alive(server: Server) -> None:
