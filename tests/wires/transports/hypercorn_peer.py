@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import hypercorn.trio.run
@@ -111,6 +112,20 @@ class Client:
         self.buffer += data
 
 
+@asynccontextmanager
+async def listening(handle: Callable[[Client], Awaitable[None]]) -> AsyncIterator[str]:
+    """The host and port where each connection is handled like this, and closed then."""
+
+    async def serve_one(stream: trio.SocketStream) -> None:
+        await handle(Client(stream))
+
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(SOON):
+            (listener,) = await nursery.start(partial(trio.serve_tcp, serve_one, 0, host="127.0.0.1"))
+        yield f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
 @dataclass
 class Server:
     """A running server. `ended` is set when it is over; `error` is what ended it, if anything did."""
@@ -196,6 +211,19 @@ async def lifespan(receive: Any, send: Any) -> None:
         await send({"type": kind + ".complete"})
         if kind == "lifespan.shutdown":
             return
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    """Accept a WebSocket and echo it, or answer 200."""
+    if scope["type"] == "http":
+        while (await receive()).get("more_body"):
+            pass
+        await reply(send)
+        return
+    await receive()
+    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
 
 
 def serving(handle: App) -> App:

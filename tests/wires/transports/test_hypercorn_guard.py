@@ -23,6 +23,7 @@ from hypercorn_peer import (
     SOON,
     Client,
     Server,
+    answer,
     bystander,
     frame,
     get,
@@ -43,19 +44,6 @@ guarded = running
 
 def limited(**limits: Any) -> GuardedConfig:
     return guarded_config(limits=ConnectionLimits(**limits))
-
-
-async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """Accept a WebSocket and echo it, or answer 200."""
-    if scope["type"] == "http":
-        while (await receive()).get("more_body"):
-            pass
-        await reply(send)
-        return
-    await receive()
-    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-    while (message := await receive())["type"] == "websocket.receive":
-        await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
 
 
 def http2(*fields: tuple[bytes, bytes]) -> bytes:

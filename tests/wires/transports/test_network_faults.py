@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypercorn_peer import SOON, Client, bystander, get, running, serving
+from hypercorn_peer import SOON, Client, bystander, get, listening, running, serving
 from serving import IMPORTS, http_process
 
 import trio_mcp
@@ -182,19 +182,16 @@ def http(status: str, *headers: str, body: bytes = b"") -> bytes:
 async def answering(answer: bytes | None) -> AsyncIterator[str]:
     """Where every request gets these bytes, or a reset for None; the URL."""
 
-    async def handle(stream: trio.SocketStream) -> None:
-        await stream.receive_some(65536)
+    async def handle(client: Client) -> None:
+        await client.stream.receive_some(65536)
         if answer is None:
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.stream.socket.close()
         else:
-            await stream.send_all(answer)
-        stream.socket.close()
+            await client.send(answer)
 
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, handle, listeners)
-        yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
-        nursery.cancel_scope.cancel()
+    async with listening(handle) as address:
+        yield f"http://{address}/mcp"
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import pytest
 import trio
 import trio_websocket
 from hypercorn_peer import Client as Bytes
+from hypercorn_peer import listening
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import SOON, served
 from wsproto.utilities import generate_accept_token
@@ -39,44 +40,34 @@ async def behaving(behave: Behave, **options: Any) -> AsyncIterator[str]:
     async def handle(request: trio_websocket.WebSocketRequest) -> None:
         await behave(await request.accept(subprotocol="mcp"))
 
-    async with listening(
+    async with started(
         partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None, **options)
     ) as server:
         yield f"ws://127.0.0.1:{server.port}/mcp"
 
 
-class Asked(Bytes):
-    """The connection of a client that has asked for something."""
+@asynccontextmanager
+async def answering(answer: Callable[[Bytes, str], Awaitable[None]]) -> AsyncIterator[str]:
+    """The URL of a server that reads the head of a request and then answers in bytes; it is given the key of the request."""
 
-    headers: dict[str, str]
+    async def handle(client: Bytes) -> None:
+        head = (await client.until(b"\r\n\r\n")).decode("latin-1")
+        await answer(client, re.search("(?i)sec-websocket-key: (.*)\r", head)[1])  # type: ignore[index]
 
-    async def until_asked(self) -> None:
-        lines = (await self.until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        self.headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:] if line)}
+    with trio.fail_after(LIMIT):
+        async with listening(handle) as address:
+            yield f"ws://{address}/mcp"
 
 
 @asynccontextmanager
-async def answering(answer: Callable[[Asked], Awaitable[None]]) -> AsyncIterator[str]:
-    """The URL of a server that reads the head of a request and then answers in bytes."""
-
-    async def handle(stream: trio.SocketStream) -> None:
-        client = Asked(stream)
-        await client.until_asked()
-        await answer(client)
-
-    async with listening(partial(trio.serve_tcp, handle, 0, host="127.0.0.1")) as (listener, *_):
-        yield f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-
-
-@asynccontextmanager
-async def listening(serve: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
+async def started(serve: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
     with trio.fail_after(LIMIT):
         async with trio.open_nursery() as nursery:
             yield await nursery.start(serve)
             nursery.cancel_scope.cancel()
 
 
-async def forever(_socket: object) -> None:
+async def forever(*_connection: object) -> None:
     await trio.sleep_forever()
 
 
@@ -86,6 +77,23 @@ async def until_closed(socket: trio_websocket.WebSocketConnection) -> None:
             await socket.get_message()
     except trio_websocket.ConnectionClosed:
         pass
+
+
+class Noting:
+    """A server that sends these messages, and notes the code with which its client closes."""
+
+    def __init__(self, *messages: str | bytes) -> None:
+        self.messages = messages
+        self.code: int | None = None
+        self.told = trio.Event()
+
+    async def __call__(self, socket: trio_websocket.WebSocketConnection) -> None:
+        for message in self.messages:
+            await socket.send_message(message)
+        await until_closed(socket)
+        assert socket.closed is not None
+        self.code = socket.closed.code
+        self.told.set()
 
 
 async def refusal_of(url: str, **options: Any) -> str:
@@ -123,7 +131,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("answer", "said"), REFUSALS)
 async def test_what_refuses_the_upgrade_is_told_with_its_status_and_words(answer: bytes, said: str) -> None:
-    async def refuse(client: Asked) -> None:
+    async def refuse(client: Bytes, key: str) -> None:
         with suppress(trio.BrokenResourceError):
             await client.send(answer)
 
@@ -140,14 +148,14 @@ async def test_a_server_that_does_not_speak_mcp_is_left() -> None:
     async def handle(request: trio_websocket.WebSocketRequest) -> None:
         await until_closed(await request.accept())
 
-    async with listening(partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None)) as server:
+    async with started(partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None)) as server:
         said = await refusal_of(f"ws://127.0.0.1:{server.port}/mcp")
         assert said == "it does not speak the subprotocol mcp"
 
 
 async def test_an_answer_to_the_upgrade_that_is_wrong_is_told_by_what_is_wrong_with_it() -> None:
-    async def speak_another(client: Asked) -> None:
-        await client.send(accepted(client).replace(b"protocol: mcp", b"protocol: chat"))
+    async def speak_another(client: Bytes, key: str) -> None:
+        await client.send(accepted(key).replace(b"protocol: mcp", b"protocol: chat"))
 
     async with answering(speak_another) as url:
         assert "unrecognized subprotocol" in await refusal_of(url)
@@ -219,16 +227,8 @@ async def test_what_came_before_the_close_is_received_first() -> None:
 
 
 async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
-    codes: list[int] = []
-    told = trio.Event()
-
-    async def note(socket: trio_websocket.WebSocketConnection) -> None:
-        await until_closed(socket)
-        assert socket.closed is not None
-        codes.append(socket.closed.code)
-        told.set()
-
-    async with behaving(note) as url:
+    server = Noting()
+    async with behaving(server) as url:
         async with connect(url) as channel, trio.open_nursery() as nursery:
 
             async def receive() -> None:
@@ -238,44 +238,30 @@ async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
             nursery.start_soon(receive)
             await wait_all_tasks_blocked()
             await channel.aclose()
-        await told.wait()
+        await server.told.wait()
         with pytest.raises(trio.ClosedResourceError):
             await channel.send(Envelope(Request(1, "ping")))
-    assert codes == [1000]
+    assert server.code == 1000
 
 
 # messages
 
 
 async def test_text_that_is_no_message_is_received_as_malformed_and_the_connection_stays() -> None:
-    async def babble(socket: trio_websocket.WebSocketConnection) -> None:
-        await socket.send_message("{nonsense")
-        await socket.send_message(PING)
-        await until_closed(socket)
-
-    async with behaving(babble) as url, connect(url) as channel:
+    async with behaving(Noting("{nonsense", PING)) as url, connect(url) as channel:
         assert isinstance((await channel.receive()).message, Malformed)
         assert (await channel.receive()).message == Request(1, "ping")
 
 
 @pytest.mark.parametrize(("message", "code"), [(b"{}", 1003), ("x" * 1001, 1009), ("é" * 501, 1009)])
 async def test_a_server_that_breaks_the_framing_is_told_with_a_close_code(message: bytes | str, code: int) -> None:
-    seen: list[int] = []
-    told = trio.Event()
-
-    async def break_it(socket: trio_websocket.WebSocketConnection) -> None:
-        await socket.send_message(message)
-        await until_closed(socket)
-        assert socket.closed is not None
-        seen.append(socket.closed.code)
-        told.set()
-
-    async with behaving(break_it) as url:
+    server = Noting(message)
+    async with behaving(server) as url:
         async with connect(url, max_message=1000) as channel:
             with pytest.raises(trio.BrokenResourceError, match=str(code)):
                 await channel.receive()
-            await told.wait()
-    assert seen == [code]
+            await server.told.wait()
+    assert server.code == code
 
 
 async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None:
@@ -377,8 +363,8 @@ async def test_what_nobody_receives_is_bounded_and_loses_nothing() -> None:
 
 
 async def test_a_server_that_pings_and_does_not_read_the_pongs_is_given_up_after_the_write_deadline() -> None:
-    async def flood(client: Asked) -> None:
-        await client.send(accepted(client))
+    async def flood(client: Bytes, key: str) -> None:
+        await client.send(accepted(key))
         with suppress(trio.BrokenResourceError):
             while True:
                 await client.send((b"\x89\x7d" + b"x" * 125) * 100)
@@ -389,8 +375,8 @@ async def test_a_server_that_pings_and_does_not_read_the_pongs_is_given_up_after
 
 
 async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> None:
-    async def freeze(client: Asked) -> None:
-        await client.send(accepted(client))
+    async def freeze(client: Bytes, key: str) -> None:
+        await client.send(accepted(key))
         assert (await client.exactly(2))[0] == 0x89  # a ping
         await trio.sleep_forever()
 
@@ -416,8 +402,8 @@ async def test_a_server_that_answers_pings_is_kept() -> None:
 
 
 async def test_one_message_of_endless_empty_fragments_ends_the_connection() -> None:
-    async def drip(client: Asked) -> None:
-        await client.send(accepted(client) + b"\x01\x00")
+    async def drip(client: Bytes, key: str) -> None:
+        await client.send(accepted(key) + b"\x01\x00")
         with suppress(trio.BrokenResourceError):
             while True:
                 await client.send(b"\x00\x00" * 10_000)
@@ -427,10 +413,9 @@ async def test_one_message_of_endless_empty_fragments_ends_the_connection() -> N
             await channel.receive()
 
 
-def accepted(client: Asked) -> bytes:
-    key = client.headers["sec-websocket-key"].encode()
+def accepted(key: str) -> bytes:
     head = b"HTTP/1.1 101 ok\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-protocol: mcp\r\n"
-    return head + b"sec-websocket-accept: %b\r\n\r\n" % generate_accept_token(key)
+    return head + b"sec-websocket-accept: %b\r\n\r\n" % generate_accept_token(key.encode())
 
 
 # TLS
@@ -440,7 +425,7 @@ def accepted(client: Asked) -> bytes:
 async def secured(server: Server, certificate: Path) -> AsyncIterator[str]:
     config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
     serve = partial(serve_asgi, asgi_app(server), host="localhost", port=0, signals=False, config=config)
-    async with listening(serve) as (address, *_):
+    async with started(serve) as (address, *_):
         yield f"wss://localhost:{address.partition(' ')[0].rpartition(':')[2]}/mcp"
 
 
