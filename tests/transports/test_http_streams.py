@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
@@ -146,18 +147,6 @@ async def test_a_session_whose_stream_is_read_is_not_idle(session: Session) -> N
 # polling
 
 
-async def test_a_tool_ends_its_stream_and_the_client_comes_back_for_the_rest(talk: Talk, session: Session) -> None:
-    reply = await session.call()
-    await talk.say(1)
-    await talk.end_stream(0.5)
-    assert (await reply.end()).body.endswith(b"retry: 500\n\n")
-    await talk.say(2)
-    rest = await session.get("1-1")
-    await talk.say(3)
-    await talk.answer()
-    assert said(await rest.end()) == [2, 3, "done"]
-
-
 async def test_a_stream_that_ends_before_anything_was_said_gives_an_id_to_come_back_with(
     talk: Talk, session: Session
 ) -> None:
@@ -201,25 +190,19 @@ async def test_an_order_to_stay_away_counts_once(talk: Talk, session: Session) -
     assert talk.reason is CancelReason.DISCONNECT
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26"])
-async def test_older_revisions_know_no_polling(stage: Stage, version: str) -> None:
-    talk = stage.expect()
-    async with talking(stage, version=version) as session:
+@pytest.mark.parametrize(
+    "options",
+    [{"version": "2025-06-18"}, {"version": "2025-03-26"}, {"grace": 0}],
+    ids=["2025-06-18 has no polling", "2025-03-26 has no polling", "without a grace it would cancel the call"],
+)
+async def test_a_stream_that_could_not_be_resumed_is_not_ended(
+    stage: Stage, talk: Talk, options: dict[str, Any]
+) -> None:
+    async with talking(stage, **options) as session:
         reply = await session.call()
         await talk.end_stream(0.5)
         await talk.answer()
-        assert (reply.headers["content-type"], reply.json["result"]["content"][0]["text"]) == (
-            "application/json",
-            "done",
-        )
-
-
-async def test_without_a_grace_there_is_no_polling_since_it_would_cancel_the_call(stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage, grace=0) as session:
-        reply = await session.call()
-        await talk.end_stream(0.5)
-        await talk.answer()
+        assert reply.headers["content-type"] == "application/json"
         assert reply.json["result"]["content"][0]["text"] == "done"
 
 

@@ -227,17 +227,12 @@ async def ask(host: str, port: int) -> tuple[int, bytes]:
             return await Client(stream).ask()
 
 
-async def test_an_ipv4_address_and_a_free_port() -> None:
-    async with served(host="127.0.0.1", port=0) as addresses:
-        assert [address.rsplit(":", 1)[0] for address in addresses] == ["http://127.0.0.1"]
-        assert await ask("127.0.0.1", port_of(addresses[0])) == (200, b"ok")
-
-
-@pytest.mark.parametrize("host", ["::1", "[::1]"])
-async def test_an_ipv6_literal(host: str) -> None:
+@pytest.mark.parametrize(("host", "address"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("[::1]", "::1")])
+async def test_an_address_of_either_kind_and_a_free_port(host: str, address: str) -> None:
     async with served(host=host, port=0) as addresses:
-        assert [address.rsplit(":", 1)[0] for address in addresses] == ["http://[::1]"]
-        assert await ask("::1", port_of(addresses[0])) == (200, b"ok")
+        shown = f"http://[{address}]" if ":" in address else f"http://{address}"
+        assert [each.rsplit(":", 1)[0] for each in addresses] == [shown]
+        assert await ask(address, port_of(addresses[0])) == (200, b"ok")
 
 
 async def test_every_address_of_a_name_has_the_same_port() -> None:
