@@ -176,8 +176,8 @@ def legacy_call(tool: str, arguments: object = None, *, id: object = 2, **more: 
     }
 
 
-def modern_call(
-    tool: str, arguments: object = None, *, id: object = 2, meta: Mapping[str, Any] | None = None, **more: object
+def modern_request(
+    method: str, params: Mapping[str, Any], *, id: object = 2, meta: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A modern request and its headers."""
     said = {
@@ -185,9 +185,15 @@ def modern_call(
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
         **(meta or {}),
     }
-    body = legacy_call(tool, arguments, id=id, _meta=said, **more)
-    headers = {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool}
-    return body, headers
+    body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": said}}
+    named = {"mcp-name": params["name"]} if "name" in params else {}
+    return body, {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": method, **named}
+
+
+def modern_call(
+    tool: str, arguments: object = None, *, id: object = 2, meta: Mapping[str, Any] | None = None, **more: object
+) -> tuple[dict[str, Any], dict[str, str]]:
+    return modern_request("tools/call", {"name": tool, "arguments": arguments or {}, **more}, id=id, meta=meta)
 
 
 @asynccontextmanager

@@ -52,6 +52,7 @@ class Stage:
         self.talks: dict[str, Talk] = {}
         for tool in (self.echo, self.wait, self.ask, self.report, self.flood, self.whoami, self.talk):
             self.server.tool(tool)
+        self.server.add_resource("news:today", lambda: "")
 
     async def echo(self, text: str) -> str:
         self.runs += 1

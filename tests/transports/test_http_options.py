@@ -80,3 +80,26 @@ async def test_what_cannot_be_served_is_refused_before_anything_listens(
 async def test_a_websocket_needs_the_path_it_is_served_under() -> None:
     with pytest.raises(ValueError, match="WebSocket is served under `path`"), trio.fail_after(BOUND):
         await websocket.serve(Server("x"), port=0, path=None, sse_path="/sse", announce=False, signals=False)
+
+
+async def test_wrong_keys_fail_the_startup_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
+    to_app, from_test = trio.open_memory_channel[dict[str, Any]](1)
+    said: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    await to_app.send({"type": "lifespan.startup"})
+    with trio.fail_after(5):
+        await asgi_app(Server("shop"))({"type": "lifespan"}, from_test.receive, send)
+    assert [message["type"] for message in said] == ["lifespan.startup.failed"]
+    assert "shop could not be started: TRIO_MCP_KEYS is neither" in said[0]["message"]
+
+
+async def test_a_request_to_the_server_itself_names_asgi_app() -> None:
+    async def unused(*_: object) -> None:
+        raise AssertionError("nothing is received or sent")
+
+    with pytest.raises(TypeError, match=r"asgi_app\(server\)"):
+        await Server("shop")({"type": "http"}, unused, unused)
