@@ -44,6 +44,11 @@ def frame(opcode: int, payload: bytes = b"", *, first: int = 0x80) -> bytes:
     return bytes([first | opcode]) + length + b"\0\0\0\0" + payload
 
 
+async def soon(event: trio.Event) -> None:
+    with trio.fail_after(SOON):
+        await event.wait()
+
+
 @dataclass
 class Client:
     """One connection."""
@@ -157,10 +162,6 @@ class Server:
         """One request on a connection of its own."""
         async with self.client() as client:
             return await client.ask(data)
-
-    async def has_ended(self) -> None:
-        with trio.fail_after(SOON):
-            await self.ended.wait()
 
 
 @asynccontextmanager

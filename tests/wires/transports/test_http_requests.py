@@ -6,7 +6,7 @@ import pytest
 import trio
 from listening_server import Heard, ListeningServer, Said, listening, refused, streamed
 
-from trio_mcp import Client, Disconnected, PeerError
+from trio_mcp import Client, PeerError
 from trio_mcp.types import Root
 
 MODERN = "2026-07-28"
@@ -100,19 +100,12 @@ async def test_a_modern_request_repeats_itself_in_its_headers() -> None:
         await client.call_tool("Žižkov")
     first, plain, encoded = server.heard
     for heard in server.heard:
+        assert heard.method == "POST"
         assert heard.headers["mcp-protocol-version"] == MODERN
         assert heard.headers["mcp-method"] == heard.asks
         assert "mcp-session-id" not in heard.headers
     assert "mcp-name" not in first.headers
     assert (plain.headers["mcp-name"], encoded.headers["mcp-name"]) == ("book", "=?base64?xb1pxb5rb3Y=?=")
-
-
-async def test_a_modern_client_takes_no_session() -> None:
-    server = ListeningServer()
-    async with listening(server) as url, Client.connect(url, mode=MODERN) as client:
-        await client.call_tool("book")
-    assert all("mcp-session-id" not in heard.headers for heard in server.heard)
-    assert {heard.method for heard in server.heard} == {"POST"}
 
 
 async def test_a_cancelled_modern_request_is_closed_and_nothing_is_posted() -> None:
@@ -128,22 +121,6 @@ async def test_a_cancelled_modern_request_is_closed_and_nothing_is_posted() -> N
         await server.gone.wait()
         assert scope.cancelled_caught
     assert [heard.asks for heard in server.heard] == ["server/discover", "tools/call"]
-
-
-@pytest.mark.parametrize("ending", ["cut", "finished"])
-async def test_a_lost_stream_is_a_lost_request_and_nothing_is_sent_again(ending: str) -> None:
-    def losing(heard: Heard) -> Said | None:
-        message = {"method": "notifications/message", "params": {"level": "info", "data": 1}}
-        return streamed(message, ending=ending) if heard.body.get("params", {}).get("name") == "lost" else None
-
-    server = ListeningServer(losing)
-    async with listening(server) as url, Client.connect(url, mode=MODERN) as client:
-        with pytest.raises(Disconnected):
-            await client.call_tool("lost")
-        assert (await client.call_tool("book")).text == "fine"
-    lost, again = server.asked("tools/call")
-    assert lost.body["id"] != again.body["id"]
-    assert {heard.method for heard in server.heard} == {"POST"}
 
 
 # what a refusal says of a server

@@ -30,6 +30,7 @@ from hypercorn_peer import (
     reply,
     running,
     serving,
+    soon,
     upgrade,
 )
 from hyperframe.frame import HeadersFrame, SettingsFrame
@@ -193,8 +194,7 @@ async def test_a_stalled_reader_is_cut_off_and_its_app_told() -> None:
     flood = Sender()
     async with guarded(serving(flood), limited(send_timeout=0.3)) as server, bystander(server):
         async with stalled(server, flood) as client:
-            with trio.fail_after(SOON):
-                await flood.ended.wait()
+            await soon(flood.ended)
             assert isinstance(flood.error, OSError)
             assert len(await client.rest()) < 64 << 20
 
@@ -204,7 +204,7 @@ async def test_a_stalled_reader_does_not_block_the_shutdown() -> None:
     config.graceful_timeout = 0.1
     async with guarded(serving(flood), config) as server, stalled(server, flood):
         server.stop.set()
-        await server.has_ended()
+        await soon(server.ended)
         assert server.error is None
 
 
@@ -276,8 +276,7 @@ async def test_a_send_to_a_client_that_left_raises_and_is_no_error_of_the_app(
         async with server.client() as client:
             await client.send(GET)
             await client.head()
-        with trio.fail_after(SOON):
-            await app.ended.wait()
+        await soon(app.ended)
         assert app.sent == 0
         assert isinstance(app.error, OSError)
     assert not caplog.records
@@ -314,8 +313,7 @@ async def test_the_end_of_a_client_that_pipelined_is_seen(ahead: bytes) -> None:
         async with server.client() as client:
             await client.send(GET + ahead)
             await pending.started.wait()
-        with trio.fail_after(SOON):
-            await pending.left.wait()
+        await soon(pending.left)
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
@@ -350,8 +348,7 @@ async def test_receive_gives_the_disconnect_again_and_again() -> None:
     async with guarded(serving(app)) as server:
         async with server.client() as client:
             await client.send(GET)
-        with trio.fail_after(SOON):
-            await done.wait()
+        await soon(done)
     assert seen == ["http.request", *["http.disconnect"] * 3]
 
 
@@ -549,7 +546,7 @@ async def test_at_the_shutdown_idle_connections_close_and_busy_ones_finish() -> 
         pending.let_go.set()
         status, headers, _ = await busy.response()
         assert (status, headers["connection"]) == (200, "close")
-        await server.has_ended()
+        await soon(server.ended)
 
 
 # Connections
@@ -669,8 +666,7 @@ async def test_a_websocket_send_after_the_client_left_raises() -> None:
     async with guarded(serving(app)) as server:
         async with server.websocket():
             pass
-        with trio.fail_after(SOON):
-            await done.wait()
+        await soon(done)
     assert len(errors) == 1
 
 
@@ -718,8 +714,7 @@ async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_te
     async with guarded(serving(app), guarded_config()) as server, server.client() as client:
         await client.send(upgrade() + frame(1, b"early"))
         assert (await client.head())[0] == 400
-        with trio.fail_after(SOON):
-            await told.wait()
+        await soon(told)
         await client.rest()
     assert not caplog.records
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypercorn_peer import SOON, Client, bystander, get, listening, running, serving
+from hypercorn_peer import SOON, Client, bystander, get, listening, running, serving, soon
 from serving import IMPORTS, http_process
 
 import trio_mcp
@@ -167,8 +167,7 @@ async def test_a_tls_connection_that_breaks_off_is_a_disconnect(certificate: Pat
         tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
         await Client(tls).send(get("/"))
         await plain.stream.aclose()  # without the alert that says so
-        with trio.fail_after(SOON):
-            await told.wait()
+        await soon(told)
 
 
 # Row 61: what a client may find instead of a server

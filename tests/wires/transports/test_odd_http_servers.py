@@ -112,12 +112,6 @@ async def test_a_cancelled_legacy_call_that_gets_no_answer_gives_its_connection_
     assert len(server.asked("notifications/cancelled")) == 1
 
 
-async def test_a_server_that_does_not_accept_a_notification_holds_nobody_up_for_long() -> None:
-    mute = ListeningServer(lambda heard: Said(ending="unfinished") if "notifications" in heard.asks else None)
-    async with connected(mute, "legacy", post_timeout=0.2) as client:
-        assert (await client.call_tool("book")).text == "fine"
-
-
 QUESTIONS = [{"jsonrpc": "2.0", "id": 77, "method": "roots/list"}, {"jsonrpc": "2.0", "id": 78, "method": "ping"}]
 
 

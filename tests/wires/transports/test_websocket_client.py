@@ -111,12 +111,11 @@ async def test_headers_are_sent_and_the_server_may_ask_for_them() -> None:
     async def who(headers: Any) -> str | None:
         return "ada" if headers.get("authorization") == "Bearer ada" else None
 
-    with trio.fail_after(LIMIT):
-        async with served(Server("private"), authenticate=who) as url:
-            said = await refusal_of(url)
-            assert said.startswith("the server answered HTTP 401: This server must know who calls")
-            async with Client.connect(url, headers={"authorization": "Bearer ada"}) as client:
-                await client.list_tools()
+    async with served(Server("private"), authenticate=who) as url:
+        said = await refusal_of(url)
+        assert said.startswith("the server answered HTTP 401: This server must know who calls")
+        async with Client.connect(url, headers={"authorization": "Bearer ada"}) as client:
+            await client.list_tools()
 
 
 REFUSALS = [
@@ -271,10 +270,9 @@ async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None
     async def echo(text: str) -> str:
         return text
 
-    with trio.fail_after(LIMIT):
-        async with served(server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
-            with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
-                await client.call_tool("echo", {"text": "x" * 2000})
+    async with served(server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
+        with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
+            await client.call_tool("echo", {"text": "x" * 2000})
 
 
 # sending and reading, whatever the other does

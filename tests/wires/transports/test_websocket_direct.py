@@ -114,9 +114,8 @@ def echoing() -> Server:
 
 @pytest.fixture
 async def peer() -> AsyncIterator[RawPeer]:
-    with trio.fail_after(LIMIT):
-        async with served(echoing()) as url, raw(url) as peer:
-            yield peer
+    async with served(echoing()) as url, raw(url) as peer:
+        yield peer
 
 
 def ping(number: int) -> bytes:
@@ -138,10 +137,9 @@ async def test_a_call_that_runs_alone_goes_the_short_way_there_and_back(monkeypa
 
     monkeypatch.setattr(GuardedWSStream, "take", counting_take)
     monkeypatch.setattr(GuardedTCPServer, "write_now", counting_write)
-    with trio.fail_after(LIMIT):
-        async with served(echoing()) as url, raw(url) as peer:
-            for number in range(5):
-                assert await peer.text(await peer.call("echo", {"text": str(number)})) == str(number)
+    async with served(echoing()) as url, raw(url) as peer:
+        for number in range(5):
+            assert await peer.text(await peer.call("echo", {"text": str(number)})) == str(number)
     assert (left[1:], written) == ([b""] * 4, [True] * 5)  # the first may come before anybody waits for it
 
 

@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 import trio
-from hypercorn_peer import frame
+from hypercorn_peer import frame, soon
 from stage import Stage
-from websocket_peer import BINARY, CLOSE, PING, PONG, SOON, TEXT, RawPeer, raw, served
+from websocket_peer import BINARY, CLOSE, PING, PONG, TEXT, RawPeer, raw, served
 
 from trio_mcp import CancelReason
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -28,9 +28,8 @@ def stage() -> Stage:
 
 @pytest.fixture
 async def url(stage: Stage) -> AsyncIterator[str]:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server) as url:
-            yield url
+    async with served(stage.server) as url:
+        yield url
 
 
 # the handshake
@@ -93,10 +92,9 @@ async def test_another_path_is_404(url: str) -> None:
 
 
 async def test_a_page_of_a_listed_origin_may_connect(stage: Stage) -> None:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, allowed_origins=["https://app.example"]) as url:
-            async with raw(url, connected=False) as peer:
-                await peer.open({"origin": "https://app.example"})
+    async with served(stage.server, allowed_origins=["https://app.example"]) as url:
+        async with raw(url, connected=False) as peer:
+            await peer.open({"origin": "https://app.example"})
 
 
 # messages
@@ -122,8 +120,7 @@ async def test_a_close_is_answered_and_cancels_what_runs(stage: Stage, url: str)
         await peer.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
         assert (await peer.closed())[0] == 1000
         assert await peer.client.rest() == b""
-    with trio.fail_after(SOON):
-        await stage.ended.wait()
+    await soon(stage.ended)
     assert stage.reason is CancelReason.DISCONNECT
 
 
@@ -140,14 +137,13 @@ BREACHES = {
 async def test_a_frame_against_the_rules_ends_the_connection_with_its_code_and_leaves_no_call(
     stage: Stage, data: bytes, end: tuple[int, str | None]
 ) -> None:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, limits=HttpLimits(body=1000)) as url, raw(url) as peer:
-            await peer.call("wait")
-            await stage.started.wait()
-            await peer.client.send(data)
-            code, reason = await peer.closed()
-            assert (code, end[1] and reason) == end
-            await stage.ended.wait()
+    async with served(stage.server, limits=HttpLimits(body=1000)) as url, raw(url) as peer:
+        await peer.call("wait")
+        await stage.started.wait()
+        await peer.client.send(data)
+        code, reason = await peer.closed()
+        assert (code, end[1] and reason) == end
+        await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
 
 
@@ -161,15 +157,14 @@ async def test_credentials_are_asked_for_before_the_upgrade_and_are_on_every_mes
         principals.append(headers.get("authorization"))
         return {"Bearer ada": "ada", "Bearer bob": "bob"}.get(headers.get("authorization", ""))
 
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, authenticate=authenticate) as url:
-            status, headers, said = await refusal(url)
-            assert (status, headers["www-authenticate"], "must know who calls" in said) == (401, "bearer", True)
-            async with raw(url, connected=False) as ada, raw(url, connected=False) as bob:
-                await ada.open({"authorization": "Bearer ada"})
-                await bob.open({"authorization": "Bearer bob"})
-                assert await ada.text(await ada.call("whoami")) == "ada None"
-                assert await bob.text(await bob.call("whoami")) == "bob None"
+    async with served(stage.server, authenticate=authenticate) as url:
+        status, headers, said = await refusal(url)
+        assert (status, headers["www-authenticate"], "must know who calls" in said) == (401, "bearer", True)
+        async with raw(url, connected=False) as ada, raw(url, connected=False) as bob:
+            await ada.open({"authorization": "Bearer ada"})
+            await bob.open({"authorization": "Bearer bob"})
+            assert await ada.text(await ada.call("whoami")) == "ada None"
+            assert await bob.text(await bob.call("whoami")) == "bob None"
     assert principals == [None, "Bearer ada", "Bearer bob"]
 
 
@@ -183,29 +178,27 @@ async def test_credentials_that_expire_end_the_connection_with_1008(stage: Stage
             asked.set()
         return "ada" if sent in accepted else None
 
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.05)) as url:
-            async with raw(url, connected=False) as peer:
-                await peer.open({"authorization": "Bearer ada"})
-                await peer.call("wait")
-                await stage.started.wait()
-                accepted.clear()
-                await asked.wait()
-                assert await peer.closed() == (1008, "these credentials are no longer accepted")
-                await stage.ended.wait()
+    async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.05)) as url:
+        async with raw(url, connected=False) as peer:
+            await peer.open({"authorization": "Bearer ada"})
+            await peer.call("wait")
+            await stage.started.wait()
+            accepted.clear()
+            await asked.wait()
+            assert await peer.closed() == (1008, "these credentials are no longer accepted")
+            await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
 
 
 async def test_one_more_than_the_limit_is_503_until_one_has_gone(stage: Stage) -> None:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, limits=HttpLimits(websockets=1)) as url:
-            async with raw(url) as first:
-                status, headers, said = await refusal(url)
-                assert (status, headers["retry-after"], "holds 1 WebSockets" in said) == (503, "1", True)
-                await first.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
-                assert await first.client.rest()
-            async with raw(url) as next_one:
-                assert await next_one.text(await next_one.call("echo", {"text": "in"})) == "in"
+    async with served(stage.server, limits=HttpLimits(websockets=1)) as url:
+        async with raw(url) as first:
+            status, headers, said = await refusal(url)
+            assert (status, headers["retry-after"], "holds 1 WebSockets" in said) == (503, "1", True)
+            await first.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
+            assert await first.client.rest()
+        async with raw(url) as next_one:
+            assert await next_one.text(await next_one.call("echo", {"text": "in"})) == "in"
 
 
 async def test_a_principal_holds_so_many_and_leaves_the_rest_to_others(stage: Stage) -> None:
@@ -213,16 +206,15 @@ async def test_a_principal_holds_so_many_and_leaves_the_rest_to_others(stage: St
         return headers.get("x-user")
 
     limits = HttpLimits(per_principal=1)
-    with trio.fail_after(LIMIT):
-        async with (
-            served(stage.server, authenticate=authenticate, limits=limits) as url,
-            raw(url, connected=False) as first,
-            raw(url, connected=False) as other,
-        ):
-            await first.open({"x-user": "ada"})
-            status, _, said = await refusal(url, {"x-user": "ada"})
-            assert (status, "You already hold 1 WebSockets" in said) == (503, True)
-            await other.open({"x-user": "bob"})
+    async with (
+        served(stage.server, authenticate=authenticate, limits=limits) as url,
+        raw(url, connected=False) as first,
+        raw(url, connected=False) as other,
+    ):
+        await first.open({"x-user": "ada"})
+        status, _, said = await refusal(url, {"x-user": "ada"})
+        assert (status, "You already hold 1 WebSockets" in said) == (503, True)
+        await other.open({"x-user": "bob"})
 
 
 # shutdown
@@ -260,12 +252,11 @@ async def test_a_shutdown_answers_what_runs_refuses_what_is_new_and_closes_with_
 
 
 async def test_a_server_that_is_cut_still_says_goodbye(stage: Stage) -> None:
-    with trio.fail_after(LIMIT):
-        async with trio.open_nursery() as outer:
-            async with served(stage.server) as url:
-                peer = await outer.start(partial(keep_open, url))
-            assert (await peer.closed())[0] == 1001
-            outer.cancel_scope.cancel()
+    async with trio.open_nursery() as outer:
+        async with served(stage.server) as url:
+            peer = await outer.start(partial(keep_open, url))
+        assert (await peer.closed())[0] == 1001
+        outer.cancel_scope.cancel()
 
 
 async def keep_open(url: str, *, task_status: trio.TaskStatus[RawPeer]) -> None:

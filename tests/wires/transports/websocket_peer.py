@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -15,14 +14,21 @@ import trio
 from hypercorn_peer import Client, frame
 from talk import EVERYTHING, Json, modern_meta
 
+from trio_mcp import Server
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 
+LIMIT = 60.0
 SOON = 10.0
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
-served = partial(serving.served, transport="websocket")
+@asynccontextmanager
+async def served(server: Server, **options: Any) -> AsyncIterator[str]:
+    """The ws:// URL at which a server is served for the length of the block, which is bounded."""
+    with trio.fail_after(LIMIT):
+        async with serving.served(server, "websocket", **options) as url:
+            yield url
 
 
 class RawPeer:
