@@ -66,7 +66,7 @@ async def test_a_ping_is_answered_however_much_is_asked_at_once(version: str) ->
         for number in range(MAX_SERVER_REQUESTS):
             await wire.ask(number, "roots/list", {})
         await wire.ask("alive?", "ping", {})
-        assert (await wire.answer("alive?"))["result"] == {}
+        assert (await wire.reply("alive?"))["result"] == {}
 
 
 async def test_a_question_that_the_server_cancels_is_missing_from_the_array(autojump_clock: MockClock) -> None:

@@ -37,7 +37,7 @@ class Served:
 
     async def initialize(self) -> None:
         await self.wire.ask(0, "initialize", HELLO)
-        await self.wire.answer(0)
+        await self.wire.reply(0)
 
     async def call(self, request_id: int, name: str, arguments: Json | None = None) -> None:
         await self.wire.ask(request_id, "tools/call", {"name": name, "arguments": arguments or {}})
@@ -156,7 +156,7 @@ async def test_a_client_that_reads_nothing_is_not_read_either(server: Server, au
             await served.wire.receive()
         await served.wire.silence()
         await served.call(20_000, "echo", {"text": "again"})
-        await served.wire.answer(20_000)
+        await served.wire.reply(20_000)
 
 
 async def test_a_cancel_overtakes_all_work(server: Server, reasons: list[CancelReason | None]) -> None:
