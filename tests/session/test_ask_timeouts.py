@@ -87,8 +87,7 @@ async def test_a_question_of_a_round_that_nobody_answers_leaves_the_round(
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("patient", {"kind": kind}))
         await trio.sleep(10)
-        last = talk.leg("patient", {"kind": kind}, state=asked.state, answers={asked.key: accept(value=3)})
-        assert unnamed(await talk.text(last), "3 seconds") == []
+        assert unnamed(await talk.text(asked.retry(3)), "3 seconds") == []
 
 
 async def test_what_is_asked_instead_goes_out_and_the_withdrawn_question_does_not(
@@ -107,10 +106,9 @@ async def test_what_is_asked_instead_goes_out_and_the_withdrawn_question_does_no
         else:
             first = await talk.round(talk.leg("again"))
             await trio.sleep(10)
-            second = await talk.round(talk.leg("again", state=first.state, answers={first.key: accept(value=3)}))
+            second = await talk.round(first.retry(3))
             assert second.message == "Any at all?"
-            last = talk.leg("again", state=second.state, answers={second.key: accept(value=True)})
-            assert await talk.text(last) == "accept"
+            assert await talk.text(second.retry(True)) == "accept"
 
 
 async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent(autojump_clock: MockClock) -> None:

@@ -192,7 +192,7 @@ async def test_a_parked_call_that_ignores_its_expiry_is_no_longer_carried_forwar
         await trio.sleep(60 + GRACE + 1)
         statistics = talk.service.statistics()
         assert (statistics.actors.parked, statistics.actors.stuck) == (0, 1)
-        error = await talk.error(talk.leg("asks", state=asked.state, answers={asked.key: accept(value=1)}))
+        error = await talk.error(asked.retry(1))
         assert "requestState" in error["message"]
 
 
