@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 from naming import unnamed
-from talk import Json, Talk, accept, log_level, talk_to
+from talk import Json, Talk, accept, log_level, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState
@@ -77,9 +77,6 @@ async def test_a_parked_call_keeps_its_locals_and_repeats_no_side_effect() -> No
 
 
 async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: Any) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def keeps(ctx: Context) -> str:
         async def listen(_child: Context) -> str:
             return await receives.receive()
@@ -93,16 +90,13 @@ async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: 
                 await sends.send("still there")
                 return await handle.result()
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(keeps)) as talk:
         asked = await talk.round(talk.leg("keeps"))
         assert await talk.text(asked.retry(True)) == "still there"
     assert (tmp_path / "log").read_text() == "still open"
 
 
 async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def reports(ctx: Context) -> str:
         for number in (1, 2):
             await ctx.progress(number)
@@ -111,7 +105,7 @@ async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
         await ctx.progress(1)  # a new token may start anew
         return f"{ctx.request.id}"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(reports)) as talk:
         call = talk.leg("reports", id="a", meta={"progressToken": "t1"})
         assert (await talk.notification("notifications/progress"))["progressToken"] == "t1"
         asked = await talk.round(call)
@@ -124,9 +118,6 @@ async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
 
 
 async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.1))
-
-    @server.tool
     async def reports(ctx: Context) -> str:
         async with ctx.branches() as group:
             group.start(lambda c: c.elicit("Go on?", bool))
@@ -135,7 +126,7 @@ async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockCloc
             await ctx.log("emergency", "nobody hears this")
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(reports, settle=0.1)) as talk:
         asked = await talk.round(talk.leg("reports", meta={"progressToken": "t", **log_level("debug")}))
         await trio.sleep(2)
         assert await talk.text(asked.retry(True)) == "done"
@@ -145,9 +136,6 @@ async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockCloc
 
 
 async def test_questions_of_nested_branches_of_a_nursery_and_of_the_body_share_a_round() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         async def nests(child: Context) -> None:
             await child.branch_all(lambda c: c.elicit("?", int), lambda c: c.sample("?"))
@@ -162,16 +150,13 @@ async def test_questions_of_nested_branches_of_a_nursery_and_of_the_body_share_a
             await ctx.roots()
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(asks)) as talk:
         asked = await talk.round(talk.leg("asks"))
         methods = sorted(question["method"] for question in asked.questions.values())
         assert methods == ["elicitation/create"] * 3 + ["roots/list", "sampling/createMessage"]
 
 
 async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_longer(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.5))
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         async def computes(child: Context) -> str:
             await trio.sleep(3)
@@ -180,7 +165,7 @@ async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_long
         fast, slow = await ctx.branch_all(lambda c: c.elicit("Fast?", int), computes)
         return f"{number_of(fast)} {slow}"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(asks, settle=0.5)) as talk:
         first = await talk.round(talk.leg("asks"))
         assert trio.current_time() == 0.5
         assert first.message == "Fast?"
@@ -193,9 +178,6 @@ async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_long
 async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_the_next_round(
     autojump_clock: MockClock,
 ) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.1))
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         async def late(child: Context) -> str:
             await trio.sleep(1)
@@ -204,7 +186,7 @@ async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_t
         early, later = await ctx.branch_all(lambda c: c.elicit("Early?", int), late)
         return f"{number_of(early)} {later}"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(asks, settle=0.1)) as talk:
         first = await talk.round(talk.leg("asks"))
         await trio.sleep(2)
         assert talk.waiting() == []
@@ -215,9 +197,7 @@ async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_t
 
 async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
     """A branch that ends while its parent waits for it must not end the leg with nothing to ask."""
-    server = Server("tester", options=ServiceOptions(settle=0.1))
 
-    @server.tool
     async def works(ctx: Context) -> str:
         for number in range(3):
             await ctx.branch_all(*[asks_once] * 3)
@@ -231,7 +211,7 @@ async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
         await child.elicit("?", int)
         await trio.sleep(0.05)
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(works, settle=0.1)) as talk:
         call = talk.leg("works")
         for _ in range(30):
             result = await talk.result(call)
@@ -255,14 +235,11 @@ async def test_what_is_still_open_is_never_asked_of_a_client_that_does_not_decla
 
 
 async def test_branches_that_ask_a_client_that_cannot_are_one_refusal_that_names_what_is_missing() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def roots(ctx: Context) -> str:
         await ctx.branch_all(*[lambda child: child.roots()] * 100)
         return "never"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(roots)) as talk:
         error = await talk.error(talk.leg("roots", capabilities={"elicitation": {"form": {}}, "sampling": {}}))
         assert error["code"] == MISSING_CAPABILITY
         assert error["data"] == {"requiredCapabilities": {"roots": {}}}
@@ -296,16 +273,13 @@ async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.M
 
 
 async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def impatient(ctx: Context) -> str:
         with trio.move_on_after(30):
             await ctx.elicit("Quick?", bool)
             return "answered"
         return "nobody answered"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(impatient)) as talk:
         asked = await talk.round(talk.leg("impatient"))
         await trio.sleep(40)
         for _ in range(2):
@@ -313,9 +287,6 @@ async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(
 
 
 async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.1))
-
-    @server.tool
     async def fails(ctx: Context) -> str:
         async def breaks(_child: Context) -> None:
             await trio.sleep(1)
@@ -324,7 +295,7 @@ async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_
         await ctx.branch_all(lambda c: c.elicit("?", bool), breaks)
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(fails, settle=0.1)) as talk:
         asked = await talk.round(talk.leg("fails"))
         await trio.sleep(2)
         assert "internal error" in await talk.failure(asked.retry(True))
@@ -373,10 +344,8 @@ async def test_a_state_of_another_server_with_the_same_keys_is_refused() -> None
 
 
 async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
-    server = Server("tester")
     reasons: list[CancelReason | None] = []
 
-    @server.tool
     async def works(ctx: Context) -> str:
         try:
             await ctx.elicit("?", bool)
@@ -385,7 +354,7 @@ async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
             reasons.append(ctx.cancel_reason)
         return "never"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(works)) as talk:
         asked = await talk.round(talk.leg("works"))
         second = asked.retry(True)
         await wait_all_tasks_blocked()
@@ -397,16 +366,14 @@ async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
 @pytest.mark.parametrize("leave", ["disconnect", "cancel", "close"])
 @pytest.mark.parametrize("leaver", ["first", "copy"])
 async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leaver: str) -> None:
-    server = Server("tester")
     go_on = trio.Event()
 
-    @server.tool
     async def works(ctx: Context) -> str:
         await ctx.elicit("?", bool)
         await go_on.wait()
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(works)) as talk:
         asked = await talk.round(talk.leg("works"))
         talks = {"first": Talk(talk.service), "copy": Talk(talk.service)}
         ids = {name: asked.retry(True, talk=each) for name, each in talks.items()}
@@ -444,9 +411,6 @@ async def test_a_parked_call_that_nobody_answers_is_cleaned_up_after_its_ttl(aut
 
 
 async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(actors=Limits(park_ttl=10)))
-
-    @server.tool
     async def slow_to_clean_up(ctx: Context) -> str:
         try:
             await ctx.elicit("?", bool)
@@ -455,7 +419,7 @@ async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(aut
                 await trio.sleep(5)
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(slow_to_clean_up, actors=Limits(park_ttl=10))) as talk:
         asked = await talk.round(talk.leg("slow_to_clean_up"))
         await trio.sleep(12)
         assert len(talk.service.supervisor.actors) == 1
@@ -506,27 +470,20 @@ async def test_what_a_call_holds_grows_with_each_of_its_legs() -> None:
 
 @pytest.mark.parametrize("value", [1, float("inf"), dt.date(2026, 7, 28)], ids=str)
 async def test_a_body_may_change_its_arguments_before_it_asks(value: object) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def book(options: dict[str, Any], ctx: Context) -> str:
         options["seat"]["row"] = value
         return str(number_of(await ctx.elicit("How many?", int)))
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(book)) as talk:
         arguments = {"options": {"seat": {}}}
         asked = await talk.round(talk.leg("book", arguments))
         assert await talk.text(asked.retry(3)) == "3"
 
 
 async def test_a_legacy_request_with_an_unknown_member_named_as_the_field_of_a_state_is_no_retry() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def hello() -> str:
         return "hello"
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(offering(hello)) as talk:
         request = talk.request("tools/call", {"name": "hello", "arguments": {}, "request_state": "?"})
         assert await talk.text(request) == "hello"
