@@ -132,14 +132,6 @@ class Talk(Reader):
         self._received.clear()
         return messages
 
-    async def answers(self) -> dict[RequestId | None, Json]:
-        """The next message, which is the array that answers a batch: its members by id."""
-        array = await self.receive()
-        assert isinstance(array, list), array
-        by_id = {answer.get("id"): answer for answer in array}
-        assert len(by_id) == len(array), array
-        return by_id
-
     async def round(self, request_id: RequestId) -> Round:
         """The questions that end a leg."""
         result = await self.result(request_id)
