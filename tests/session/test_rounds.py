@@ -135,27 +135,6 @@ async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockCloc
 # batching
 
 
-async def test_questions_of_nested_branches_of_a_nursery_and_of_the_body_share_a_round() -> None:
-    async def asks(ctx: Context) -> str:
-        async def nests(child: Context) -> None:
-            await child.branch_all(lambda c: c.elicit("?", int), lambda c: c.sample("?"))
-
-        async def in_a_nursery() -> None:
-            await ctx.elicit("?", int)
-
-        async with ctx.branches() as group, trio.open_nursery() as nursery:
-            group.start(nests)
-            nursery.start_soon(in_a_nursery)
-            nursery.start_soon(in_a_nursery)
-            await ctx.roots()
-        return "done"
-
-    async with talk_to(offering(asks)) as talk:
-        asked = await talk.round(talk.leg("asks"))
-        methods = sorted(question["method"] for question in asked.questions.values())
-        assert methods == ["elicitation/create"] * 3 + ["roots/list", "sampling/createMessage"]
-
-
 async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_longer(autojump_clock: MockClock) -> None:
     async def asks(ctx: Context) -> str:
         async def computes(child: Context) -> str:

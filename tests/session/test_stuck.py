@@ -85,17 +85,6 @@ async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_
                     nursery.start_soon(talk.service.drain, 1000)
 
 
-async def test_the_caller_of_a_stuck_call_is_told_of_the_shutdown(era: type[Legacy], autojump_clock: MockClock) -> None:
-    async with play(made(), era) as player:
-        await player.call("deaf")
-        await wait_all_tasks_blocked()
-        await player.talk.service.drain(1, clean_up=1)
-        assert trio.current_time() == 2
-        error = await player.error()
-        assert error["code"] == SERVER_BUSY
-        assert "shutting down" in error["message"]
-
-
 async def test_a_stuck_prompt_is_a_busy_error_that_names_its_limit(autojump_clock: MockClock) -> None:
     server = made()
 
@@ -152,26 +141,6 @@ async def test_a_call_whose_time_was_up_while_it_was_parked_says_so_when_it_has_
         assert trio.current_time() == 1 + GRACE / 2
         assert not talk.session.busy
         assert await talk.failure(asked.retry(1)) == "tidies did not finish within 1 seconds, its timeout."
-
-
-async def test_a_parked_call_that_ignores_its_expiry_is_no_longer_carried_forward(autojump_clock: MockClock) -> None:
-    server = made()
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        try:
-            await ctx.elicit("How many?", int)
-        finally:
-            await deafly()
-        return "never"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("asks"))
-        await trio.sleep(60 + GRACE + 1)
-        statistics = talk.service.statistics()
-        assert (statistics.actors.parked, statistics.actors.stuck) == (0, 1)
-        error = await talk.error(asked.retry(1))
-        assert "requestState" in error["message"]
 
 
 # what a stuck call can still do
