@@ -105,6 +105,17 @@ async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_
     assert actor.busy == 1
 
 
+async def test_a_lane_that_waits_and_joins_at_once_is_busy_only_after_both() -> None:
+    actor = new_actor()
+    lane = actor.root
+    lane.begin_wait()
+    lane.begin_join()
+    lane.end_wait()
+    assert not actor.busy
+    lane.end_join()
+    assert actor.busy == 1
+
+
 async def test_keys_and_paths_are_the_same_from_run_to_run() -> None:
     def run() -> list[str]:
         root = new_actor().root
