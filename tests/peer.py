@@ -31,8 +31,8 @@ class Reader(ABC):
     """Waits for messages. What comes has to be what is waited for: no message is skipped."""
 
     @abstractmethod
-    async def receive(self) -> Json:
-        """Return the next message. Raise `trio.EndOfChannel` if the connection has ended."""
+    async def receive(self) -> Any:
+        """Return the next message, a list if it is an array. Raise `trio.EndOfChannel` if the connection has ended."""
 
     async def reply(self, request_id: RequestId) -> Json:
         """Return the next message, which is the reply to this request."""
@@ -77,6 +77,14 @@ class Reader(ABC):
         assert "id" not in message, message
         return message.get("params", {})
 
+    async def answers(self) -> dict[RequestId | None, Json]:
+        """Return the next message, which is an array of answers: its members by id."""
+        array = await self.receive()
+        assert isinstance(array, list), array
+        by_id = {answer.get("id"): answer for answer in array}
+        assert len(by_id) == len(array), array
+        return by_id
+
     async def silence(self, seconds: float = 1) -> None:
         """Raise if a message comes within so many seconds."""
         with trio.move_on_after(seconds):
@@ -111,6 +119,7 @@ class ClientPeer(Peer):
     """A client's end. Its requests are numbered from 1."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._ids = itertools.count(1)
 
     async def request(self, method: str, params: Json | None = None, *, id: RequestId | None = None) -> RequestId:
@@ -145,23 +154,20 @@ class ChannelPeer(Peer):
     """One end of a channel."""
 
     def __init__(self, channel: AnyChannel) -> None:
+        super().__init__()
         self.channel = channel
 
-    async def receive(self) -> Json:
-        message = await self._next()
-        assert not isinstance(message, Batch), message
+    async def receive(self) -> Any:
+        with trio.fail_after(BOUND):
+            message = (await self.channel.receive()).message
+        if isinstance(message, Batch):
+            return [json.loads(dump(each)) for each in message.messages()]
         return json.loads(dump(message))
-
-    async def answers(self) -> list[Json]:
-        """Return the next message, which is an array of answers."""
-        batch = await self._next()
-        assert isinstance(batch, Batch), batch
-        return [json.loads(dump(answer)) for answer in batch.messages()]
 
     async def end(self) -> None:
         """Wait until the other end is closed; nothing may come before that."""
         try:
-            raise AssertionError(f"expected the end, got {await self._next()}")
+            raise AssertionError(f"expected the end, got {await self.receive()}")
         except trio.EndOfChannel:
             pass
 
@@ -175,13 +181,13 @@ class ChannelPeer(Peer):
     async def close(self) -> None:
         await self.channel.aclose()
 
-    async def _next(self) -> Any:
-        with trio.fail_after(BOUND):
-            return (await self.channel.receive()).message
-
     async def _send(self, message: Message | Answers) -> None:
         with trio.fail_after(BOUND):
             await self.channel.send(Envelope(message))
+
+
+class ChannelClient(ChannelPeer, ClientPeer):
+    """A client at one end of a channel."""
 
 
 def encoded(*messages: Json, batch: bool = False) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ from trio_mcp.protocol.meta import LOG_LEVEL
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.runtime import Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service
+from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service, ServiceOptions
 
 
 class Talk(Reader):
@@ -131,14 +131,6 @@ class Talk(Reader):
         messages = list(self._received)
         self._received.clear()
         return messages
-
-    async def answers(self) -> dict[RequestId | None, Json]:
-        """The next message, which is the array that answers a batch: its members by id."""
-        array = await self.receive()
-        assert isinstance(array, list), array
-        by_id = {answer.get("id"): answer for answer in array}
-        assert len(by_id) == len(array), array
-        return by_id
 
     async def round(self, request_id: RequestId) -> Round:
         """The questions that end a leg."""
@@ -261,10 +253,35 @@ class Modern(Legacy):
 ERAS = (Legacy, Modern)
 
 
+def offering(*tools: Callable[..., Any], **options: Any) -> Server:
+    """Return a server with these functions as tools, and with these `ServiceOptions`."""
+    server = Server("tester", version="1", options=ServiceOptions(**options))
+    for tool in tools:
+        server.tool(tool)
+    return server
+
+
 @asynccontextmanager
 async def talk_to(server: Server, *, principal: str | None = None) -> AsyncIterator[Talk]:
     async with server.open_service() as service:
         yield Talk(service, principal=principal)
+
+
+@asynccontextmanager
+async def session_with(
+    server: Server, version: str = NEWEST_LEGACY, capabilities: Json = EVERYTHING
+) -> AsyncIterator[Talk]:
+    """A legacy session that is open."""
+    async with talk_to(server) as talk:
+        await talk.initialize(version, capabilities)
+        yield talk
+
+
+@asynccontextmanager
+async def play(server: Server, era: type[Legacy], capabilities: Json = EVERYTHING) -> AsyncIterator[Legacy]:
+    """A call that is to be made in this era."""
+    async with talk_to(server) as talk:
+        yield era(talk, capabilities)
 
 
 def log_level(level: str) -> Json:
