@@ -11,7 +11,7 @@ import pytest
 import trio
 from hypercorn_peer import frame, soon
 from stage import Stage
-from websocket_peer import BINARY, CLOSE, PING, PONG, TEXT, RawPeer, raw, served
+from websocket_peer import BINARY, PING, PONG, TEXT, RawPeer, raw, served
 
 from trio_mcp import CancelReason
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -83,7 +83,7 @@ NONE_AT_ALL: list[dict[str, str | None]] = [
 async def test_an_upgrade_that_is_none_is_400_and_hurts_nobody(url: str, headers: dict[str, str | None]) -> None:
     async with raw(url) as bystander, raw(url, connected=False) as peer:
         assert (await peer.upgrade(headers))[0] == 400
-        assert await bystander.text(await bystander.call("echo", {"text": "still here"})) == "still here"
+        assert await bystander.text(await bystander.leg("echo", {"text": "still here"})) == "still here"
 
 
 async def test_another_path_is_404(url: str) -> None:
@@ -102,12 +102,11 @@ async def test_a_page_of_a_listed_origin_may_connect(stage: Stage) -> None:
 
 async def test_one_connection_speaks_both_eras_message_by_message(url: str) -> None:
     async with raw(url) as peer:
-        modern = await peer.result(await peer.ask_modern("server/discover"))
+        modern = await peer.result(await peer.ask("server/discover"))
         assert MODERN in modern["supportedVersions"]
         assert (await peer.initialize())["protocolVersion"] == NEWEST_LEGACY
-        legacy = await peer.ask("tools/call", {"name": "echo", "arguments": {"text": "old"}})
-        assert await peer.text(legacy) == "old"
-        assert await peer.text(await peer.call("echo", {"text": "new"})) == "new"
+        assert await peer.text(await peer.call("echo", {"text": "old"})) == "old"
+        assert await peer.text(await peer.leg("echo", {"text": "new"})) == "new"
 
 
 # the end of a connection
@@ -115,9 +114,9 @@ async def test_one_connection_speaks_both_eras_message_by_message(url: str) -> N
 
 async def test_a_close_is_answered_and_cancels_what_runs(stage: Stage, url: str) -> None:
     async with raw(url) as peer:
-        await peer.call("wait")
+        await peer.leg("wait")
         await stage.started.wait()
-        await peer.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
+        await peer.close()
         assert (await peer.closed())[0] == 1000
         assert await peer.client.rest() == b""
     await soon(stage.ended)
@@ -138,7 +137,7 @@ async def test_a_frame_against_the_rules_ends_the_connection_with_its_code_and_l
     stage: Stage, data: bytes, end: tuple[int, str | None]
 ) -> None:
     async with served(stage.server, limits=HttpLimits(body=1000)) as url, raw(url) as peer:
-        await peer.call("wait")
+        await peer.leg("wait")
         await stage.started.wait()
         await peer.client.send(data)
         code, reason = await peer.closed()
@@ -163,8 +162,8 @@ async def test_credentials_are_asked_for_before_the_upgrade_and_are_on_every_mes
         async with raw(url, connected=False) as ada, raw(url, connected=False) as bob:
             await ada.open({"authorization": "Bearer ada"})
             await bob.open({"authorization": "Bearer bob"})
-            assert await ada.text(await ada.call("whoami")) == "ada None"
-            assert await bob.text(await bob.call("whoami")) == "bob None"
+            assert await ada.text(await ada.leg("whoami")) == "ada None"
+            assert await bob.text(await bob.leg("whoami")) == "bob None"
     assert principals == [None, "Bearer ada", "Bearer bob"]
 
 
@@ -181,7 +180,7 @@ async def test_credentials_that_expire_end_the_connection_with_1008(stage: Stage
     async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.05)) as url:
         async with raw(url, connected=False) as peer:
             await peer.open({"authorization": "Bearer ada"})
-            await peer.call("wait")
+            await peer.leg("wait")
             await stage.started.wait()
             accepted.clear()
             await asked.wait()
@@ -195,10 +194,10 @@ async def test_one_more_than_the_limit_is_503_until_one_has_gone(stage: Stage) -
         async with raw(url) as first:
             status, headers, said = await refusal(url)
             assert (status, headers["retry-after"], "holds 1 WebSockets" in said) == (503, "1", True)
-            await first.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
+            await first.close()
             assert await first.client.rest()
         async with raw(url) as next_one:
-            assert await next_one.text(await next_one.call("echo", {"text": "in"})) == "in"
+            assert await next_one.text(await next_one.leg("echo", {"text": "in"})) == "in"
 
 
 async def test_a_principal_holds_so_many_and_leaves_the_rest_to_others(stage: Stage) -> None:
@@ -234,16 +233,16 @@ async def draining(stage: Stage) -> AsyncIterator[tuple[McpApp, str]]:
 
 async def test_a_shutdown_answers_what_runs_refuses_what_is_new_and_closes_with_1001(stage: Stage) -> None:
     async with draining(stage) as (app, url), raw(url) as peer, trio.open_nursery() as nursery:
-        listening = await peer.ask_modern("subscriptions/listen", notifications={"toolsListChanged": True})
-        assert (await peer.hear())["method"] == "notifications/subscriptions/acknowledged"
-        call = await peer.call("wait")
+        listening = await peer.ask("subscriptions/listen", notifications={"toolsListChanged": True})
+        assert (await peer.receive())["method"] == "notifications/subscriptions/acknowledged"
+        call = await peer.leg("wait")
         await stage.started.wait()
         nursery.start_soon(app.drain, 30.0)
-        ending = await peer.hear()  # others share the connection, so it is said which stream ends (M-CAN-2s)
+        ending = await peer.receive()  # others share the connection, so it is said which stream ends (M-CAN-2s)
         assert (ending["method"], ending["params"]["requestId"]) == ("notifications/cancelled", listening)
         await peer.result(listening)
-        refused = await peer.call("echo", {"text": "late"})
-        answer = await peer.hear()
+        refused = await peer.leg("echo", {"text": "late"})
+        answer = await peer.receive()
         assert (answer["id"], answer["error"]["message"]) == (refused, "this server is shutting down")
         assert (await refusal(url))[0] == 503
         stage.go_on.set()
@@ -270,11 +269,11 @@ async def keep_open(url: str, *, task_status: trio.TaskStatus[RawPeer]) -> None:
 
 async def test_pings_are_answered_while_a_tool_runs(stage: Stage, url: str) -> None:
     async with raw(url) as peer:
-        await peer.call("wait")
+        await peer.leg("wait")
         await stage.started.wait()
         for number in range(1000):
             await peer.client.send(frame(PING, b"%d" % number))
         for number in range(1000):
             assert await peer.client.frame() == (0x80 | PONG, b"%d" % number)
         stage.go_on.set()
-        assert (await peer.hear())["result"]["content"][0]["text"] == "waited"
+        assert (await peer.receive())["result"]["content"][0]["text"] == "waited"
