@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import trio
+from peer import Json, hello, modern_meta
 
+from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import NEWEST_LEGACY as LEGACY
 from trio_mcp_transports.http import McpApp
 
-MODERN = "2026-07-28"
-LEGACY = "2025-11-25"
 JSON_HEADERS = {
     "host": "localhost:8000",
     "content-type": "application/json",
@@ -144,7 +145,7 @@ class AsgiPeer:
     async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
         return await self.start(body, headers, **options).end()
 
-    async def open_session(self, capabilities: object = None, version: str = LEGACY) -> dict[str, str]:
+    async def open_session(self, capabilities: Json | None = None, version: str = LEGACY) -> dict[str, str]:
         """Make a handshake; returns the headers that later requests carry."""
         reply = await self.post(initialize(capabilities or {"elicitation": {}}, version))
         assert reply.status == 200, reply.body
@@ -158,13 +159,8 @@ class AsgiPeer:
         return headers
 
 
-def initialize(capabilities: object, version: str = LEGACY) -> dict[str, Any]:
-    params = {
-        "protocolVersion": version,
-        "capabilities": capabilities,
-        "clientInfo": {"name": "t", "version": "1"},
-    }
-    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+def initialize(capabilities: Json, version: str = LEGACY) -> Json:
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(version, capabilities)}
 
 
 def legacy_call(tool: str, arguments: object = None, *, id: object = 2, **more: object) -> dict[str, Any]:
@@ -180,11 +176,7 @@ def modern_request(
     method: str, params: Mapping[str, Any], *, id: object = 2, meta: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """A modern request and its headers."""
-    said = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-        **(meta or {}),
-    }
+    said = modern_meta({"elicitation": {}}, meta)
     body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": said}}
     named = {"mcp-name": params["name"]} if "name" in params else {}
     return body, {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": method, **named}
