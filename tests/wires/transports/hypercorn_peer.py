@@ -206,6 +206,46 @@ async def reply(send: Any, body: bytes = b"ok", status: int = 200) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+@dataclass
+class Exchange:
+    """One exchange of the server, in which the test is the app."""
+
+    receive: Any
+    send: Any
+    over: trio.Event = field(default_factory=trio.Event)
+
+    async def until_disconnect(self) -> None:
+        with trio.fail_after(SOON):
+            while not (await self.receive())["type"].endswith(".disconnect"):
+                pass
+
+    async def start(self) -> None:
+        await self.send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def body(self, data: bytes, *, more: bool) -> None:
+        await self.send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def reply(self, body: bytes = b"ok") -> None:
+        await reply(self.send, body)
+        self.over.set()
+
+
+class Exchanges:
+    """An app that gives its exchanges to the test, one after the other."""
+
+    def __init__(self) -> None:
+        self._sends, self._receives = trio.open_memory_channel[Exchange](10)
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        exchange = Exchange(receive, send)
+        self._sends.send_nowait(exchange)
+        await exchange.over.wait()
+
+    async def next(self) -> Exchange:
+        with trio.fail_after(SOON):
+            return await self._receives.receive()
+
+
 async def lifespan(receive: Any, send: Any) -> None:
     while True:
         kind = (await receive())["type"]

@@ -22,6 +22,7 @@ from hypercorn_peer import (
     GET,
     SOON,
     Client,
+    Exchanges,
     Server,
     answer,
     bystander,
@@ -41,6 +42,12 @@ from trio_mcp_transports.hypercorn.guard import GuardedTCPServer, UnsupportedHyp
 
 NOT_NOW = 0.5  # seconds in which something that must not happen does not happen
 guarded = running
+ACCEPT = {"type": "websocket.accept", "subprotocol": None, "headers": []}
+
+
+@pytest.fixture
+def app() -> Exchanges:
+    return Exchanges()
 
 
 def limited(**limits: Any) -> GuardedConfig:
@@ -237,7 +244,7 @@ async def test_a_slow_reader_that_goes_on_reading_is_not_cut_off() -> None:
 async def test_writes_from_several_tasks_stay_whole_and_in_order() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
-        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+        await send(ACCEPT)
         async with trio.open_nursery() as nursery:
             for letter in (b"a", b"b", b"c"):
                 nursery.start_soon(send, {"type": "websocket.send", "bytes": letter * 60_000})
@@ -282,106 +289,65 @@ async def test_a_send_to_a_client_that_left_raises_and_is_no_error_of_the_app(
     assert not caplog.records
 
 
-class Pending:
-    """An app that waits for its client to leave, or to be let go."""
-
-    def __init__(self) -> None:
-        self.started = trio.Event()
-        self.left = trio.Event()
-        self.let_go = trio.Event()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.started.set()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._wait_for_disconnect, receive, nursery.cancel_scope)
-            await self.let_go.wait()
-            nursery.cancel_scope.cancel()
-        if not self.left.is_set():
-            await reply(send)
-
-    async def _wait_for_disconnect(self, receive: Any, scope: trio.CancelScope) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.left.set()
-        scope.cancel()
-
-
 @pytest.mark.parametrize("ahead", [get("/bystander"), get("/bystander", "upgrade: h2c"), b"GET /bys"])
-async def test_the_end_of_a_client_that_pipelined_is_seen(ahead: bytes) -> None:
-    pending = Pending()
-    async with guarded(serving(pending)) as server:
+async def test_the_end_of_a_client_that_pipelined_is_seen(app: Exchanges, ahead: bytes) -> None:
+    async with guarded(serving(app)) as server:
         async with server.client() as client:
             await client.send(GET + ahead)
-            await pending.started.wait()
-        await soon(pending.left)
+            exchange = await app.next()
+        await exchange.until_disconnect()
 
 
-async def test_pipelined_requests_are_answered_in_order() -> None:
-    pending = Pending()
-    async with guarded(serving(pending)) as server, server.client() as client:
+async def test_pipelined_requests_are_answered_in_order(app: Exchanges) -> None:
+    async with guarded(serving(app)) as server, server.client() as client:
         await client.send(GET + get("/bystander") + b"GET /bystander HTT")
-        await pending.started.wait()
+        exchange = await app.next()
         await client.send(b"P/1.1\r\nhost: x\r\n\r\n")
-        pending.let_go.set()
+        await exchange.reply()
         assert [(await client.response())[2] for _ in range(3)] == [b"ok"] * 3
 
 
-async def test_a_client_that_pipelines_more_than_the_limit_is_cut_off() -> None:
-    pending = Pending()
-    async with guarded(serving(pending), limited(max_pipelined=10_000)) as server, bystander(server):
+async def test_a_client_that_pipelines_more_than_the_limit_is_cut_off(app: Exchanges) -> None:
+    async with guarded(serving(app), limited(max_pipelined=10_000)) as server, bystander(server):
         async with server.client() as client:
             await client.send(GET + bytes(20_000))
-            await pending.started.wait()
+            exchange = await app.next()
             await client.send(b"x")
             assert await client.rest() == b""
-            await pending.left.wait()
+            await exchange.until_disconnect()
 
 
-async def test_receive_gives_the_disconnect_again_and_again() -> None:
-    seen: list[str] = []
-    done = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        seen.extend([(await receive())["type"] for _ in range(4)])
-        done.set()
-
+async def test_receive_gives_the_disconnect_again_and_again(app: Exchanges) -> None:
     async with guarded(serving(app)) as server:
         async with server.client() as client:
             await client.send(GET)
-        await soon(done)
+        exchange = await app.next()
+        with trio.fail_after(SOON):
+            seen = [(await exchange.receive())["type"] for _ in range(4)]
     assert seen == ["http.request", *["http.disconnect"] * 3]
 
 
 # HTTP/1.1
 
 
-async def test_head_and_body_arrive_together_and_a_short_request_is_one_event() -> None:
-    events: list[Any] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        events.append(await receive())
-        await reply(send, b"hello")
-
+async def test_head_and_body_arrive_together_and_a_short_request_is_one_event(app: Exchanges) -> None:
     async with guarded(serving(app)) as server, server.client() as client:
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc")
+        exchange = await app.next()
+        assert await exchange.receive() == {"type": "http.request", "body": b"abc", "more_body": False}
+        await exchange.reply(b"hello")
         assert (await client.stream.receive_some()).endswith(b"hello")
-    assert events == [{"type": "http.request", "body": b"abc", "more_body": False}]
 
 
-async def test_an_empty_chunk_sends_the_response_head_at_once() -> None:
-    let_go = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"", "more_body": True})
-        await let_go.wait()
-        await send({"type": "http.response.body", "body": b"late"})
-
+async def test_an_empty_chunk_sends_the_response_head_at_once(app: Exchanges) -> None:
     async with guarded(serving(app)) as server, server.client() as client:
         await client.send(GET)
-        status, _ = await client.head()
-        let_go.set()
-        assert (status, await client.exactly(14)) == (200, b"4\r\nlate\r\n0\r\n\r\n")
+        exchange = await app.next()
+        await exchange.start()
+        await exchange.body(b"", more=True)
+        assert (await client.head())[0] == 200
+        await exchange.body(b"late", more=False)
+        assert await client.exactly(14) == b"4\r\nlate\r\n0\r\n\r\n"
 
 
 async def test_a_head_request_is_answered_without_a_body() -> None:
@@ -425,19 +391,13 @@ async def test_an_early_refusal_is_read_by_a_client_that_is_still_sending() -> N
             assert await server.ask(head + bytes(size)) == (413, b"too large")
 
 
-async def test_an_app_that_answers_with_its_queue_full_is_not_stuck() -> None:
-    sent = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await sent.wait()  # by now more has come than the queue holds
-        await reply(send)
-
+async def test_an_app_that_answers_with_its_queue_full_is_not_stuck(app: Exchanges) -> None:
     async with guarded(serving(app)) as server, server.client() as client:
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n")
-        with trio.move_on_after(NOT_NOW):
+        with trio.move_on_after(NOT_NOW):  # until more has come than the queue holds
             while True:
                 await client.send(bytes(65536))
-        sent.set()
+        await (await app.next()).reply()
         assert (await client.response())[0] == 200
 
 
@@ -524,26 +484,26 @@ async def test_an_idle_connection_is_kept_longer_than_a_head_may_take_and_then_c
         assert trio.current_time() - start < 0.6
 
 
-async def test_a_request_in_progress_has_no_deadline_of_the_connection() -> None:
-    pending, config = Pending(), limited(header_timeout=0.1)
+async def test_a_request_in_progress_has_no_deadline_of_the_connection(app: Exchanges) -> None:
+    config = limited(header_timeout=0.1)
     config.keep_alive_timeout = 0.1
-    async with guarded(serving(pending), config) as server, server.client() as client:
+    async with guarded(serving(app), config) as server, server.client() as client:
         await client.send(GET)
+        exchange = await app.next()
         with trio.move_on_after(NOT_NOW):
-            await pending.left.wait()
-        pending.let_go.set()
+            await exchange.until_disconnect()
+        await exchange.reply()
         assert (await client.response())[0] == 200
 
 
-async def test_at_the_shutdown_idle_connections_close_and_busy_ones_finish() -> None:
-    pending, config = Pending(), guarded_config()
-    async with guarded(serving(pending), config) as server, server.client() as idle, server.client() as busy:
+async def test_at_the_shutdown_idle_connections_close_and_busy_ones_finish(app: Exchanges) -> None:
+    async with guarded(serving(app), guarded_config()) as server, server.client() as idle, server.client() as busy:
         await idle.ask(get("/bystander"))
         await busy.send(GET)
-        await pending.started.wait()
+        exchange = await app.next()
         server.stop.set()
         assert await idle.rest() == b""
-        pending.let_go.set()
+        await exchange.reply()
         status, headers, _ = await busy.response()
         assert (status, headers["connection"]) == (200, "close")
         await soon(server.ended)
@@ -648,26 +608,18 @@ async def answer_pings(client: Client) -> None:
         await client.send(frame(10))
 
 
-async def test_a_websocket_send_after_the_client_left_raises() -> None:
-    errors: list[BaseException] = []
-    done = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        assert (await receive())["type"] == "websocket.disconnect"
-        try:
-            await send({"type": "websocket.send", "text": "x", "bytes": None})
-        except OSError as error:
-            errors.append(error)
-        await send({"type": "websocket.close", "code": 1000, "reason": None})
-        done.set()
-
-    async with guarded(serving(app)) as server:
-        async with server.websocket():
-            pass
-        await soon(done)
-    assert len(errors) == 1
+async def test_a_websocket_send_after_the_client_left_raises(app: Exchanges) -> None:
+    async with guarded(serving(app)) as server, server.client() as client:
+        await client.send(upgrade())
+        exchange = await app.next()
+        assert (await exchange.receive())["type"] == "websocket.connect"
+        await exchange.send(ACCEPT)
+        await client.head()
+        await client.stream.aclose()
+        assert (await exchange.receive())["type"] == "websocket.disconnect"
+        with pytest.raises(OSError):
+            await exchange.send({"type": "websocket.send", "text": "x", "bytes": None})
+        await exchange.send({"type": "websocket.close", "code": 1000, "reason": None})
 
 
 @pytest.mark.parametrize("messages", [[], [{"type": "websocket.accept", "subprotocol": "not offered", "headers": []}]])
@@ -702,19 +654,14 @@ async def test_a_websocket_that_ended_gives_its_place_back() -> None:
 
 
 async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_tell_the_app(
-    caplog: pytest.LogCaptureFixture,
+    app: Exchanges, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        while (await receive())["type"] != "websocket.disconnect":
-            pass
-        told.set()
-
     async with guarded(serving(app), guarded_config()) as server, server.client() as client:
         await client.send(upgrade() + frame(1, b"early"))
+        exchange = await app.next()
         assert (await client.head())[0] == 400
-        await soon(told)
+        await exchange.until_disconnect()
+        exchange.over.set()
         await client.rest()
     assert not caplog.records
 
