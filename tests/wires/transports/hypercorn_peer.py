@@ -214,8 +214,8 @@ class Exchange:
     send: Any
     over: trio.Event = field(default_factory=trio.Event)
 
-    async def until_disconnect(self) -> None:
-        with trio.fail_after(SOON):
+    async def until_disconnect(self, seconds: float = SOON) -> None:
+        with trio.fail_after(seconds):
             while not (await self.receive())["type"].endswith(".disconnect"):
                 pass
 

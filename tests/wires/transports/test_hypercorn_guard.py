@@ -241,16 +241,17 @@ async def test_a_slow_reader_that_goes_on_reading_is_not_cut_off() -> None:
     assert took[0] > 0.2
 
 
-async def test_writes_from_several_tasks_stay_whole_and_in_order() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await send(ACCEPT)
+async def test_writes_from_several_tasks_stay_whole_and_in_order(app: Exchanges) -> None:
+    async with guarded(serving(app)) as server, server.client(receive_buffer=4096) as client:
+        await client.send(upgrade())
+        exchange = await app.next()
+        await exchange.receive()
+        await exchange.send(ACCEPT)
+        await client.head()
         async with trio.open_nursery() as nursery:
             for letter in (b"a", b"b", b"c"):
-                nursery.start_soon(send, {"type": "websocket.send", "bytes": letter * 60_000})
-
-    async with guarded(serving(app)) as server, server.websocket(receive_buffer=4096) as client:
-        frames = [await client.frame() for _ in range(3)]
+                nursery.start_soon(exchange.send, {"type": "websocket.send", "bytes": letter * 60_000})
+            frames = [await client.frame() for _ in range(3)]
         assert sorted(payload for _, payload in frames) == [letter * 60_000 for letter in (b"a", b"b", b"c")]
 
 

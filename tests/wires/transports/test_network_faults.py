@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypercorn_peer import SOON, Client, bystander, get, listening, running, serving, soon
+from hypercorn_peer import SOON, Client, Exchanges, bystander, get, listening, running, serving
 from serving import IMPORTS, http_process
 
 import trio_mcp
@@ -32,11 +32,6 @@ UNSHARE = shutil.which("unshare")
 guarded = running
 
 SLOWLY = 15.0
-
-
-async def wait_for_the_end(_scope: Any, receive: Any, _send: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 # Row 33: the peer has vanished, and nobody was told
@@ -86,7 +81,7 @@ async def test_a_crowd_that_does_not_read_is_cut_off_and_hurts_nobody() -> None:
 @pytest.mark.parametrize("beginning", [b"GET / HT", get("/")[:-2], b"x"], ids=["line", "headers", "byte"])
 async def test_a_crowd_of_slow_senders_is_cut_off_and_hurts_nobody(beginning: bytes) -> None:
     config = guarded_config(limits=ConnectionLimits(header_timeout=0.5))
-    async with guarded(serving(wait_for_the_end), config) as server, bystander(server), AsyncExitStack() as crowd:
+    async with guarded(serving(Exchanges()), config) as server, bystander(server), AsyncExitStack() as crowd:
         clients = [await crowd.enter_async_context(server.client()) for _ in range(CROWD)]
         for client in clients:
             await client.send(beginning)
@@ -148,26 +143,21 @@ def received(connection: socket.socket) -> bytes:
 async def test_a_handshake_that_stalls_is_cut(certificate: Path, said: bytes) -> None:
     config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
     config.ssl_handshake_timeout = 0.3
-    async with guarded(serving(wait_for_the_end), config) as server, server.client() as client:
+    async with guarded(serving(Exchanges()), config) as server, server.client() as client:
         if said:
             await client.send(said)
         assert await client.rest() == b""
 
 
 async def test_a_tls_connection_that_breaks_off_is_a_disconnect(certificate: Path) -> None:
-    told = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await wait_for_the_end(scope, receive, send)
-        told.set()
-
-    context = ssl.create_default_context(cafile=str(certificate))
+    context, app = ssl.create_default_context(cafile=str(certificate)), Exchanges()
     config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
     async with guarded(serving(app), config) as server, server.client() as plain:
         tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
         await Client(tls).send(get("/"))
+        exchange = await app.next()
         await plain.stream.aclose()  # without the alert that says so
-        await soon(told)
+        await exchange.until_disconnect()
 
 
 # Row 61: what a client may find instead of a server
