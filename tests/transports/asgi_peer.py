@@ -108,18 +108,20 @@ class AsgiPeer:
         path: str = "/mcp",
         query: str = "",
         root: str = "",
+        sends_body: bool = True,
     ) -> Reply:
         """Send a request; its reply grows while the application answers. `reply.gone.set()` is the client's disconnect."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = dict(JSON_HEADERS) if headers is None else dict(headers)
         lines = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in named.items()]
-        return self.start_raw(raw, lines, method, path, query_string=query.encode("latin-1"), root_path=root)
+        more = {"query_string": query.encode("latin-1"), "root_path": root}
+        return self.start_raw(raw if sends_body else None, lines, method, path, **more)
 
     def start_raw(
-        self, raw: bytes, headers: list[tuple[bytes, bytes]], method: str, path: str, **more: object
+        self, raw: bytes | None, headers: list[tuple[bytes, bytes]], method: str, path: str, **more: object
     ) -> Reply:
         reply = Reply()
-        unread = [raw[: len(raw) // 2], raw[len(raw) // 2 :]]
+        unread = [] if raw is None else [raw[: len(raw) // 2], raw[len(raw) // 2 :]]
 
         async def receive() -> dict[str, Any]:
             await trio.lowlevel.checkpoint()

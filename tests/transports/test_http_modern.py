@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
 import pytest
-from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern_call, modern_request
+from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern_call, modern_request, served
 from stage import Stage
+
+from trio_mcp import Context, Mirrored, Server
+from trio_mcp_transports.http import asgi_app
 
 ID = "io.modelcontextprotocol/subscriptionId"
 
@@ -190,3 +195,83 @@ async def test_a_filter_that_is_refused_opens_no_stream(peer: AsgiPeer) -> None:
     assert reply.headers["content-type"] == "application/json"
     assert reply.json["error"]["code"] == -32602
     assert reply.json["id"] == "ear"
+
+
+# arguments that headers repeat (M-HTTP-4s, -5b, -6)
+
+
+@pytest.fixture
+async def mirrored() -> AsyncIterator[AsgiPeer]:
+    """A client of tools whose arguments are repeated in headers."""
+    server = Server("mirror")
+
+    @server.tool
+    async def query(
+        region: Annotated[str, Mirrored("Region")], limit: Annotated[int, Mirrored("Limit")] = 3, note: str = ""
+    ) -> str:
+        return f"{region} {limit}{note}"
+
+    @server.tool
+    async def ask(region: Annotated[str, Mirrored("Region")], ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        return region
+
+    async with served(asgi_app(server)) as peer:
+        yield peer
+
+
+async def query(peer: AsgiPeer, arguments: dict[str, object], **headers: str) -> Reply:
+    body, named = modern_call("query", arguments)
+    return await peer.post(body, {**named, **{f"mcp-param-{name}": value for name, value in headers.items()}})
+
+
+async def test_headers_that_say_the_same_are_accepted(mirrored: AsgiPeer) -> None:
+    reply = await query(mirrored, {"region": "eu", "limit": 5}, region=" eu ", limit="5.0")
+    assert reply.status == 200
+    assert reply.json["result"]["content"][0]["text"] == "eu 5"
+
+
+async def test_what_a_header_cannot_carry_comes_in_base64(mirrored: AsgiPeer) -> None:
+    encoded = base64.b64encode("Zürich".encode()).decode()
+    reply = await query(mirrored, {"region": "Zürich"}, region=f"=?base64?{encoded}?=")
+    assert reply.json["result"]["content"][0]["text"] == "Zürich 3"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headers"),
+    [
+        ({"region": "eu"}, {}),
+        ({"region": "eu"}, {"region": "us"}),
+        ({"region": "eu"}, {"region": "EU"}),
+        ({"region": "eu"}, {"region": "=?base64?ZX?="}),
+        ({"region": "eu"}, {"region": "=?base64?e*U=?="}),
+        ({"region": "eu"}, {"region": "eu", "limit": "3"}),
+        ({"region": "eu", "limit": 5}, {"region": "eu", "limit": "6"}),
+        ({"region": "eu", "limit": 5}, {"region": "eu", "limit": "five"}),
+    ],
+)
+async def test_headers_that_differ_are_refused_before_anything_runs(
+    mirrored: AsgiPeer, arguments: dict[str, object], headers: dict[str, str]
+) -> None:
+    reply = await query(mirrored, arguments, **headers)
+    assert mirrored.app.service.supervisor.statistics().started == 0
+    assert reply.status == 400
+    assert reply.json["error"]["code"] == -32020
+    assert reply.json["id"] == 2
+
+
+async def test_a_request_that_carries_a_call_forward_is_compared_too(mirrored: AsgiPeer) -> None:
+    body, named = modern_call("ask", {"region": "eu"})
+    asked = (await mirrored.post(body, {**named, "mcp-param-region": "eu"})).json["result"]
+    answers = {key: {"action": "accept", "content": {"value": True}} for key in asked["inputRequests"]}
+    body, named = modern_call("ask", {"region": "eu"}, id=3, requestState=asked["requestState"], inputResponses=answers)
+    refused = await mirrored.post(body, {**named, "mcp-param-region": "us"})
+    accepted = await mirrored.post(body, {**named, "mcp-param-region": "eu"})
+    assert (refused.status, refused.json["error"]["code"]) == (400, -32020)
+    assert accepted.json["result"]["content"][0]["text"] == "eu"
+
+
+async def test_an_older_client_sends_none_and_is_served(mirrored: AsgiPeer) -> None:
+    headers = await mirrored.open_session()
+    reply = await mirrored.post(legacy_call("query", {"region": "eu"}), {**headers, **JSON_HEADERS})
+    assert reply.last["result"]["content"][0]["text"] == "eu 3"
