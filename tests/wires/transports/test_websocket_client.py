@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from trio_mcp.session import Envelope
 from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.serve import serve_asgi
-from trio_mcp_transports.websocket.client import INBOX, connect
+from trio_mcp_transports.websocket.client import INBOX, WebSocketChannel, connect
 
 LIMIT = 60.0
 PING = dump(Request(1, "ping")).decode()
@@ -79,21 +79,26 @@ async def until_closed(socket: trio_websocket.WebSocketConnection) -> None:
         pass
 
 
-class Noting:
-    """A server that sends these messages, and notes the code with which its client closes."""
+@asynccontextmanager
+async def met(
+    server: Mapping[str, int] | None = None, **options: Any
+) -> AsyncIterator[tuple[WebSocketChannel, trio_websocket.WebSocketConnection]]:
+    """Our client's end of a WebSocket, and that of a server which the test plays itself."""
+    sends, receives = trio.open_memory_channel[trio_websocket.WebSocketConnection](1)
 
-    def __init__(self, *messages: str | bytes) -> None:
-        self.messages = messages
-        self.code: int | None = None
-        self.told = trio.Event()
+    async def give(socket: trio_websocket.WebSocketConnection) -> None:
+        sends.send_nowait(socket)
+        await trio.sleep_forever()
 
-    async def __call__(self, socket: trio_websocket.WebSocketConnection) -> None:
-        for message in self.messages:
-            await socket.send_message(message)
-        await until_closed(socket)
-        assert socket.closed is not None
-        self.code = socket.closed.code
-        self.told.set()
+    async with behaving(give, **(server or {})) as url, connect(url, **options) as channel:
+        yield channel, await receives.receive()
+
+
+async def close_code(socket: trio_websocket.WebSocketConnection) -> int:
+    """Wait until the client closes; the code that it gives."""
+    await until_closed(socket)
+    assert socket.closed is not None
+    return int(socket.closed.code)
 
 
 async def refusal_of(url: str, **options: Any) -> str:
@@ -211,12 +216,10 @@ async def test_a_connection_that_is_lost_is_told_as_lost() -> None:
 
 
 async def test_what_came_before_the_close_is_received_first() -> None:
-    async def say_and_close(socket: trio_websocket.WebSocketConnection) -> None:
+    async with met() as (channel, server):
         for _ in range(3):
-            await socket.send_message(PING)
-        await socket.aclose(1001, "done")
-
-    async with behaving(say_and_close) as url, connect(url) as channel:
+            await server.send_message(PING)
+        await server.aclose(1001, "done")
         while channel.is_open:
             await trio.lowlevel.checkpoint()
         assert [envelope.message async for envelope in channel] == [Request(1, "ping")] * 3
@@ -226,9 +229,8 @@ async def test_what_came_before_the_close_is_received_first() -> None:
 
 
 async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
-    server = Noting()
-    async with behaving(server) as url:
-        async with connect(url) as channel, trio.open_nursery() as nursery:
+    async with met() as (channel, server):
+        async with trio.open_nursery() as nursery:
 
             async def receive() -> None:
                 with pytest.raises(trio.ClosedResourceError):
@@ -237,30 +239,29 @@ async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
             nursery.start_soon(receive)
             await wait_all_tasks_blocked()
             await channel.aclose()
-        await server.told.wait()
+        assert await close_code(server) == 1000
         with pytest.raises(trio.ClosedResourceError):
             await channel.send(Envelope(Request(1, "ping")))
-    assert server.code == 1000
 
 
 # messages
 
 
 async def test_text_that_is_no_message_is_received_as_malformed_and_the_connection_stays() -> None:
-    async with behaving(Noting("{nonsense", PING)) as url, connect(url) as channel:
+    async with met() as (channel, server):
+        await server.send_message("{nonsense")
+        await server.send_message(PING)
         assert isinstance((await channel.receive()).message, Malformed)
         assert (await channel.receive()).message == Request(1, "ping")
 
 
 @pytest.mark.parametrize(("message", "code"), [(b"{}", 1003), ("x" * 1001, 1009), ("é" * 501, 1009)])
 async def test_a_server_that_breaks_the_framing_is_told_with_a_close_code(message: bytes | str, code: int) -> None:
-    server = Noting(message)
-    async with behaving(server) as url:
-        async with connect(url, max_message=1000) as channel:
-            with pytest.raises(trio.BrokenResourceError, match=str(code)):
-                await channel.receive()
-            await server.told.wait()
-    assert server.code == code
+    async with met(max_message=1000) as (channel, server):
+        await server.send_message(message)
+        with pytest.raises(trio.BrokenResourceError, match=str(code)):
+            await channel.receive()
+        assert await close_code(server) == code
 
 
 async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None:
@@ -282,46 +283,32 @@ def long(number: int) -> Envelope:
     return Envelope(Request(number, "ping", {"x": "x" * 2_000_000}))
 
 
-class Slow:
-    """A server that reads only when it is told to, and keeps what it has read."""
-
-    def __init__(self) -> None:
-        self.go_on = trio.Event()
-        self.read: list[int] = []
-        self.done = trio.Event()
-
-    async def __call__(self, socket: trio_websocket.WebSocketConnection) -> None:
-        await self.go_on.wait()
-        with suppress(trio_websocket.ConnectionClosed):
-            while True:
-                message = parse(str(await socket.get_message()).encode())
-                assert isinstance(message, Request)
-                assert isinstance(message.id, int)
-                self.read.append(message.id)
-        self.done.set()
+async def read_until(server: trio_websocket.WebSocketConnection, last: int, ids: list[int]) -> None:
+    while last not in ids:
+        message = parse(str(await server.get_message()).encode())
+        assert isinstance(message, Request)
+        assert isinstance(message.id, int)
+        ids.append(message.id)
 
 
 async def test_a_cancelled_send_leaves_whole_messages_only() -> None:
-    slow = Slow()
-    async with behaving(slow, max_message_size=10_000_000, message_queue_size=0) as url:
-        async with connect(url) as channel:
-            for number in range(10):
-                with trio.CancelScope() as scope:
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(channel.send, long(number))
-                        await wait_all_tasks_blocked(0.01)
-                        scope.cancel()
-            slow.go_on.set()
+    ids: list[int] = []
+    async with met({"max_message_size": 10_000_000, "message_queue_size": 0}) as (channel, server):
+        for number in range(10):
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(channel.send, long(number))
+                    await wait_all_tasks_blocked(0.01)
+                    scope.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read_until, server, 99, ids)
             await channel.send(Envelope(Request(99, "ping")))
-        await slow.done.wait()
-    *sent, last = slow.read
-    assert last == 99
-    assert sent == sorted(sent)  # those that were on their way went out whole, the others not at all
-    assert 0 in sent
+    assert ids == sorted(ids)  # those that were on their way went out whole, the others not at all
+    assert 0 in ids
 
 
 async def test_a_server_that_does_not_read_is_given_up_after_the_write_deadline() -> None:
-    async with behaving(forever, message_queue_size=0) as url, connect(url, write_deadline=0.2) as channel:
+    async with met({"message_queue_size": 0}, write_deadline=0.2) as (channel, _server):
         with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
             await channel.send_many([long(number) for number in range(50)])
         with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
@@ -329,13 +316,11 @@ async def test_a_server_that_does_not_read_is_given_up_after_the_write_deadline(
 
 
 async def test_pings_are_answered_and_the_close_is_seen_while_nobody_receives() -> None:
-    async def ping(socket: trio_websocket.WebSocketConnection) -> None:
+    async with met() as (channel, server):
         for _ in range(INBOX - 1):
-            await socket.send_message(PING)
-        await socket.ping()
-        await socket.aclose(1001, "bye")
-
-    async with behaving(ping) as url, connect(url) as channel:
+            await server.send_message(PING)
+        await server.ping()
+        await server.aclose(1001, "bye")
         with trio.fail_after(SOON):
             while channel.is_open:
                 await wait_all_tasks_blocked()
@@ -384,18 +369,11 @@ async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> 
 
 
 async def test_a_server_that_answers_pings_is_kept() -> None:
-    go_on = trio.Event()
-
-    async def wait_and_say(socket: trio_websocket.WebSocketConnection) -> None:
-        await go_on.wait()
-        await socket.send_message(PING)
-        await until_closed(socket)
-
-    async with behaving(wait_and_say) as url, connect(url, ping_interval=0.05) as channel:
+    async with met(ping_interval=0.05) as (channel, server):
         with trio.move_on_after(0.5):
             await channel.receive()
         assert channel.is_open
-        go_on.set()
+        await server.send_message(PING)
         assert (await channel.receive()).message == Request(1, "ping")
 
 
