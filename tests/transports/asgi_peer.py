@@ -147,15 +147,14 @@ class AsgiPeer:
     async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
         return await self.start(body, headers, **options).end()
 
-    async def open_session(self, capabilities: Json | None = None, version: str = LEGACY) -> dict[str, str]:
-        """Make a handshake; returns the headers that later requests carry."""
-        reply = await self.post(initialize(capabilities or {"elicitation": {}}, version))
+    async def open_session(
+        self, capabilities: Json | None = None, version: str = LEGACY, who: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Make a handshake, with the credentials `who`; returns the headers that later requests carry."""
+        headers = {**JSON_HEADERS, **(who or {})}
+        reply = await self.post(initialize(capabilities or {"elicitation": {}}, version), headers)
         assert reply.status == 200, reply.body
-        headers = {
-            **JSON_HEADERS,
-            "mcp-session-id": reply.headers["mcp-session-id"],
-            "mcp-protocol-version": version,
-        }
+        headers |= {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": version}
         told = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
         assert told.status == 202
         return headers

@@ -47,7 +47,7 @@ async def test_a_tool_knows_the_principal_in_both_eras() -> None:
         body, headers = modern_call("whoami")
         reply = await peer.post(body, headers | ALICE)
         assert reply.json["result"]["content"][0]["text"] == "alice None"
-        session = await open_session(peer, BOB)
+        session = await peer.open_session(who=BOB)
         reply = await peer.post(legacy_call("whoami"), session)
         assert reply.json["result"]["content"][0]["text"] == "bob None"
 
@@ -57,7 +57,7 @@ async def test_a_tool_knows_the_principal_in_both_eras() -> None:
 @pytest.mark.parametrize("stranger", [{}, {"authorization": "Bearer mallory"}], ids=["nobody", "unknown"])
 async def test_a_stranger_gets_401_on_every_route_and_verb(path: str, method: str, stranger: dict[str, str]) -> None:
     async with guarded(by_token) as peer:
-        session = await open_session(peer, ALICE)
+        session = await peer.open_session(who=ALICE)
         reply = await peer.post(
             b"", JSON_HEADERS | {"mcp-session-id": session["mcp-session-id"]} | stranger, method=method, path=path
         )
@@ -191,8 +191,8 @@ async def test_a_refused_request_opens_no_session() -> None:
     async with guarded(by_token) as peer:
         for _ in range(5):
             assert (await peer.post(initialize({}))).status == 401
-        await open_session(peer, ALICE)
-        await open_session(peer, BOB)  # of the two that there may be
+        await peer.open_session(who=ALICE)
+        await peer.open_session(who=BOB)  # of the two that there may be
 
 
 # what is whose
@@ -200,7 +200,7 @@ async def test_a_refused_request_opens_no_session() -> None:
 
 async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_was() -> None:
     async with guarded(by_token) as peer:
-        session = await open_session(peer, ALICE)
+        session = await peer.open_session(who=ALICE)
         stolen, made_up = session | BOB, session | BOB | {"mcp-session-id": "made-up"}
         for method in ("POST", "GET", "DELETE"):
             body: object = legacy_call("whoami") if method == "POST" else b""
@@ -213,7 +213,7 @@ async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_
 
 async def test_a_stream_is_resumed_by_its_own_principal_only(stage: Stage, talk: Talk) -> None:
     async with guarded(by_token, stage) as peer:
-        alice = Session(peer, await open_session(peer, ALICE))
+        alice = Session(peer, await peer.open_session(who=ALICE))
         bob = Session(peer, alice.headers | BOB)  # type: ignore[operator]
         reply = await alice.call()
         await talk.say(1, 2)
@@ -230,7 +230,7 @@ async def test_a_stream_is_resumed_by_its_own_principal_only(stage: Stage, talk:
 
 async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody() -> None:
     async with guarded(by_token) as peer:
-        alice, bob = await open_session(peer, ALICE), await open_session(peer, BOB)
+        alice, bob = await peer.open_session(who=ALICE), await peer.open_session(who=BOB)
         reply = peer.start(legacy_call("ask"), alice)
         await reply.until("elicitation/create")
         answer = {"jsonrpc": "2.0", "id": reply.last["id"]}
@@ -259,29 +259,21 @@ async def test_a_request_state_counts_for_its_own_principal_only() -> None:
 
 async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others() -> None:
     async with guarded(by_token, per_principal=1) as peer:
-        held = await open_session(peer, ALICE)
+        held = await peer.open_session(who=ALICE)
         for _ in range(2):
             assert (await peer.post(legacy_call("whoami"), held)).status == 200
         second = await peer.post(initialize({}), JSON_HEADERS | ALICE)
         assert second.status == 503
         assert "You already hold 1 sessions" in refusal(second)
-        await open_session(peer, BOB)
+        await peer.open_session(who=BOB)
         assert (await peer.post(b"", held, method="DELETE")).status == 204
-        await open_session(peer, ALICE)
+        await peer.open_session(who=ALICE)
 
 
 async def test_a_principal_who_holds_all_he_may_loses_his_own_unused_session_only() -> None:
     async with guarded(by_token, per_principal=1) as peer:
-        bobs = await open_session(peer, BOB)
-        unused = await open_session(peer, ALICE)
-        await open_session(peer, ALICE)
+        bobs = await peer.open_session(who=BOB)
+        unused = await peer.open_session(who=ALICE)
+        await peer.open_session(who=ALICE)
         assert (await peer.post(legacy_call("whoami"), unused)).status == 404
         assert (await peer.post(legacy_call("whoami"), bobs)).status == 200
-
-
-async def open_session(peer: AsgiPeer, who: Mapping[str, str]) -> dict[str, str]:
-    """Make a handshake as somebody; returns the headers that later requests carry."""
-    reply = await peer.post(initialize({"elicitation": {}}), JSON_HEADERS | dict(who))
-    assert reply.status == 200, reply.body
-    session = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
-    return JSON_HEADERS | dict(who) | session

@@ -87,16 +87,6 @@ async def test_closing_one_end_ends_the_other_after_what_was_sent() -> None:
         await a.send(Envelope(Notification("late")))
 
 
-async def test_connect_serves_the_server_and_ends_it_by_closing() -> None:
-    server = Echo()
-    async with transport.connect(server) as channel:
-        await channel.send(Envelope(Request(1, "echo", {"x": 1})))
-        assert arrived(Response(1, {"x": 1})) == await channel.receive()
-    assert server.ended == "returned"
-    with pytest.raises(trio.ClosedResourceError):
-        await channel.receive()
-
-
 async def test_a_server_that_does_not_return_is_cancelled_after_the_grace() -> None:
     server = Echo(clean_up=3600)
     async with transport.connect(server, shutdown_grace=2):

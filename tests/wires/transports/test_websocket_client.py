@@ -15,6 +15,7 @@ import trio
 import trio_websocket
 from hypercorn_peer import Client as Bytes
 from hypercorn_peer import listening
+from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import SOON, served
 from wsproto.utilities import generate_accept_token
@@ -265,13 +266,7 @@ async def test_a_server_that_breaks_the_framing_is_told_with_a_close_code(messag
 
 
 async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None:
-    server = Server("small")
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
-    async with served(server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
+    async with served(Stage().server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
         with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
             await client.call_tool("echo", {"text": "x" * 2000})
 
@@ -406,14 +401,8 @@ async def secured(server: Server, certificate: Path) -> AsyncIterator[str]:
 
 
 async def test_a_wss_url_is_reached_with_a_certificate_that_is_trusted(certificate: Path) -> None:
-    server = Server("secret")
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
     context = ssl.create_default_context(cafile=str(certificate))
-    async with secured(server, certificate) as url, Client.connect(url, tls=context) as client:
+    async with secured(Stage().server, certificate) as url, Client.connect(url, tls=context) as client:
         text = "long " * 100_000
         assert (await client.call_tool("echo", {"text": text})).text == text
 

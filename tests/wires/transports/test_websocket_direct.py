@@ -11,12 +11,12 @@ import trio
 from hypercorn_peer import frame
 from hypothesis import example, given
 from hypothesis import strategies as st
+from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import PING, PONG, TEXT, RawPeer, raw, served
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
 
-from trio_mcp import Server
 from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.exchange import Inbox
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
@@ -102,19 +102,9 @@ def test_wsproto_still_tells_whether_it_is_between_messages() -> None:
 # with sockets
 
 
-def echoing() -> Server:
-    server = Server("echo", version="1.0")
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
-    return server
-
-
 @pytest.fixture
 async def peer() -> AsyncIterator[RawPeer]:
-    async with served(echoing()) as url, raw(url) as peer:
+    async with served(Stage().server) as url, raw(url) as peer:
         yield peer
 
 
@@ -137,7 +127,7 @@ async def test_a_call_that_runs_alone_goes_the_short_way_there_and_back(monkeypa
 
     monkeypatch.setattr(GuardedWSStream, "take", counting_take)
     monkeypatch.setattr(GuardedTCPServer, "write_now", counting_write)
-    async with served(echoing()) as url, raw(url) as peer:
+    async with served(Stage().server) as url, raw(url) as peer:
         for number in range(5):
             assert await peer.text(await peer.leg("echo", {"text": str(number)})) == str(number)
     assert (left[1:], written) == ([b""] * 4, [True] * 5)  # the first may come before anybody waits for it
