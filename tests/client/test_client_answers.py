@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import eras
 import pytest
 from naming import naming, unnamed
-from scripted import Json, conversation, said
+from scripted import FORM, SAMPLE, Json, as_legacy, as_modern, conversation, interim, opening_client, works
 
 from trio_mcp.client import Handlers, accept, accept_defaults, decline
 from trio_mcp.errors import CapabilityError, LimitExceeded
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
-from trio_mcp.types import ElicitRequestFormParams
+from trio_mcp.types import ElicitRequestFormParams, Root
 
 FIELDS = {
     "name": {"type": "string", "default": "John Doe"},
@@ -35,8 +34,6 @@ DEFAULTS = {
     "tags": ["a"],
 }
 URL = {"mode": "url", "message": "Log in", "url": "https://example.test/login", "elicitationId": "e1"}
-FORM = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
-SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
 
 
 def form(required: list[str] | None = None) -> ElicitRequestFormParams:
@@ -60,7 +57,7 @@ def test_a_required_field_without_a_value_declines_the_form() -> None:
 
 
 async def test_the_defaults_can_stand_in_for_a_user() -> None:
-    async with conversation(eras.legacy, on_elicit=accept_defaults) as (_client, wire, _start):
+    async with conversation(as_legacy, on_elicit=accept_defaults) as (_client, wire, _start):
         await wire.ask(
             "q", "elicitation/create", {"message": "?", "requestedSchema": {"type": "object", "properties": FIELDS}}
         )
@@ -77,16 +74,15 @@ async def test_a_page_to_open_reaches_its_own_handler() -> None:
         seen.append(params.url)
         return accept()
 
-    async with conversation(eras.legacy, on_elicit_url=opened, on_elicit=lambda _params: decline()) as (
-        _,
-        wire,
-        _start,
-    ):
+    async with conversation(as_legacy, on_elicit_url=opened, on_elicit=lambda _: decline()) as (_client, wire, _start):
         await wire.ask("q", "elicitation/create", URL)
         assert (await wire.answer("q"))["result"]["action"] == "accept"
         await wire.ask("r", "elicitation/create", FORM)
         assert (await wire.answer("r"))["result"]["action"] == "decline"
     assert seen == ["https://example.test/login"]
+
+
+# what a client says it can answer
 
 
 @pytest.mark.parametrize(
@@ -96,13 +92,19 @@ async def test_a_page_to_open_reaches_its_own_handler() -> None:
         ({"on_elicit": decline}, {"elicitation": {"form": {}}}),
         ({"on_elicit_url": decline}, {"elicitation": {"url": {}}}),
         ({"on_elicit": decline, "on_elicit_url": decline}, {"elicitation": {"form": {}, "url": {}}}),
+        ({"on_sample": lambda _params: "x"}, {"sampling": {}}),
+        ({"on_roots": list}, {"roots": {"listChanged": True}}),
     ],
+    ids=["nothing", "forms", "pages", "both", "samples", "roots"],
 )
-async def test_only_the_modes_with_a_handler_are_declared(handlers: Json, declared: Json) -> None:
+async def test_only_what_has_a_handler_is_declared(handlers: Json, declared: Json) -> None:
     assert Handlers(**handlers).capabilities.wire() == declared
-    async with conversation(eras.modern, **handlers) as (client, wire, start):
+    async with opening_client(mode="legacy", **handlers) as (_client, wire, _opened):
+        assert (await wire.request("initialize"))["params"]["capabilities"] == declared
+    async with conversation(as_modern, **handlers) as (client, wire, start):
         start(client.list_tools)
-        assert (await wire.request("tools/list"))["params"]["_meta"][CLIENT_CAPABILITIES] == declared
+        modern = {name: {} if name == "roots" else value for name, value in declared.items()}
+        assert (await wire.request("tools/list"))["params"]["_meta"][CLIENT_CAPABILITIES] == modern
 
 
 # what was never declared
@@ -125,20 +127,15 @@ async def test_only_the_modes_with_a_handler_are_declared(handlers: Json, declar
 async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_specification_says(
     handlers: Json, method: str, params: Json
 ) -> None:
-    async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
+    async with conversation(as_legacy, **handlers) as (_client, wire, _start):
         await wire.ask("q", method, params)
         assert (await wire.answer("q"))["error"]["code"] == INVALID_PARAMS
-    async with conversation(eras.modern, **handlers) as (client, wire, start):
+    async with conversation(as_modern, **handlers) as (client, wire, start):
         call = start(client.call_tool, "book")
-        question = {"q": {"method": method, "params": params}}
-        await wire.respond(
-            await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": question}
-        )
+        await wire.reply("tools/call", interim({"q": {"method": method, "params": params}}))
         with pytest.raises(CapabilityError):
             await call.result()
-        call = start(client.call_tool, "book")
-        await wire.respond(await wire.request("tools/call"), said("fine"))
-        await call.result()
+        await works(client, wire, start)
 
 
 # handlers that return the wrong thing, or fail
@@ -161,22 +158,19 @@ async def test_a_handler_that_returns_no_answer_is_named_with_what_it_should_ret
     handler: str, value: object, method: str, params: Json, names: list[str]
 ) -> None:
     handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
-    async with conversation(eras.modern, **handlers) as (client, wire, start):
+    async with conversation(as_modern, **handlers) as (client, wire, start):
         call = start(client.call_tool, "ask")
-        questions = {"k": {"method": method, "params": params}}
-        await wire.respond(
-            await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": questions}
-        )
+        await wire.reply("tools/call", interim({"k": {"method": method, "params": params}}))
         with pytest.raises(TypeError, match=naming(*names)):
             await call.result()
 
 
 @pytest.mark.parametrize(("handler", "value", "method", "params", "names"), NO_ANSWERS)
-async def test_in_the_handshake_era_the_server_hears_that_the_handler_failed_and_the_log_how(
+async def test_a_legacy_server_hears_that_the_handler_failed_and_the_log_how(
     handler: str, value: object, method: str, params: Json, names: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
-    async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
+    async with conversation(as_legacy, **handlers) as (_client, wire, _start):
         await wire.ask("q", method, params)
         error = (await wire.answer("q"))["error"]
         assert error["code"] == INTERNAL_ERROR
@@ -188,7 +182,23 @@ async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
     def failing(_params: object) -> Any:
         raise LimitExceeded("no more than three questions")
 
-    async with conversation(eras.legacy, on_elicit=failing) as (_client, wire, _start):
+    async with conversation(as_legacy, on_elicit=failing) as (_client, wire, _start):
         await wire.ask("q", "elicitation/create", FORM)
         message = (await wire.answer("q"))["error"]["message"]
         assert unnamed(message, "elicitation/create", "no more than three questions") == []
+
+
+@pytest.mark.parametrize("uri", ["https://example.com/", "/srv", "", "file:", "files:///srv"])
+async def test_a_root_that_is_no_file_is_refused_before_it_is_sent(uri: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with conversation(as_legacy, on_roots=lambda: [Root(uri=uri)]) as (_client, wire, _start):
+        await wire.ask("q", "roots/list", {})
+        assert "error" in await wire.answer("q")
+    assert "file://" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "no/such/method"])
+async def test_a_request_of_a_modern_server_is_not_answered(method: str) -> None:
+    async with conversation(as_modern, on_roots=list, on_sample=lambda _params: "x") as (client, wire, start):
+        await wire.ask("q", method, SAMPLE)
+        await wire.silence()
+        await works(client, wire, start)

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 import trio
-from scripted import Json, Wire, as_legacy, conversation, said
-from trio.testing import MockClock, wait_all_tasks_blocked
+from scripted import Json, as_legacy, conversation, said
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.session.client import MAX_SERVER_REQUESTS
@@ -69,7 +69,7 @@ async def test_a_ping_is_answered_however_much_is_asked_at_once(version: str) ->
         assert (await wire.answer("alive?"))["result"] == {}
 
 
-async def test_a_question_that_the_server_cancels_is_missing_from_the_array(autojump_clock: MockClock) -> None:
+async def test_a_question_that_the_server_cancels_is_missing_from_the_array() -> None:
     async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
         await wire.send_batch(ROOTS, PING)
         await wait_all_tasks_blocked()
@@ -90,7 +90,3 @@ async def test_questions_over_the_limit_are_refused_within_the_array() -> None:
             (MAX_SERVER_REQUESTS, SERVER_BUSY),
             (MAX_SERVER_REQUESTS + 1, SERVER_BUSY),
         ]
-
-
-async def cancelled(wire: Wire) -> None:
-    await wire.notification("notifications/cancelled")

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import eras
 import pytest
 import trio
-from scripted import BOUND
-from scripted_http import Exchange, HttpWire, event, http_conversation
-from trio.testing import MockClock, wait_all_tasks_blocked
+from listening import next_of, subscribed, waiting
+from scripted import said
+from scripted_http import Exchange, HttpWire, event, http_conversation, in_session, modern_http
 
-from trio_mcp.client import Change, Changes
+from trio_mcp.client import Change
 from trio_mcp.protocol.meta import SUBSCRIPTION_ID
-
-
-async def next_of(listener: Changes) -> Change:
-    with trio.fail_after(BOUND):
-        return await listener.__anext__()
-
-
-async def waiting(listener: Changes) -> list[Change]:
-    """What can be read now."""
-    await wait_all_tasks_blocked()
-    found = []
-    with trio.move_on_after(1):
-        async for change in listener:
-            found.append(change)
-    return found
 
 
 async def stream_of(wire: HttpWire) -> Exchange:
     """The next stream, acknowledged."""
-    post = await wire.next("POST", "subscriptions/listen")
+    post = await wire.post("subscriptions/listen")
     post.stream()
     params = {"notifications": post.message["params"]["notifications"], "_meta": {SUBSCRIPTION_ID: post.message["id"]}}
     post.say(event({"method": "notifications/subscriptions/acknowledged", "params": params}))
     return post
 
 
-async def test_a_lost_stream_is_opened_again_after_a_while_and_what_may_have_changed_is_reported(
-    autojump_clock: MockClock,
-) -> None:
-    async with http_conversation(mode="2026-07-28") as (client, wire, start):
-        await wire.modern()
+async def test_a_lost_stream_is_opened_again_after_a_while_and_what_may_have_changed_is_reported() -> None:
+    async with modern_http() as (client, wire, start):
         listener = client.listen(tools=True, uris=["a://b"])
         entered = start(listener.__aenter__)
         post = await stream_of(wire)
@@ -50,7 +31,7 @@ async def test_a_lost_stream_is_opened_again_after_a_while_and_what_may_have_cha
         post.break_off()
         await post.left.wait()
         lost = trio.current_time()
-        again = await wire.next("POST", "subscriptions/listen")
+        again = await wire.post("subscriptions/listen")
         assert 0.25 <= again.at - lost <= 0.5
         assert again.message["id"] != post.message["id"]
         again.answer(503)  # not yet
@@ -66,65 +47,47 @@ async def test_a_lost_stream_is_opened_again_after_a_while_and_what_may_have_cha
             await next_of(listener)
 
 
-async def test_a_lost_session_is_opened_again_for_those_who_listen_and_they_subscribe_again(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_lost_session_is_opened_again_for_those_who_listen_and_they_subscribe_again() -> None:
     async with http_conversation() as (client, wire, start):
-        get = await wire.handshake(capabilities=eras.OFFERS)
+        get = await wire.with_stream()
         get.stream()
-        listener = client.listen(prompts=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
-        (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
+        listener = await subscribed(client, wire, start, "a://b", prompts=True)
         get.end()
         (await wire.next("GET")).answer(404)
-        again = await wire.handshake("S2", capabilities=eras.OFFERS)
+        again = await wire.with_stream("S2")
         again.stream()
-        subscribe = await wire.next("POST", "resources/subscribe")
-        assert subscribe.headers["mcp-session-id"] == "S2"
-        subscribe.result({})
+        assert (await wire.reply("resources/subscribe", {})).headers["mcp-session-id"] == "S2"
         assert await waiting(listener) == [Change("prompts"), Change("updated", "a://b")]
         again.say(event({"method": "notifications/prompts/list_changed"}))
         assert await next_of(listener) == Change("prompts")
 
 
-async def test_who_left_is_not_subscribed_again_though_the_server_never_answered(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
-        listener = client.listen(uris=["a://b", "a://c"])
-        entered = start(listener.__aenter__)
-        for _ in range(2):
-            (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
+async def test_who_left_is_not_subscribed_again_though_the_server_never_answered() -> None:
+    async with in_session() as (client, wire, start):
+        listener = await subscribed(client, wire, start, "a://b", "a://c")
         await listener.__aexit__(None, None, None)  # the server is silent
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
-        (await wire.next("POST", "tools/call")).result({"content": []})
+        await wire.lose()
+        await wire.reply("tools/call", said("booked"))
         await call.result()
 
 
-async def test_a_handler_of_changes_that_fails_ends_nothing(autojump_clock: MockClock) -> None:
+async def test_a_handler_of_changes_that_fails_ends_nothing() -> None:
     def fails(change: Change) -> None:
         raise RuntimeError(f"a bug of the user's: {change}")
 
-    async with http_conversation(on_change=fails) as (client, wire, start):
-        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
+    async with in_session(on_change=fails) as (client, wire, start):
         listener = client.listen(tools=True)
         await listener.__aenter__()
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
-        (await wire.next("POST", "tools/call")).result({"content": []})
+        await wire.lose()
+        await wire.reply("tools/call", said("booked"))
         await call.result()
         assert await waiting(listener) == [Change("tools")]
 
 
-async def test_streams_that_end_as_soon_as_they_are_acknowledged_are_opened_less_and_less_often(
-    autojump_clock: MockClock,
-) -> None:
-    async with http_conversation(mode="2026-07-28") as (client, wire, start):
-        await wire.modern()
+async def test_streams_that_end_as_soon_as_they_are_acknowledged_are_opened_less_and_less_often() -> None:
+    async with modern_http() as (client, wire, start):
         listener = client.listen(tools=True)
         entered = start(listener.__aenter__)
         opened = []

@@ -2,78 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import eras
 import pytest
-from scripted import Json, conversation
-from scripted_http import http_conversation
+from scripted import HINTS, Json, as_legacy, as_modern, conversation, list_tools
+from scripted_http import modern_http
 
 from trio_mcp.client.dialects import ModernDialect
 from trio_mcp.client.listed_tools import ListedTools
 from trio_mcp.errors import PeerError
 from trio_mcp.types import JsonObject, Tool
 
-
-async def asked(client: Any, wire: Any, start: Any, answer: Json) -> list[str]:
-    """The names of the tools that are listed when the server answers this."""
-    listing = start(client.list_tools)
-    await wire.respond(await wire.request("tools/list"), answer)
-    return [tool.name for tool in await listing.result()]
-
-
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 ILLEGAL = {"type": "object", "properties": {"weight": {"type": "number", "x-mcp-header": "Weight"}}}
 
 
 def with_schema(**schemas: Json) -> Json:
-    return {
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "tools": [{"name": name, "inputSchema": schema} for name, schema in schemas.items()],
-    }
+    return {**HINTS, "tools": [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]}
 
 
 async def test_an_argument_that_the_schema_names_is_repeated_in_a_header() -> None:
-    async with http_conversation(mode="2026-07-28") as (client, wire, start):
-        await wire.modern()
-        listing = start(client.list_tools)
-        (await wire.next("POST", "tools/list")).result({**with_schema(book=REGION), "resultType": "complete"})
-        await listing.result()
+    async with modern_http() as (client, wire, start):
+        await list_tools(client, wire, start, with_schema(book=REGION))
         start(client.call_tool, "book", {"region": "Zürich", "other": "x"})
-        post = await wire.next("POST", "tools/call")
+        post = await wire.post()
         assert post.headers["mcp-param-region"] == "=?base64?WsO8cmljaA==?="
         assert [name for name in post.headers if name.startswith("mcp-param")] == ["mcp-param-region"]
         start(client.call_tool, "book", {"region": None})
-        assert "mcp-param-region" not in (await wire.next("POST", "tools/call")).headers
+        assert "mcp-param-region" not in (await wire.post()).headers
 
 
 async def test_a_tool_with_an_illegal_annotation_is_left_out_and_only_that(caplog: pytest.LogCaptureFixture) -> None:
-    async with conversation(eras.modern) as (client, wire, start):
-        assert await asked(client, wire, start, with_schema(good=REGION, bad=ILLEGAL, plain={"type": "object"})) == [
-            "good",
-            "plain",
-        ]
+    async with conversation(as_modern) as (client, wire, start):
+        tools = with_schema(good=REGION, bad=ILLEGAL, plain={"type": "object"})
+        assert await list_tools(client, wire, start, tools) == ["good", "plain"]
     assert "bad" in caplog.text
     assert "weight" in caplog.text
-    async with conversation(eras.legacy) as (client, wire, start):
-        assert await asked(client, wire, start, with_schema(bad=ILLEGAL)) == ["bad"]  # it means nothing there
+    async with conversation(as_legacy) as (client, wire, start):
+        assert await list_tools(client, wire, start, with_schema(bad=ILLEGAL)) == ["bad"]  # it means nothing there
 
 
 async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tools_as_they_are() -> None:
-    async with http_conversation(mode="2026-07-28") as (client, wire, start):
-        await wire.modern()
+    async with modern_http() as (client, wire, start):
         call = start(client.call_tool, "book", {"region": "Lisbon"})
-        first = await wire.next("POST", "tools/call")
+        first = await wire.post()
         assert "mcp-param-region" not in first.headers  # nothing was listed yet
-        first.answer(
-            400, {"id": first.message["id"], "error": {"code": -32020, "message": "mcp-param-region is missing"}}
-        )
-        (await wire.next("POST", "tools/list")).result({**with_schema(book=REGION), "resultType": "complete"})
-        second = await wire.next("POST", "tools/call")
+        first.refuse(400, -32020, "mcp-param-region is missing")
+        await wire.reply("tools/list", {**with_schema(book=REGION), "resultType": "complete"})
+        second = await wire.post()
         assert second.headers["mcp-param-region"] == "Lisbon"
         assert second.message["id"] != first.message["id"]
-        second.answer(400, {"id": second.message["id"], "error": {"code": -32020, "message": "still wrong"}})
+        second.refuse(400, -32020, "still wrong")
         with pytest.raises(PeerError, match="still wrong"):
             await call.result()
 

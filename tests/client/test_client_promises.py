@@ -6,32 +6,23 @@ import logging
 import re
 from typing import Any
 
-import eras
 import pytest
 from naming import unnamed
-from scripted import Json, conversation
+from scripted import HINTS, Json, as_modern, conversation, list_tools
 
 from trio_mcp.errors import RemoteProtocolError
 
-HINTS = {"ttlMs": 0, "cacheScope": "private"}
 NUMBER: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-
-
-@pytest.fixture(params=[eras.legacy, eras.modern], ids=["legacy", "modern"])
-def opening(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 async def answered(opening: Any, result: Json, schema: Json = NUMBER, *, listed: bool = True) -> Any:
     """What the caller of a tool gets that promised `schema` and sent `result`, be it an error."""
     async with conversation(opening) as (client, wire, start):
         if listed:
-            listing = start(client.list_tools)
             tool = {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": schema}
-            await wire.respond(await wire.request("tools/list"), {"tools": [tool], **HINTS})
-            await listing.result()
+            await list_tools(client, wire, start, {"tools": [tool], **HINTS})
         call = start(client.call_tool, "count")
-        await wire.respond(await wire.request("tools/call"), {"content": [], **result})
+        await wire.reply("tools/call", {"content": [], **result})
         try:
             return await call.result()
         except RemoteProtocolError as error:
@@ -70,5 +61,5 @@ async def test_a_schema_that_cannot_be_used_is_logged_and_checks_nothing(
 
 
 async def test_null_is_structured_content_too() -> None:
-    result = await answered(eras.modern, {"structuredContent": None}, {"type": "null"})
+    result = await answered(as_modern, {"structuredContent": None}, {"type": "null"})
     assert result.structured_content is None

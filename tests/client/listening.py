@@ -1,0 +1,36 @@
+"""What the tests of listeners share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from scripted import BOUND, Start
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp.client import Change, Changes, Client
+
+
+async def subscribed(client: Client, wire: Any, start: Start, *uris: str, **lists: bool) -> Changes:
+    """A listener for these resources of a legacy server, which takes each subscription."""
+    listener = client.listen(uris=uris, **lists)
+    entered = start(listener.__aenter__)
+    for _ in uris:
+        await wire.reply("resources/subscribe", {})
+    await entered.result()
+    return listener
+
+
+async def next_of(listener: Changes) -> Change:
+    with trio.fail_after(BOUND):
+        return await listener.__anext__()
+
+
+async def waiting(listener: Changes) -> list[Change]:
+    """What can be read now."""
+    await wait_all_tasks_blocked()
+    found = []
+    with trio.move_on_after(1):
+        async for change in listener:
+            found.append(change)
+    return found
