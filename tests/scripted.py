@@ -127,6 +127,10 @@ class Wire:
     async def notify(self, method: str, params: Json) -> None:
         await self.send({"method": method, "params": params})
 
+    async def report(self, request: Json, progress: float) -> None:
+        token = request["params"]["_meta"]["progressToken"]
+        await self.notify("notifications/progress", {"progressToken": token, "progress": progress})
+
     async def close(self) -> None:
         await self._channel.aclose()
 
@@ -235,6 +239,16 @@ async def conversation(
         await opening(wire)
         await opened.result()
         yield client, wire, start
+
+
+@asynccontextmanager
+async def calling(
+    opening: Callable[[Wire], Awaitable[None]], handlers: Json | None = None, **options: Any
+) -> AsyncIterator[tuple[Wire, Pending, Json]]:
+    """The server's end of a conversation in which a tool is being called, the call, and the request that makes it."""
+    async with conversation(opening, **(handlers or {})) as (client, wire, start):
+        call = start(client.call_tool, "book", {"to": "Lisbon"}, **options)
+        yield wire, call, await wire.request("tools/call")
 
 
 async def as_modern(wire: Wire) -> None:

@@ -16,6 +16,7 @@ from scripted import (
     Thinker,
     as_legacy,
     as_modern,
+    calling,
     conversation,
     handshake,
     opening_client,
@@ -36,9 +37,7 @@ from trio_mcp.types import CreateMessageResult, Root, TextContent
 
 
 async def test_a_tool_is_called_and_its_result_returned(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
-        call = start(client.call_tool, "book", {"to": "Lisbon"}, meta={"x/y": 1})
-        request = await wire.request("tools/call")
+    async with calling(opening, meta={"x/y": 1}) as (wire, call, request):
         assert (request["params"]["name"], request["params"]["arguments"]) == ("book", {"to": "Lisbon"})
         assert request["params"]["_meta"]["x/y"] == 1
         await wire.respond(request, said("booked"))
@@ -114,8 +113,7 @@ async def test_progress_reaches_the_call_it_belongs_to(opening: Any) -> None:
         }
         requests = [await wire.request("tools/call") for _ in calls]
         for request in requests:
-            token = request["params"]["_meta"]["progressToken"]
-            await wire.notify("notifications/progress", {"progressToken": token, "progress": 0.5})
+            await wire.report(request, 0.5)
         await wire.notify("notifications/progress", {"progressToken": "unknown", "progress": 1})
         for request in requests:
             await wire.respond(request, said("done"))
@@ -146,9 +144,7 @@ async def test_a_notification_handler_that_fails_ends_nothing(opening: Any, capl
         raise LookupError
 
     with caplog.at_level(logging.CRITICAL):
-        async with conversation(opening, on_log=broken) as (client, wire, start):
-            call = start(client.call_tool, "book", on_progress=broken)
-            request = await wire.request("tools/call")
+        async with calling(opening, {"on_log": broken}, on_progress=broken) as (wire, call, request):
             token = request["params"]["_meta"]["progressToken"]
             await wire.notify("notifications/message", {"level": "error", "data": 1})
             await wire.notify("notifications/progress", {"progressToken": token, "progress": 1})
@@ -157,9 +153,7 @@ async def test_a_notification_handler_that_fails_ends_nothing(opening: Any, capl
 
 
 async def test_a_flood_of_notifications_does_not_stop_calls(opening: Any) -> None:
-    async with conversation(opening, on_log=lambda _params: None) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        request = await wire.request("tools/call")
+    async with calling(opening, {"on_log": lambda _params: None}) as (wire, call, request):
         for number in range(500):
             await wire.notify("notifications/message", {"level": "error", "data": number})
         await wire.respond(request, said("through"))
@@ -200,9 +194,8 @@ async def test_an_answer_that_comes_too_late_is_dropped_and_the_next_call_is_cle
 
 
 async def test_a_call_that_was_answered_is_not_cancelled_afterwards(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
-        call = start(client.call_tool, "book", timeout=10)
-        await wire.reply("tools/call", said("done"))
+    async with calling(opening, timeout=10) as (wire, call, request):
+        await wire.respond(request, said("done"))
         await call.result()
         await wire.silence(20)
 
@@ -334,9 +327,7 @@ async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> Non
         await both.wait()
         return decline()
 
-    async with conversation(as_legacy, on_elicit=slow) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        request = await wire.request("tools/call")
+    async with calling(as_legacy, {"on_elicit": slow}) as (wire, call, request):
         for name in ("a", "b"):
             await wire.ask(name, "elicitation/create", {**FORM, "message": name})
         answers = {(await wire.receive())["id"] for _ in range(2)}

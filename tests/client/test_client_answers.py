@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from naming import naming, unnamed
-from scripted import FORM, SAMPLE, Json, as_legacy, as_modern, conversation, interim, opening_client, works
+from scripted import FORM, SAMPLE, Json, as_legacy, as_modern, calling, conversation, interim, opening_client, works
 
 from trio_mcp.client import Handlers, accept, accept_defaults, decline
 from trio_mcp.errors import CapabilityError, LimitExceeded
@@ -158,9 +158,8 @@ async def test_a_handler_that_returns_no_answer_is_named_with_what_it_should_ret
     handler: str, value: object, method: str, params: Json, names: list[str]
 ) -> None:
     handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
-    async with conversation(as_modern, **handlers) as (client, wire, start):
-        call = start(client.call_tool, "ask")
-        await wire.reply("tools/call", interim({"k": {"method": method, "params": params}}))
+    async with calling(as_modern, handlers) as (wire, call, request):
+        await wire.respond(request, interim({"k": {"method": method, "params": params}}))
         with pytest.raises(TypeError, match=naming(*names)):
             await call.result()
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import trio
-from scripted import Json, as_legacy, conversation, said
+from scripted import Json, as_legacy, calling, conversation, said
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
@@ -32,9 +32,11 @@ async def test_answers_that_come_in_a_batch_are_those_of_their_requests() -> Non
 
 async def test_progress_and_the_answer_may_come_in_one_batch() -> None:
     reports: list[float] = []
-    async with conversation(as_batching) as (client, wire, start):
-        call = start(client.call_tool, "a", on_progress=lambda report: reports.append(report.progress))
-        request = await wire.request("tools/call")
+    async with calling(as_batching, on_progress=lambda report: reports.append(report.progress)) as (
+        wire,
+        call,
+        request,
+    ):
         token = request["params"]["_meta"]["progressToken"]
         progress = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
         await wire.send_batch(progress, {"id": request["id"], "result": said("a")})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import FORM, Wire, as_legacy, as_modern, asking, conversation, said
+from scripted import FORM, Wire, as_legacy, as_modern, asking, calling, conversation, said
 
 from trio_mcp.client import accept
 from trio_mcp.errors import RequestTimeout
@@ -15,8 +15,7 @@ from trio_mcp.types import ProgressNotificationParams
 
 
 async def report(wire: Wire, request: dict[str, Any], progress: float) -> None:
-    token = request["params"]["_meta"]["progressToken"]
-    await wire.notify("notifications/progress", {"progressToken": token, "progress": progress})
+    await wire.report(request, progress)
 
 
 async def test_a_silent_server_is_given_up_and_told_so(opening: Any) -> None:
@@ -36,12 +35,10 @@ async def test_each_report_starts_the_time_anew_and_reaches_the_caller(opening: 
     def heard(params: ProgressNotificationParams) -> None:
         reports.append(params.progress)
 
-    async with conversation(opening) as (client, wire, start):
-        call = start(client.call_tool, "book", idle_timeout=5, on_progress=heard)
-        request = await wire.request("tools/call")
+    async with calling(opening, idle_timeout=5, on_progress=heard) as (wire, call, request):
         for progress in (1, 2, 3):
             await trio.sleep(4)
-            await report(wire, request, progress)
+            await wire.report(request, progress)
         await trio.sleep(4)
         await wire.respond(request, said("booked"))
         assert (await call.result()).text == "booked"
@@ -55,7 +52,7 @@ async def test_progress_for_ever_does_not_move_the_timeout_of_the_call(opening: 
         request = await wire.request("tools/call")
         for progress in range(3):
             await trio.sleep(4 if progress else 3)
-            await report(wire, request, progress)
+            await wire.report(request, progress)
         with pytest.raises(RequestTimeout, match=naming("book", "12 seconds")):
             await call.result()
         assert trio.current_time() - began == 12
@@ -77,7 +74,7 @@ async def test_the_progress_of_another_call_is_no_sign_of_life_of_this_one(openi
         silent, talking = start(client.call_tool, "a", idle_timeout=5), start(client.call_tool, "b", idle_timeout=5)
         requests = {request["params"]["name"]: request for request in [await wire.request("tools/call") for _ in "ab"]}
         await trio.sleep(4)
-        await report(wire, requests["b"], 1)
+        await wire.report(requests["b"], 1)
         with pytest.raises(RequestTimeout):
             await silent.result()
         await wire.notification("notifications/cancelled")
@@ -92,9 +89,7 @@ async def takes_its_time(_question: object) -> Any:
 
 
 async def test_the_time_in_which_a_live_question_is_answered_here_is_not_the_servers_silence() -> None:
-    async with conversation(as_legacy, on_elicit=takes_its_time) as (client, wire, start):
-        call = start(client.call_tool, "book", idle_timeout=7)
-        request = await wire.request("tools/call")
+    async with calling(as_legacy, {"on_elicit": takes_its_time}, idle_timeout=7) as (wire, call, request):
         await wire.ask("q", "elicitation/create", FORM)
         await wire.answer("q")
         await wire.respond(request, said("booked"))
@@ -102,8 +97,7 @@ async def test_the_time_in_which_a_live_question_is_answered_here_is_not_the_ser
 
 
 async def test_the_time_in_which_a_round_is_answered_here_is_not_the_servers_silence() -> None:
-    async with conversation(as_modern, on_elicit=takes_its_time) as (client, wire, start):
-        call = start(client.call_tool, "book", idle_timeout=5)
-        await wire.reply("tools/call", asking("q", state="s"))
+    async with calling(as_modern, {"on_elicit": takes_its_time}, idle_timeout=5) as (wire, call, request):
+        await wire.respond(request, asking("q", state="s"))
         await wire.reply("tools/call", said("booked"))
         assert (await call.result()).text == "booked"

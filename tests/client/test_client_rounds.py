@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import SAMPLE, Json, Thinker, as_modern, asking, conversation, interim, said, works
+from scripted import SAMPLE, Json, Thinker, as_modern, asking, calling, conversation, interim, said, works
 
 from trio_mcp.client import MAX_ROUNDS, accept, decline
 from trio_mcp.errors import CapabilityError, LimitExceeded, RemoteProtocolError, RequestTimeout
@@ -183,9 +183,8 @@ def broken(_params: object) -> None:
 async def test_a_handler_that_fails_or_was_never_declared_ends_the_call_without_a_retry(
     handlers: Json, kind: type[Exception], named: str
 ) -> None:
-    async with conversation(as_modern, **handlers) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        await wire.reply("tools/call", asking("a", state="s"))
+    async with calling(as_modern, handlers) as (wire, call, request):
+        await wire.respond(request, asking("a", state="s"))
         with pytest.raises(kind, match=named):
             await call.result()
         await wire.silence()
@@ -199,9 +198,8 @@ async def test_a_handler_that_fails_cancels_the_others_of_its_round() -> None:
             return await thinks(params)
         raise LookupError
 
-    async with conversation(as_modern, on_elicit=on_elicit) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        await wire.reply("tools/call", asking("a", "b", state="s"))
+    async with calling(as_modern, {"on_elicit": on_elicit}) as (wire, call, request):
+        await wire.respond(request, asking("a", "b", state="s"))
         with pytest.raises(LookupError):
             await call.result()
     assert thinks.cancelled
@@ -233,9 +231,8 @@ async def test_a_malformed_round_raises_in_its_own_call_only(result: Json) -> No
 
 async def test_a_call_that_is_cancelled_while_its_user_thinks_cancels_the_handler() -> None:
     thinks = Thinker()
-    async with conversation(as_modern, on_elicit=thinks) as (client, wire, start):
-        call = start(client.call_tool, "book", timeout=3)
-        await wire.reply("tools/call", asking("a", state="s"))
+    async with calling(as_modern, {"on_elicit": thinks}, timeout=3) as (wire, call, request):
+        await wire.respond(request, asking("a", state="s"))
         with pytest.raises(RequestTimeout):
             await call.result()
         assert thinks.cancelled
