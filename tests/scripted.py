@@ -11,7 +11,7 @@ import outcome
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.client import Client, ClientOptions, Handlers
+from trio_mcp.client import Client, ClientOptions, Handlers, decline
 from trio_mcp.client.cache import NO_CACHE
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, Answers, Batch, dump, parse
 from trio_mcp.protocol.meta import SERVER_INFO
@@ -123,6 +123,11 @@ class Wire:
 
     async def ask(self, request_id: int | str, method: str, params: Json) -> None:
         await self.send({"id": request_id, "method": method, "params": params})
+
+    async def answer_to(self, method: str, params: Json) -> Json:
+        """Ask, and return the message that answers."""
+        await self.ask("q", method, params)
+        return await self.answer("q")
 
     async def notify(self, method: str, params: Json) -> None:
         await self.send({"method": method, "params": params})
@@ -288,11 +293,16 @@ def initialized(version: str = NEWEST_LEGACY, capabilities: Json = OFFERS) -> Js
     }
 
 
+async def answered(wire: Any, call: Pending, method: str, result: Json) -> tuple[Any, Any]:
+    """Reply to the request of a call; the request, and what the call returns."""
+    request = await wire.reply(method, result)
+    return request, await call.result()
+
+
 async def works(client: Client, wire: Any, start: Start) -> None:
     """The connection is as good as ever: a call over it gets its answer."""
-    call = start(client.call_tool, "fine")
-    await wire.reply("tools/call", said("fine"))
-    assert (await call.result()).text == "fine"
+    _, result = await answered(wire, start(client.call_tool, "fine"), "tools/call", said("fine"))
+    assert result.text == "fine"
 
 
 async def list_tools(client: Client, wire: Any, start: Start, *pages: Json) -> list[str]:
@@ -317,6 +327,21 @@ def interim(questions: Json, state: str | None = None) -> Json:
     """An interim result with these questions."""
     asked = {"inputRequests": questions} if questions else {}
     return {"resultType": "input_required", **asked, **({} if state is None else {"requestState": state})}
+
+
+class Gathering:
+    """A handler that declines when so many questions wait for their answers."""
+
+    def __init__(self, size: int) -> None:
+        self._missing = size
+        self._complete = trio.Event()
+
+    async def __call__(self, _params: object) -> Any:
+        self._missing -= 1
+        if self._missing == 0:
+            self._complete.set()
+        await self._complete.wait()
+        return decline()
 
 
 class Thinker:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import trio
-from scripted import BOUND, Start
+from scripted import BOUND, Json, Start, Wire
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Change, Changes, Client
+from trio_mcp.protocol.meta import SUBSCRIPTION_ID
 
 
 async def subscribed(client: Client, wire: Any, start: Start, *uris: str, **lists: bool) -> Changes:
@@ -19,6 +20,19 @@ async def subscribed(client: Client, wire: Any, start: Start, *uris: str, **list
         await wire.reply("resources/subscribe", {})
     await entered.result()
     return listener
+
+
+async def told(wire: Wire, request: Json, method: str, **params: Any) -> None:
+    """A notification on the stream that a request opened."""
+    await wire.notify(method, {**params, "_meta": {SUBSCRIPTION_ID: request["id"]}})
+
+
+async def acknowledged(wire: Wire, honoured: Json | None = None) -> Json:
+    """The next request, which is to listen, and is acknowledged."""
+    request = await wire.request("subscriptions/listen")
+    honoured = request["params"]["notifications"] if honoured is None else honoured
+    await told(wire, request, "notifications/subscriptions/acknowledged", notifications=honoured)
+    return request
 
 
 async def next_of(listener: Changes) -> Change:

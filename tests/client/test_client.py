@@ -12,8 +12,10 @@ from naming import naming
 from scripted import (
     FORM,
     SAMPLE,
+    Gathering,
     Json,
     Thinker,
+    answered,
     as_legacy,
     as_modern,
     calling,
@@ -62,9 +64,8 @@ async def test_every_modern_request_says_who_asks_and_no_legacy_one_does(opening
 
 async def test_an_error_result_is_a_result_and_an_error_is_raised(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        await wire.reply("tools/call", {**said("sold out"), "isError": True})
-        assert (await call.result()).is_error
+        error = {**said("sold out"), "isError": True}
+        assert (await answered(wire, start(client.call_tool, "book"), "tools/call", error))[1].is_error
         call = start(client.call_tool, "fly")
         await wire.refuse("tools/call", -32602, "Unknown tool: fly", {"a": 1})
         with pytest.raises(PeerError, match="Unknown tool") as raised:
@@ -278,15 +279,13 @@ ANSWERS = [
 @pytest.mark.parametrize(("method", "params", "handlers", "expected"), ANSWERS)
 async def test_a_question_is_answered_by_its_handler(method: str, params: Json, handlers: Json, expected: Json) -> None:
     async with conversation(as_legacy, **handlers) as (_client, wire, _start):
-        await wire.ask("q", method, params)
-        assert expected == (await wire.answer("q"))["result"]
+        assert expected == (await wire.answer_to(method, params))["result"]
 
 
 @pytest.mark.parametrize(("method", "params"), [("elicitation/create", FORM), ("roots/list", {}), ("no/such", {})])
 async def test_a_question_without_a_handler_is_refused(method: str, params: Json) -> None:
     async with conversation(as_legacy) as (_client, wire, _start):
-        await wire.ask("q", method, params)
-        error = (await wire.answer("q"))["error"]
+        error = (await wire.answer_to(method, params))["error"]
         assert error["code"] == METHOD_NOT_FOUND
         assert method in error["message"]
 
@@ -299,8 +298,7 @@ async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals
 
     with caplog.at_level(logging.CRITICAL):
         async with conversation(as_legacy, on_elicit=broken) as (client, wire, start):
-            await wire.ask("q", "elicitation/create", FORM)
-            error = (await wire.answer("q"))["error"]
+            error = (await wire.answer_to("elicitation/create", FORM))["error"]
             assert error["code"] == INTERNAL_ERROR
             assert "hunter2" not in error["message"]
             await works(client, wire, start)
@@ -317,21 +315,10 @@ async def test_a_handler_may_refuse_with_an_error_of_its_own() -> None:
 
 
 async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> None:
-    both = trio.Event()
-    asked: list[str] = []
-
-    async def slow(params: Any) -> Any:
-        asked.append(params.message)
-        if len(asked) == 2:
-            both.set()
-        await both.wait()
-        return decline()
-
-    async with calling(as_legacy, {"on_elicit": slow}) as (wire, call, request):
+    async with calling(as_legacy, {"on_elicit": Gathering(2)}) as (wire, call, request):
         for name in ("a", "b"):
-            await wire.ask(name, "elicitation/create", {**FORM, "message": name})
-        answers = {(await wire.receive())["id"] for _ in range(2)}
-        assert {"a", "b"} == answers
+            await wire.ask(name, "elicitation/create", FORM)
+        assert {(await wire.receive())["id"] for _ in range(2)} == {"a", "b"}
         await wire.respond(request, said("done"))
         await call.result()
 
@@ -369,22 +356,14 @@ async def test_every_waiting_call_gets_disconnected_when_the_server_goes_away(op
             await client.ping()
 
 
-async def test_a_client_may_be_closed_from_another_task_and_its_calls_say_so(opening: Any) -> None:
+async def test_a_client_may_be_closed_from_other_tasks_at_once_and_its_calls_say_so(opening: Any) -> None:
     async with conversation(opening) as (client, wire, start):
         call = start(client.call_tool, "book")
         await wire.request("tools/call")
-        await start(client.aclose).result()
+        for closing in [start(client.aclose) for _ in range(3)]:
+            await closing.result()
         with pytest.raises(Disconnected, match=naming("client", "closed")):
             await call.result()
-        await wire.end()
-
-
-async def test_closing_twice_and_at_once_is_fine(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
-        closings = [start(client.aclose) for _ in range(3)]
-        for closing in closings:
-            await closing.result()
-        await client.aclose()
         await wire.end()
 
 

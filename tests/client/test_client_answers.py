@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 from naming import naming, unnamed
-from scripted import FORM, SAMPLE, Json, as_legacy, as_modern, calling, conversation, interim, opening_client, works
+from scripted import (
+    FORM,
+    SAMPLE,
+    Json,
+    as_legacy,
+    as_modern,
+    calling,
+    conversation,
+    interim,
+    opening_client,
+    works,
+)
 
 from trio_mcp.client import Handlers, accept, accept_defaults, decline
 from trio_mcp.errors import CapabilityError, LimitExceeded
@@ -75,8 +86,7 @@ async def test_a_page_to_open_reaches_its_own_handler() -> None:
         return accept()
 
     async with conversation(as_legacy, on_elicit_url=opened, on_elicit=lambda _: decline()) as (_client, wire, _start):
-        await wire.ask("q", "elicitation/create", URL)
-        assert (await wire.answer("q"))["result"]["action"] == "accept"
+        assert (await wire.answer_to("elicitation/create", URL))["result"]["action"] == "accept"
         await wire.ask("r", "elicitation/create", FORM)
         assert (await wire.answer("r"))["result"]["action"] == "decline"
     assert seen == ["https://example.test/login"]
@@ -128,8 +138,7 @@ async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_spec
     handlers: Json, method: str, params: Json
 ) -> None:
     async with conversation(as_legacy, **handlers) as (_client, wire, _start):
-        await wire.ask("q", method, params)
-        assert (await wire.answer("q"))["error"]["code"] == INVALID_PARAMS
+        assert (await wire.answer_to(method, params))["error"]["code"] == INVALID_PARAMS
     async with conversation(as_modern, **handlers) as (client, wire, start):
         call = start(client.call_tool, "book")
         await wire.reply("tools/call", interim({"q": {"method": method, "params": params}}))
@@ -170,8 +179,7 @@ async def test_a_legacy_server_hears_that_the_handler_failed_and_the_log_how(
 ) -> None:
     handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
     async with conversation(as_legacy, **handlers) as (_client, wire, _start):
-        await wire.ask("q", method, params)
-        error = (await wire.answer("q"))["error"]
+        error = (await wire.answer_to(method, params))["error"]
         assert error["code"] == INTERNAL_ERROR
         assert unnamed(error["message"], method) == []
     assert unnamed(caplog.text, *names) == []
@@ -182,16 +190,14 @@ async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
         raise LimitExceeded("no more than three questions")
 
     async with conversation(as_legacy, on_elicit=failing) as (_client, wire, _start):
-        await wire.ask("q", "elicitation/create", FORM)
-        message = (await wire.answer("q"))["error"]["message"]
+        message = (await wire.answer_to("elicitation/create", FORM))["error"]["message"]
         assert unnamed(message, "elicitation/create", "no more than three questions") == []
 
 
 @pytest.mark.parametrize("uri", ["https://example.com/", "/srv", "", "file:", "files:///srv"])
 async def test_a_root_that_is_no_file_is_refused_before_it_is_sent(uri: str, caplog: pytest.LogCaptureFixture) -> None:
     async with conversation(as_legacy, on_roots=lambda: [Root(uri=uri)]) as (_client, wire, _start):
-        await wire.ask("q", "roots/list", {})
-        assert "error" in await wire.answer("q")
+        assert "error" in await wire.answer_to("roots/list", {})
     assert "file://" in caplog.text
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import trio
-from scripted import Json, Start, Wire, as_legacy, as_modern, conversation, interim, list_tools
+from listening import acknowledged, told
+from scripted import Json, Start, Wire, answered, as_legacy, as_modern, conversation, interim, list_tools
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Change, Client, ResponseCache
 from trio_mcp.client.cache import CacheView
 from trio_mcp.client.target import cache_view
 from trio_mcp.errors import PeerError
-from trio_mcp.protocol.meta import SUBSCRIPTION_ID
 from trio_mcp.types import ClientCapabilities, ListToolsResult, ReadResourceResult
 
 
@@ -177,9 +177,7 @@ async def test_what_took_a_round_is_not_kept() -> None:
 async def test_what_was_asked_for_with_more_meta_is_neither_kept_nor_found() -> None:
     async with conversation(as_modern, cache=view(ResponseCache())) as (client, wire, start):
         for meta in ({"x/y": 1}, None, {"x/y": 1}):
-            call = start(client.read_resource, "a://b", meta=meta)
-            await wire.reply("resources/read", read())
-            await call.result()
+            await answered(wire, start(client.read_resource, "a://b", meta=meta), "resources/read", read())
 
 
 async def test_a_ping_is_always_sent() -> None:
@@ -307,13 +305,9 @@ async def test_a_change_on_a_stream_drops_what_is_kept_before_the_listener_hears
         await list_tools(client, wire, start, tools("a"))
         listener = client.listen(tools=True)
         entered = start(listener.__aenter__)
-        request = await wire.request("subscriptions/listen")
-        meta = {"_meta": {SUBSCRIPTION_ID: request["id"]}}
-        await wire.notify(
-            "notifications/subscriptions/acknowledged", {"notifications": {"toolsListChanged": True}, **meta}
-        )
+        request = await acknowledged(wire)
         await entered.result()
-        await wire.notify("notifications/tools/list_changed", meta)
+        await told(wire, request, "notifications/tools/list_changed")
         await listener.__anext__()
         assert await list_tools(client, wire, start, tools("b")) == ["b"]
 

@@ -25,18 +25,20 @@ async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on() -> No
         assert (await call.result()).text == "booked"
 
 
-@pytest.mark.parametrize("session", ["é", "a b", "x" * 10_000, "\x7f"])
-async def test_a_session_id_that_no_header_can_repeat_is_refused(session: str) -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match="session id"), flatten_subgroups=True):
+@pytest.mark.parametrize(
+    ("session", "version", "named"),
+    [
+        *((odd, "2025-11-25", "session id") for odd in ("é", "a b", "x" * 10_000, "\x7f")),
+        ("S1", "é\r\n", "wants to speak"),
+    ],
+)
+async def test_a_session_id_or_version_that_no_header_can_repeat_ends_the_opening(
+    session: str, version: str, named: str
+) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match=named), flatten_subgroups=True):
         async with http_conversation() as (_client, wire, _start):
             request = await wire.post("initialize")
-            request.result(initialized(), {"mcp-session-id": session.encode()})  # type: ignore[dict-item]
-
-
-async def test_a_version_that_no_header_can_repeat_ends_the_opening_and_nothing_else() -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError), flatten_subgroups=True):
-        async with http_conversation() as (_client, wire, _start):
-            (await wire.post("initialize")).result(initialized("é\r\n"), {"mcp-session-id": "S1"})
+            request.result(initialized(version), {"mcp-session-id": session.encode()})  # type: ignore[dict-item]
 
 
 async def test_a_version_that_changes_to_nonsense_fails_the_calls_that_wait_only() -> None:

@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import FORM, Wire, as_legacy, as_modern, asking, calling, conversation, said
+from scripted import FORM, as_legacy, as_modern, asking, calling, conversation, said
 
 from trio_mcp.client import accept
 from trio_mcp.errors import RequestTimeout
 from trio_mcp.types import ProgressNotificationParams
-
-
-async def report(wire: Wire, request: dict[str, Any], progress: float) -> None:
-    await wire.report(request, progress)
 
 
 async def test_a_silent_server_is_given_up_and_told_so(opening: Any) -> None:
@@ -30,19 +26,15 @@ async def test_a_silent_server_is_given_up_and_told_so(opening: Any) -> None:
 
 
 async def test_each_report_starts_the_time_anew_and_reaches_the_caller(opening: Any) -> None:
-    reports: list[float] = []
-
-    def heard(params: ProgressNotificationParams) -> None:
-        reports.append(params.progress)
-
-    async with calling(opening, idle_timeout=5, on_progress=heard) as (wire, call, request):
+    reports: list[ProgressNotificationParams] = []
+    async with calling(opening, idle_timeout=5, on_progress=reports.append) as (wire, call, request):
         for progress in (1, 2, 3):
             await trio.sleep(4)
             await wire.report(request, progress)
         await trio.sleep(4)
         await wire.respond(request, said("booked"))
         assert (await call.result()).text == "booked"
-    assert reports == [1, 2, 3]
+    assert [report.progress for report in reports] == [1, 2, 3]
 
 
 async def test_progress_for_ever_does_not_move_the_timeout_of_the_call(opening: Any) -> None:
@@ -56,17 +48,6 @@ async def test_progress_for_ever_does_not_move_the_timeout_of_the_call(opening: 
         with pytest.raises(RequestTimeout, match=naming("book", "12 seconds")):
             await call.result()
         assert trio.current_time() - began == 12
-
-
-@pytest.mark.parametrize(("timeout", "idle", "named"), [(3, 5, "book"), (5, 3, "progress")])
-async def test_the_shorter_of_the_two_counts_and_the_error_says_which(
-    opening: Any, timeout: float, idle: float, named: str
-) -> None:
-    async with conversation(opening) as (client, wire, start):
-        call = start(client.call_tool, "book", timeout=timeout, idle_timeout=idle)
-        await wire.request("tools/call")
-        with pytest.raises(RequestTimeout, match=naming(named, "3 seconds")):
-            await call.result()
 
 
 async def test_the_progress_of_another_call_is_no_sign_of_life_of_this_one(opening: Any) -> None:
@@ -90,8 +71,7 @@ async def takes_its_time(_question: object) -> Any:
 
 async def test_the_time_in_which_a_live_question_is_answered_here_is_not_the_servers_silence() -> None:
     async with calling(as_legacy, {"on_elicit": takes_its_time}, idle_timeout=7) as (wire, call, request):
-        await wire.ask("q", "elicitation/create", FORM)
-        await wire.answer("q")
+        await wire.answer_to("elicitation/create", FORM)
         await wire.respond(request, said("booked"))
         assert (await call.result()).text == "booked"
 

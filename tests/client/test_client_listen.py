@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from listening import next_of, subscribed, waiting
+from listening import acknowledged, next_of, subscribed, told, waiting
 from naming import naming
 from scripted import BOUND, Json, Start, Wire, as_legacy, as_modern, conversation
 from trio.testing import wait_all_tasks_blocked
@@ -30,19 +30,6 @@ EVERYTHING = {
     "resourcesListChanged": True,
     "resourceSubscriptions": ["a://b"],
 }
-
-
-async def told(wire: Wire, request: Json, method: str, **params: Any) -> None:
-    """A notification on the stream that a request opened."""
-    await wire.notify(method, {**params, "_meta": {SUBSCRIPTION_ID: request["id"]}})
-
-
-async def acknowledged(wire: Wire, honoured: Json | None = None) -> Json:
-    """The next request, which is to listen, and is acknowledged."""
-    request = await wire.request("subscriptions/listen")
-    honoured = request["params"]["notifications"] if honoured is None else honoured
-    await told(wire, request, "notifications/subscriptions/acknowledged", notifications=honoured)
-    return request
 
 
 @asynccontextmanager

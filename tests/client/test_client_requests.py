@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import HINTS, OFFERS, Json, as_legacy, as_modern, conversation
+from scripted import HINTS, OFFERS, Json, answered, as_legacy, as_modern, conversation
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import lists
@@ -33,14 +33,12 @@ def named(item: Json, name: str) -> Json:
 
 
 async def test_a_prompt_is_rendered_with_its_arguments(opening: Any) -> None:
+    message = {"role": "user", "content": {"type": "text", "text": "Look: 1 + 1"}}
     async with conversation(opening) as (client, wire, start):
         call = start(client.get_prompt, "review", {"code": "1 + 1"}, meta={"x/y": 1})
-        request = await wire.request("prompts/get")
+        request, result = await answered(wire, call, "prompts/get", {"description": "A review", "messages": [message]})
         assert (request["params"]["name"], request["params"]["arguments"]) == ("review", {"code": "1 + 1"})
         assert request["params"]["_meta"]["x/y"] == 1
-        message = {"role": "user", "content": {"type": "text", "text": "Look: 1 + 1"}}
-        await wire.respond(request, {"description": "A review", "messages": [message]})
-        result = await call.result()
         assert result.description == "A review"
         assert result.messages[0].content == TextContent(text="Look: 1 + 1")
 
@@ -52,13 +50,12 @@ async def test_a_prompt_without_arguments_sends_none(opening: Any) -> None:
 
 
 async def test_a_resource_is_read(opening: Any) -> None:
+    page = {"contents": [{"uri": "config://app", "text": "on"}], **HINTS}
     async with conversation(opening) as (client, wire, start):
         call = start(client.read_resource, "config://app")
-        request = await wire.request("resources/read")
+        request, result = await answered(wire, call, "resources/read", page)
         assert request["params"]["uri"] == "config://app"
-        await wire.respond(request, {"contents": [{"uri": "config://app", "text": "on"}], **HINTS})
-        [contents] = (await call.result()).contents
-        assert contents == TextResourceContents(uri="config://app", text="on")
+        assert result.contents == [TextResourceContents(uri="config://app", text="on")]
 
 
 async def test_a_completion_says_what_is_typed_and_what_is_settled(opening: Any) -> None:
@@ -141,24 +138,17 @@ async def test_an_iterator_asks_for_a_page_when_those_before_are_used_up(opening
             await items.__anext__()
 
 
-async def test_a_list_that_never_ends_is_given_up_with_the_limit_named(
-    opening: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_list_has_a_limit_of_pages_and_one_of_items(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_PAGES", 3)
-    async with conversation(opening) as (client, wire, start):
-        listing = start(client.list_tools)
-        for _ in range(3):
-            await wire.reply("tools/list", {"tools": [], "nextCursor": "again", **HINTS})
-        with pytest.raises(LimitExceeded, match="3 pages"):
-            await listing.result()
-
-
-async def test_a_list_that_is_read_at_once_has_a_limit_of_items(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_ITEMS", 3)
-    async with conversation(as_modern) as (client, wire, start):
+    async with conversation(opening) as (client, wire, start):
         listing = start(client.list_prompts)
-        page = {"prompts": [{"name": str(number)} for number in range(4)], **HINTS}
-        await wire.reply("prompts/list", page)
+        for _ in range(3):
+            await wire.reply("prompts/list", {"prompts": [], "nextCursor": "again", **HINTS})
+        with pytest.raises(LimitExceeded, match=naming("3 pages")):
+            await listing.result()
+        listing = start(client.list_prompts)
+        await wire.reply("prompts/list", {"prompts": [{"name": str(number)} for number in range(4)], **HINTS})
         with pytest.raises(LimitExceeded, match=naming("3 items")):
             await listing.result()
 
@@ -168,9 +158,8 @@ async def test_a_list_that_is_read_at_once_has_a_limit_of_items(monkeypatch: pyt
 
 async def test_a_log_level_is_set_by_a_request_or_said_with_each() -> None:
     async with conversation(partial(as_legacy, capabilities={**OFFERS, "logging": {}})) as (client, wire, start):
-        setting = start(client.set_log_level, "error")
-        assert (await wire.reply("logging/setLevel", {}))["params"]["level"] == "error"
-        await setting.result()
+        request, _ = await answered(wire, start(client.set_log_level, "error"), "logging/setLevel", {})
+        assert request["params"]["level"] == "error"
     async with conversation(as_modern) as (client, wire, start):
         await client.set_log_level("error")
         start(client.list_tools)
@@ -183,16 +172,11 @@ async def test_a_log_level_is_set_by_a_request_or_said_with_each() -> None:
 async def test_a_resource_is_subscribed_to_until_the_last_who_did_takes_it_back() -> None:
     async with conversation(as_legacy) as (client, wire, start):
         for _ in range(2):
-            call = start(client.subscribe, "a://b")
-            assert (await wire.reply("resources/subscribe", {}))["params"]["uri"] == "a://b"
-            await call.result()
+            request, _ = await answered(wire, start(client.subscribe, "a://b"), "resources/subscribe", {})
+            assert request["params"]["uri"] == "a://b"
         await client.unsubscribe("a://b")
-        call = start(client.unsubscribe, "a://b")
-        await wire.reply("resources/unsubscribe", {})
-        await call.result()
-        call = start(client.unsubscribe, "a://never")
-        await wire.reply("resources/unsubscribe", {})
-        await call.result()
+        await answered(wire, start(client.unsubscribe, "a://b"), "resources/unsubscribe", {})
+        await answered(wire, start(client.unsubscribe, "a://never"), "resources/unsubscribe", {})
 
 
 async def test_a_modern_server_cannot_be_subscribed_to_one_by_one_and_the_error_says_what_can() -> None:

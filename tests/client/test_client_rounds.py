@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import SAMPLE, Json, Thinker, as_modern, asking, calling, conversation, interim, said, works
+from scripted import SAMPLE, Gathering, Json, Thinker, as_modern, asking, calling, conversation, interim, said, works
 
-from trio_mcp.client import MAX_ROUNDS, accept, decline
+from trio_mcp.client import MAX_ROUNDS, accept
 from trio_mcp.errors import CapabilityError, LimitExceeded, RemoteProtocolError, RequestTimeout
 
 STATE = ' odd "state" \\u0041 + / = \u00e9\U0001f600 '
@@ -81,17 +81,7 @@ async def test_the_state_of_one_call_never_travels_with_another() -> None:
 
 
 async def test_the_questions_of_a_round_are_answered_side_by_side() -> None:
-    waiting: list[object] = []
-    all_asked = trio.Event()
-
-    async def on_elicit(params: Any) -> Any:
-        waiting.append(params)
-        if len(waiting) == 3:
-            all_asked.set()
-        await all_asked.wait()
-        return decline()
-
-    _, second = await legs_of(asking("a", "b", "c", state="s"), on_elicit=on_elicit)
+    _, second = await legs_of(asking("a", "b", "c", state="s"), on_elicit=Gathering(3))
     assert second["inputResponses"] == {key: {"action": "decline"} for key in "abc"}
 
 
