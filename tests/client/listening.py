@@ -35,6 +35,14 @@ async def acknowledged(wire: Wire, honoured: Json | None = None) -> Json:
     return request
 
 
+async def begun(listener: Changes, wire: Wire, start: Start, honoured: Json | None = None) -> Json:
+    """Open a listener at a modern server, which acknowledges the request that is returned."""
+    entered = start(listener.__aenter__)
+    request = await acknowledged(wire, honoured)
+    await entered.result()
+    return request
+
+
 async def next_of(listener: Changes) -> Change:
     with trio.fail_after(BOUND):
         return await listener.__anext__()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from listening import acknowledged, told
+from listening import begun, told
 from scripted import Json, Start, Wire, answered, as_legacy, as_modern, conversation, interim, list_tools
 from trio.testing import wait_all_tasks_blocked
 
@@ -41,8 +41,8 @@ def kept(mine: CacheView, method: str = "tools/list", what: str | None = None) -
     return mine.find(method, what) is not None
 
 
-def read(text: str = "on", ttl: float = 60) -> Json:
-    return {"contents": [{"uri": "a://b", "text": text}], "ttlMs": int(ttl * 1000), "cacheScope": "private"}
+def read(text: str = "on") -> Json:
+    return {"contents": [{"uri": "a://b", "text": text}], "ttlMs": 60_000, "cacheScope": "private"}
 
 
 def contents(text: str = "on") -> ReadResourceResult:
@@ -157,9 +157,7 @@ async def test_a_cursor_that_is_refused_in_an_iteration_is_an_error_and_drops_al
 
 async def test_a_resource_is_kept_by_its_uri() -> None:
     async with conversation(as_modern, cache=view(ResponseCache())) as (client, wire, start):
-        call = start(client.read_resource, "a://b")
-        await wire.reply("resources/read", read())
-        first = await call.result()
+        _, first = await answered(wire, start(client.read_resource, "a://b"), "resources/read", read())
         assert await client.read_resource("a://b") == first
         start(client.read_resource, "a://c")
         await wire.request("resources/read")
@@ -191,46 +189,17 @@ async def test_a_ping_is_always_sent() -> None:
 # for whom
 
 
-@pytest.mark.parametrize(
-    ("scope", "server", "principal", "found"),
-    [
-        ("private", "s", "ada", True),
-        ("private", "s", "bob", False),
-        ("private", "other", "ada", False),
-        ("public", "s", "bob", True),
-        ("public", "other", "ada", False),
-    ],
-)
-async def test_a_private_answer_never_crosses_principals_and_none_crosses_servers(
-    scope: str, server: str, principal: str, found: bool
-) -> None:
-    cache = ResponseCache()
-    keep(view(cache), listed("a", scope=scope))
-    assert kept(view(cache, server, principal)) == found
-
-
-async def test_an_answer_without_a_scope_is_private() -> None:
-    cache = ResponseCache()
-    keep(view(cache), listed("a").model_copy(update={"cache_scope": None}))
-    assert (kept(view(cache)), kept(view(cache, principal="bob"))) == (True, False)
-
-
-async def test_an_answer_that_became_private_is_public_no_more() -> None:
-    cache = ResponseCache()
-    for scope in ("public", "private"):
-        keep(view(cache), listed("a", scope=scope))
-    assert not kept(view(cache, principal="bob"))
-
-
-ADA = {"Authorization": "Bearer a"}
 URL = "http://x/mcp"
+ADA = {"Authorization": "Bearer a"}
 
 
 def seen_by(
-    cache: ResponseCache, target: object = URL, principal: str | None = None, headers: object = None, needs: Json = None
+    cache: ResponseCache,
+    target: object = URL,
+    principal: str | None = None,
+    headers: object = None,
+    needs: Json | None = None,
 ) -> CacheView:
-    if needs is None:
-        needs = {}
     found = cache_view(cache, target, principal, headers, ClientCapabilities.model_validate(needs or {}))
     assert found is not None
     return found
@@ -244,11 +213,12 @@ def seen_by(
         ("private", {}, False),
         ("private", {"principal": "ada"}, False),
         ("private", {"target": "http://y/mcp", "headers": ADA}, False),
-        ("public", {}, True),
+        ("public", {"principal": "bob"}, True),
+        ("public", {"target": "http://y/mcp", "headers": ADA}, False),
         ("public", {"needs": {"roots": {}}}, False),
     ],
 )
-async def test_clients_share_what_is_private_as_one_principal_and_the_rest_at_one_url_with_the_same_capabilities(
+async def test_a_private_answer_never_crosses_principals_and_none_crosses_servers_or_capabilities(
     scope: str, other: Json, found: bool
 ) -> None:
     cache = ResponseCache()
@@ -256,6 +226,19 @@ async def test_clients_share_what_is_private_as_one_principal_and_the_rest_at_on
     keep(ada, listed("a", scope=scope))
     assert kept(seen_by(cache, **other)) == found
     assert "Bearer" not in repr(ada)
+
+
+async def test_an_answer_without_a_scope_is_private() -> None:
+    cache = ResponseCache()
+    keep(view(cache), listed("a").model_copy(update={"cache_scope": None}))
+    assert (kept(view(cache)), kept(view(cache, principal="bob"))) == (True, False)
+
+
+async def test_an_answer_that_became_private_is_public_no_more() -> None:
+    cache = ResponseCache()
+    for scope in ("public", "private"):
+        keep(view(cache), listed("a", scope=scope))
+    assert not kept(view(cache, principal="bob"))
 
 
 async def test_a_command_and_a_server_object_are_another_server_for_each_client() -> None:
@@ -300,13 +283,10 @@ async def test_what_changed_is_dropped_and_nothing_else(change: Change, dropped:
 
 
 async def test_a_change_on_a_stream_drops_what_is_kept_before_the_listener_hears_of_it() -> None:
-    mine = view(ResponseCache())
-    async with conversation(as_modern, cache=mine) as (client, wire, start):
+    async with conversation(as_modern, cache=view(ResponseCache())) as (client, wire, start):
         await list_tools(client, wire, start, tools("a"))
         listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
+        request = await begun(listener, wire, start)
         await told(wire, request, "notifications/tools/list_changed")
         await listener.__anext__()
         assert await list_tools(client, wire, start, tools("b")) == ["b"]

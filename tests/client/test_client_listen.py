@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from listening import acknowledged, next_of, subscribed, told, waiting
+from listening import acknowledged, begun, next_of, subscribed, told, waiting
 from naming import naming
 from scripted import BOUND, Json, Start, Wire, as_legacy, as_modern, conversation
 from trio.testing import wait_all_tasks_blocked
@@ -37,10 +37,7 @@ async def listening(**wanted: Any) -> AsyncIterator[tuple[Changes, Wire, Json, S
     """A listener that a modern server has acknowledged, and the request that it made."""
     async with conversation(as_modern) as (client, wire, start):
         listener = client.listen(**wanted)
-        entered = start(listener.__aenter__)
-        request = await acknowledged(wire)
-        await entered.result()
-        yield listener, wire, request, start
+        yield listener, wire, await begun(listener, wire, start), start
 
 
 # the modern era
@@ -71,9 +68,7 @@ async def test_a_modern_server_is_asked_for_exactly_what_is_wanted_and_its_chang
 async def test_what_counts_is_what_was_asked_for_and_the_server_honours(honoured: Json, said: Json) -> None:
     async with conversation(as_modern) as (client, wire, start):
         listener = client.listen(tools=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
-        await acknowledged(wire, honoured)
-        await entered.result()
+        await begun(listener, wire, start, honoured)
         assert listener.honoured == SubscriptionFilter.model_validate(said)
 
 
@@ -107,12 +102,8 @@ async def test_what_was_not_asked_for_is_not_heard() -> None:
 async def test_several_listen_at_once_and_each_hears_its_own() -> None:
     async with conversation(as_modern) as (client, wire, start):
         listeners = [client.listen(tools=True), client.listen(tools=True)]
-        requests = []
-        for listener in listeners:
-            entered = start(listener.__aenter__)
-            requests.append(await acknowledged(wire))
-            await entered.result()
-        await told(wire, requests[0], CHANGED["tools"])
+        first, _ = [await begun(listener, wire, start) for listener in listeners]
+        await told(wire, first, CHANGED["tools"])
         assert [await waiting(listener) for listener in listeners] == [[Change("tools")], []]
 
 
@@ -146,12 +137,11 @@ async def test_a_stream_may_be_silent_for_as_long_as_nothing_changes() -> None:
 
 
 async def test_a_stream_that_is_never_acknowledged_is_withdrawn() -> None:
-    async with conversation(as_modern) as (client, wire, start):
-        entered = start(client.listen(tools=True).__aenter__)
+    async with conversation(as_modern) as (client, wire, _start):
+        with pytest.raises(RequestTimeout, match="acknowledge"):
+            await client.listen(tools=True).__aenter__()
         request = await wire.request("subscriptions/listen")
         assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
-        with pytest.raises(RequestTimeout, match="acknowledge"):
-            await entered.result()
 
 
 async def test_who_leaves_is_taken_off_at_the_server() -> None:
@@ -179,10 +169,7 @@ async def test_who_is_cancelled_while_it_begins_is_taken_off_too() -> None:
 async def test_the_end_of_the_connection_is_raised_where_the_changes_are_read(opening: Any, end: str) -> None:
     async with conversation(opening) as (client, wire, start):
         listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        if opening is as_modern:
-            await acknowledged(wire)
-        await entered.result()
+        await (begun(listener, wire, start) if opening is as_modern else listener.__aenter__())
         reading = start(listener.__anext__)
         await wait_all_tasks_blocked()
         await (wire.close() if end == "server" else client.aclose())
@@ -194,14 +181,11 @@ async def test_the_end_of_the_connection_is_raised_where_the_changes_are_read(op
 async def test_a_flood_of_updates_is_bounded_and_none_is_lost(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MAX_PENDING", 10)
     async with conversation(opening) as (client, wire, start):
-        listener = client.listen(prompts=True, uris=["a://b"])
-        entered = start(listener.__aenter__)
         if opening is as_modern:
-            meta = {"_meta": {SUBSCRIPTION_ID: (await acknowledged(wire))["id"]}}
+            listener = client.listen(prompts=True, uris=["a://b"])
+            meta = {"_meta": {SUBSCRIPTION_ID: (await begun(listener, wire, start))["id"]}}
         else:
-            await wire.reply("resources/subscribe", {})
-            meta = {}
-        await entered.result()
+            listener, meta = await subscribed(client, wire, start, "a://b", prompts=True), {}
         for number in range(100):
             await wire.notify("notifications/resources/updated", {"uri": f"a://b/{number}", **meta})
             await wait_all_tasks_blocked()
