@@ -34,6 +34,9 @@ OFFERS: Json = {
 }
 FORM: Json = {"mode": "form", "message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
 SAMPLE: Json = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+FORM_QUESTION: Json = {"method": "elicitation/create", "params": FORM}
+SAMPLE_QUESTION: Json = {"method": "sampling/createMessage", "params": SAMPLE}
+ROOTS_QUESTION: Json = {"method": "roots/list", "params": {}}
 HINTS: Json = {"ttlMs": 0, "cacheScope": "private"}
 """What a modern result says of how long it may be kept."""
 
@@ -124,9 +127,9 @@ class Wire:
     async def ask(self, request_id: int | str, method: str, params: Json) -> None:
         await self.send({"id": request_id, "method": method, "params": params})
 
-    async def answer_to(self, method: str, params: Json) -> Json:
+    async def answer_to(self, question: Json) -> Json:
         """Ask, and return the message that answers."""
-        await self.ask("q", method, params)
+        await self.send({"id": "q", **question})
         return await self.answer("q")
 
     async def notify(self, method: str, params: Json) -> None:
@@ -320,7 +323,7 @@ def said(text: str) -> Json:
 
 def asking(*keys: str, state: str | None = None) -> Json:
     """An interim result with a form under each key."""
-    return interim({key: {"method": "elicitation/create", "params": FORM} for key in keys}, state)
+    return interim(dict.fromkeys(keys, FORM_QUESTION), state)
 
 
 def interim(questions: Json, state: str | None = None) -> Json:

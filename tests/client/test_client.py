@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import trio
 from naming import naming
 from scripted import (
     FORM,
-    SAMPLE,
     Gathering,
     Json,
     Thinker,
@@ -28,12 +26,11 @@ from scripted import (
 )
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.client import accept, decline, dismiss
+from trio_mcp.client import decline
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, RequestTimeout
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
-from trio_mcp.types import CreateMessageResult, Root, TextContent
 
 # calling
 
@@ -233,85 +230,7 @@ async def test_a_legacy_server_is_told_the_log_level_once_if_it_has_logs(refuses
         assert await opened.result() is client
 
 
-# the questions of a legacy server
-
-
-async def later(value: Any) -> Any:
-    await trio.lowlevel.checkpoint()
-    return value
-
-
-ANSWERS = [
-    ("elicitation/create", FORM, {"on_elicit": lambda _p: accept(a=1)}, {"action": "accept", "content": {"a": 1}}),
-    ("elicitation/create", FORM, {"on_elicit": lambda _p: later(decline())}, {"action": "decline"}),
-    ("elicitation/create", FORM, {"on_elicit": lambda _p: dismiss()}, {"action": "cancel"}),
-    (
-        "sampling/createMessage",
-        SAMPLE,
-        {"on_sample": lambda p: f"{p.max_tokens} tokens"},
-        {
-            "role": "assistant",
-            "content": {"type": "text", "text": "5 tokens"},
-            "model": "unnamed",
-            "stopReason": "endTurn",
-        },
-    ),
-    (
-        "sampling/createMessage",
-        SAMPLE,
-        {
-            "on_sample": lambda _p: later(
-                CreateMessageResult(role="assistant", content=TextContent(text="x"), model="m")
-            )
-        },
-        {"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "m"},
-    ),
-    (
-        "roots/list",
-        {},
-        {"on_roots": lambda: [Path("/tmp/a"), Root(uri="file:///b", name="B")]},
-        {"roots": [{"uri": "file:///tmp/a", "name": "a"}, {"uri": "file:///b", "name": "B"}]},
-    ),
-    ("roots/list", {}, {"on_roots": lambda: later([])}, {"roots": []}),
-]
-
-
-@pytest.mark.parametrize(("method", "params", "handlers", "expected"), ANSWERS)
-async def test_a_question_is_answered_by_its_handler(method: str, params: Json, handlers: Json, expected: Json) -> None:
-    async with conversation(as_legacy, **handlers) as (_client, wire, _start):
-        assert expected == (await wire.answer_to(method, params))["result"]
-
-
-@pytest.mark.parametrize(("method", "params"), [("elicitation/create", FORM), ("roots/list", {}), ("no/such", {})])
-async def test_a_question_without_a_handler_is_refused(method: str, params: Json) -> None:
-    async with conversation(as_legacy) as (_client, wire, _start):
-        error = (await wire.answer_to(method, params))["error"]
-        assert error["code"] == METHOD_NOT_FOUND
-        assert method in error["message"]
-
-
-async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def broken(_params: object) -> None:
-        raise LookupError("hunter2")
-
-    with caplog.at_level(logging.CRITICAL):
-        async with conversation(as_legacy, on_elicit=broken) as (client, wire, start):
-            error = (await wire.answer_to("elicitation/create", FORM))["error"]
-            assert error["code"] == INTERNAL_ERROR
-            assert "hunter2" not in error["message"]
-            await works(client, wire, start)
-
-
-async def test_a_handler_may_refuse_with_an_error_of_its_own() -> None:
-    def refuses(_params: object) -> None:
-        raise PeerError(-1, "User rejected sampling", {"a": 1})
-
-    async with conversation(as_legacy, on_sample=refuses) as (_client, wire, _start):
-        await wire.ask("q", "sampling/createMessage", SAMPLE)
-        expected = {"code": -1, "message": "User rejected sampling", "data": {"a": 1}}
-        assert expected == (await wire.answer("q"))["error"]
+# the questions of a legacy server; their answers are in `test_client_answers`
 
 
 async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> None:

@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import SAMPLE, Gathering, Json, Thinker, as_modern, asking, calling, conversation, interim, said, works
+from scripted import (
+    ROOTS_QUESTION,
+    SAMPLE_QUESTION,
+    Gathering,
+    Json,
+    Thinker,
+    as_modern,
+    asking,
+    calling,
+    conversation,
+    interim,
+    said,
+    works,
+)
 
 from trio_mcp.client import MAX_ROUNDS, accept
 from trio_mcp.errors import CapabilityError, LimitExceeded, RemoteProtocolError, RequestTimeout
@@ -86,8 +99,8 @@ async def test_the_questions_of_a_round_are_answered_side_by_side() -> None:
 
 
 async def test_samples_and_roots_are_answered_in_rounds_too() -> None:
-    questions = {"s": {"method": "sampling/createMessage", "params": SAMPLE}, "r": {"method": "roots/list"}}
-    _, second = await legs_of(interim(questions), on_sample=lambda _params: "short", on_roots=list)
+    questions = interim({"s": SAMPLE_QUESTION, "r": ROOTS_QUESTION})
+    _, second = await legs_of(questions, on_sample=lambda _params: "short", on_roots=list)
     assert second["inputResponses"]["s"]["content"]["text"] == "short"
     assert second["inputResponses"]["r"] == {"roots": []}
 
