@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -9,11 +10,11 @@ import trio
 from listening import subscribed
 from naming import naming
 from scripted import initialized, said, works
-from scripted_http import calling, event, http_conversation, in_session
+from scripted_http import Exchange, calling, event, http_conversation, in_session
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Change
-from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, RequestTimeout
+from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 
 
 async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on() -> None:
@@ -39,16 +40,6 @@ async def test_a_session_id_or_version_that_no_header_can_repeat_ends_the_openin
         async with http_conversation() as (_client, wire, _start):
             request = await wire.post("initialize")
             request.result(initialized(version), {"mcp-session-id": session.encode()})  # type: ignore[dict-item]
-
-
-async def test_a_version_that_changes_to_nonsense_fails_the_calls_that_wait_only() -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.post()).answer(404)
-        (await wire.post("initialize")).result(initialized("é\r\n"), {"mcp-session-id": "S2"})
-        with pytest.raises(McpError):
-            await call.result()
-        await works(client, wire, start)
 
 
 async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up() -> None:
@@ -151,17 +142,32 @@ async def test_a_caller_that_gives_up_leaves_no_session_half_opened() -> None:
         wire.nothing()
 
 
-async def test_calls_that_lose_their_session_together_fail_together_when_none_can_be_opened() -> None:
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (lambda opening: None, RequestTimeout),
+        (lambda opening: opening.refuse(200, -32000, "closed for today"), PeerError),
+        (lambda opening: opening.result(initialized("é\r\n"), {"mcp-session-id": "S2"}), RemoteProtocolError),
+    ],
+    ids=["silence", "refused", "nonsense"],
+)
+async def test_calls_that_lose_their_session_together_fail_together_when_none_can_be_opened(
+    answer: Callable[[Exchange], None], error: type[Exception]
+) -> None:
     async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(10)]
         for _ in calls:
             (await wire.post()).answer(404)
-        await wire.post("initialize")  # never answered
+        answer(await wire.post("initialize"))
         for call in calls:
-            with pytest.raises(RequestTimeout):
+            with pytest.raises(error):
                 await call.result()
         assert trio.current_time() < 40
         wire.nothing()
+        call = start(client.call_tool, "book")  # tries again
+        await wire.lose("S3")
+        await wire.reply("tools/call", said("booked"))
+        assert (await call.result()).text == "booked"
 
 
 async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_along() -> None:

@@ -14,6 +14,7 @@ from scripted import (
     Gathering,
     Json,
     Thinker,
+    as_legacy,
     as_modern,
     asking,
     calling,
@@ -208,26 +209,31 @@ async def test_a_handler_that_fails_cancels_the_others_of_its_round() -> None:
     assert thinks.cancelled
 
 
+MALFORMED = [
+    {"resultType": "input_required"},
+    {"resultType": "input_required", "inputRequests": {}},
+    {"resultType": "input_required", "inputRequests": {"a": {"method": "no/such", "params": {}}}},
+    {"resultType": "input_required", "inputRequests": [1]},
+    {"resultType": "input_required", "requestState": 7},
+    {"resultType": "later"},
+    {"resultType": 7},
+    {},
+    {"content": 7},
+    {"content": [{"type": "text"}]},
+]
+
+
 @pytest.mark.parametrize(
-    "result",
-    [
-        {"resultType": "input_required"},
-        {"resultType": "input_required", "inputRequests": {}},
-        {"resultType": "input_required", "inputRequests": {"a": {"method": "no/such", "params": {}}}},
-        {"resultType": "input_required", "inputRequests": [1]},
-        {"resultType": "input_required", "requestState": 7},
-        {"resultType": "later"},
-        {"resultType": 7},
-    ],
-    ids=str,
+    ("opening", "result"),
+    [*((as_modern, result) for result in MALFORMED), *((as_legacy, result) for result in MALFORMED[-3:])],
 )
-async def test_a_malformed_round_raises_in_its_own_call_only(result: Json) -> None:
-    async with conversation(as_modern, on_elicit=accepting) as (client, wire, start):
+async def test_a_malformed_result_or_round_raises_in_its_own_call_only(opening: Any, result: Json) -> None:
+    async with conversation(opening, on_elicit=accepting) as (client, wire, start):
         malformed = start(client.call_tool, "broken")
         request = await wire.request("tools/call")
         await works(client, wire, start)
         await wire.respond(request, result)
-        with pytest.raises(RemoteProtocolError, match="result"):
+        with pytest.raises(RemoteProtocolError, match=r"result\.content" if result in MALFORMED[-3:] else "result"):
             await malformed.result()
         await works(client, wire, start)
 

@@ -283,17 +283,3 @@ async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_
         assert not isinstance(raised.value, SessionLost)
         await trio.sleep(10)
         wire.nothing()
-
-
-async def test_a_server_that_cannot_open_a_session_again_fails_the_calls_that_wait() -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.post()).answer(404)
-        (await wire.post("initialize")).refuse(200, -32000, "closed for today")
-        with pytest.raises(Exception, match="closed for today"):
-            await call.result()
-        call = start(client.call_tool, "book")  # the next one tries again
-        (await wire.post()).answer(404)
-        await wire.without_stream("S3")
-        await wire.reply("tools/call", said("booked"))
-        assert (await call.result()).text == "booked"

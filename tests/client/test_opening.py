@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -157,20 +157,31 @@ async def test_nothing_but_initialize_is_sent_before_its_answer_and_the_server_m
 # failing; that no task is left is checked for every client
 
 
+@pytest.mark.parametrize(
+    ("happens", "kind", "named"),
+    [
+        (lambda client, wire, request: wire.fail(request, -32000, "members only"), PeerError, "members only"),
+        (lambda client, wire, request: wire.silence(), RequestTimeout, "initialize"),
+        (lambda client, wire, request: client.aclose(), Disconnected, "closed"),
+    ],
+    ids=["refused", "silence", "closed"],
+)
+async def test_an_opening_that_fails_raises_why_and_leaves_the_server(
+    happens: Callable[..., Awaitable[None]], kind: type[Exception], named: str
+) -> None:
+    async with opening_client() as (client, wire, opened):
+        await wire.refuse("server/discover", METHOD_NOT_FOUND)
+        await happens(client, wire, await wire.request("initialize"))
+        with pytest.raises(kind, match=naming(named)):
+            await opened.result()
+        await wire.end()
+
+
 @pytest.mark.parametrize("version", ["1999-01-01", MODERN, ""])
 async def test_a_server_that_answers_with_an_unsupported_version_is_refused_and_left(version: str) -> None:
     async with opening_client(mode="legacy") as (_client, wire, opened):
         await wire.reply("initialize", initialized(version))
         with pytest.raises(RemoteProtocolError, match=naming(version)):
-            await opened.result()
-        await wire.end()
-
-
-async def test_a_refused_initialize_is_the_cause_that_open_raises() -> None:
-    async with opening_client() as (_client, wire, opened):
-        await wire.refuse("server/discover", METHOD_NOT_FOUND)
-        await wire.refuse("initialize", -32000, "members only")
-        with pytest.raises(PeerError, match="members only"):
             await opened.result()
         await wire.end()
 
@@ -217,15 +228,6 @@ async def test_a_cancelled_open_closes_the_client_and_leaves_no_task() -> None:
             await client.ping()
 
 
-async def test_a_client_may_be_closed_while_it_opens() -> None:
-    async with opening_client(mode="legacy") as (client, wire, opened):
-        await wire.request("initialize")
-        await client.aclose()
-        with pytest.raises(Disconnected, match=naming("closed")):
-            await opened.result()
-        await wire.end()
-
-
 async def test_the_repr_shows_the_state_and_the_revision() -> None:
     async with unopened() as (client, wire, start):
         assert repr(client) == "<Client opening>"
@@ -235,13 +237,6 @@ async def test_the_repr_shows_the_state_and_the_revision() -> None:
         assert repr(client) == f"<Client open {MODERN}>"
         await client.aclose()
         assert repr(client) == f"<Client closed {MODERN}>"
-
-
-async def test_a_server_that_never_answers_the_handshake_fails_the_opening() -> None:
-    async with opening_client(mode="legacy") as (_client, wire, opened):
-        await wire.request("initialize")
-        with pytest.raises(RequestTimeout, match="initialize"):
-            await opened.result()
 
 
 async def test_closing_a_client_that_was_never_opened_takes_no_time() -> None:
