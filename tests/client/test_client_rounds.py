@@ -56,16 +56,14 @@ async def test_every_round_has_an_id_and_a_progress_token_of_its_own() -> None:
     seen: list[float] = []
     async with conversation(as_modern, on_elicit=accepting) as (client, wire, start):
         call = start(client.call_tool, "book", on_progress=lambda params: seen.append(params.progress))
-        ids, tokens = set(), set()
+        legs = []
         for number in range(4):
-            request = await wire.request("tools/call")
-            token = request["params"]["_meta"]["progressToken"]
-            ids.add(request["id"])
-            tokens.add(token)
-            await wire.notify("notifications/progress", {"progressToken": token, "progress": number})
-            await wire.respond(request, asking("a", state=str(number)) if number < 3 else said("done"))
+            legs.append(await wire.request("tools/call"))
+            await wire.report(legs[-1], number)
+            await wire.respond(legs[-1], asking("a", state=str(number)) if number < 3 else said("done"))
         await call.result()
-    assert (len(ids), len(tokens), seen) == (4, 4, [0, 1, 2, 3])
+    assert len({leg["id"] for leg in legs}) == len({leg["params"]["_meta"]["progressToken"] for leg in legs}) == 4
+    assert seen == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

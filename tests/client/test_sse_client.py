@@ -77,6 +77,11 @@ def saying(first: bytes = ENDPOINT) -> Answer:
     return answer
 
 
+def to(uri: str) -> Answer:
+    """Begin a stream that says to post to this URI."""
+    return saying(f"event: endpoint\ndata: {uri}\n\n".encode())
+
+
 RESULT = b'data: {"jsonrpc": "2.0", "id": 1, "result": {}}\n\n'
 
 
@@ -90,7 +95,7 @@ async def test_the_stream_is_asked_for_and_messages_go_where_it_says() -> None:
             assert posted.url == "http://scripted.test/message?session_id=1"
             assert posted.headers["content-type"] == "application/json"
             posted.answer(202)
-        stream.say(b'event: message\ndata: {"jsonrpc": "2.0", "id": 1, "result": {}}\n\n')
+        stream.say(b"event: message\n" + RESULT)
         answer = (await channel.receive()).message
         assert isinstance(answer, Response)
         assert answer.id == 1
@@ -107,7 +112,7 @@ async def test_the_stream_is_asked_for_and_messages_go_where_it_says() -> None:
     ],
 )
 async def test_the_uri_may_be_relative_or_of_the_same_origin(said: str, uri: str) -> None:
-    async with talking(saying(f"event: endpoint\ndata: {said}\n\n".encode())) as (channel, wire, _):
+    async with talking(to(said)) as (channel, wire, _):
         async with posting(channel, wire) as posted:
             assert posted.url == str(httpx2.URL(uri))
             posted.answer(200, b"Accepted")
@@ -254,6 +259,16 @@ async def test_a_cancelled_send_leaves_the_channel_in_order() -> None:
 
 # opening
 
+ELSEWHERE = [
+    "http://evil.test/in",
+    "//evil.test/in",
+    "https://scripted.test/in",
+    "http://scripted.test:81/in",
+    "http://u@scripted.test/in",
+    "http://scripted.test:x/in",
+    "file:///etc/passwd",
+]
+
 
 @pytest.mark.parametrize(
     ("answer", "kind", "names"),
@@ -263,18 +278,9 @@ async def test_a_cancelled_send_leaves_the_channel_in_order() -> None:
         (lambda get: get.answer(307, b"", {"location": "/x"}), RemoteProtocolError, ["HTTP 307"]),
         (lambda get: get.answer(200, b"<html>", {"content-type": "text/html"}), RemoteProtocolError, []),
         (saying(b"data: {}\n\n"), RemoteProtocolError, ["'message'", "'endpoint'"]),
-        (saying(b"event: endpoint\ndata:\n\n"), RemoteProtocolError, ["URI"]),
-        (saying(b"event: endpoint\ndata: /a\ndata: /b\n\n"), RemoteProtocolError, ["URI"]),
-        (saying(b"event: endpoint\ndata: /a b\n\n"), RemoteProtocolError, ["URI"]),
-        (saying(b"event: endpoint\ndata: /%b\n\n" % (b"a" * LIMIT)), RemoteProtocolError, ["2000 bytes"]),
-        (saying(b"event: endpoint\ndata: http://evil.test/in\n\n"), RemoteProtocolError, ["origin"]),
-        (saying(b"event: endpoint\ndata: //evil.test/in\n\n"), RemoteProtocolError, ["origin"]),
-        (saying(b"event: endpoint\ndata: https://scripted.test/in\n\n"), RemoteProtocolError, ["origin"]),
-        (saying(b"event: endpoint\ndata: http://scripted.test:81/in\n\n"), RemoteProtocolError, ["origin"]),
-        (saying(b"event: endpoint\ndata: http://u@scripted.test/in\n\n"), RemoteProtocolError, ["origin"]),
-        (saying(b"event: endpoint\ndata: http://scripted.test:x/in\n\n"), RemoteProtocolError, ["origin"]),
-        (saying(b"event: endpoint\ndata: file:///etc/passwd\n\n"), RemoteProtocolError, ["origin"]),
-        (saying(b"event: endpoint\ndata: http://[::1\n\n"), RemoteProtocolError, ["URI"]),
+        *((to(uri), RemoteProtocolError, ["URI"]) for uri in ("", "/a\ndata: /b", "/a b", "http://[::1")),
+        *((to(uri), RemoteProtocolError, ["origin"]) for uri in ELSEWHERE),
+        (to("/" + "a" * LIMIT), RemoteProtocolError, ["2000 bytes"]),
         (saying(b": hello\n\n"), RequestTimeout, ["`endpoint`", "10 seconds"]),
         (lambda get: None, RequestTimeout, ["`endpoint`", "10 seconds"]),
         (lambda get: (get.stream(), get.end()), Disconnected, ["stream"]),
