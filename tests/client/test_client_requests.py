@@ -32,7 +32,7 @@ def named(item: Json, name: str) -> Json:
 # prompts, resources, completion
 
 
-async def test_a_prompt_is_rendered_with_its_arguments(opening: Any) -> None:
+async def test_a_prompt_is_rendered_with_its_arguments_if_it_has_any(opening: Any) -> None:
     message = {"role": "user", "content": {"type": "text", "text": "Look: 1 + 1"}}
     async with conversation(opening) as (client, wire, start):
         call = start(client.get_prompt, "review", {"code": "1 + 1"}, meta={"x/y": 1})
@@ -41,10 +41,6 @@ async def test_a_prompt_is_rendered_with_its_arguments(opening: Any) -> None:
         assert request["params"]["_meta"]["x/y"] == 1
         assert result.description == "A review"
         assert result.messages[0].content == TextContent(text="Look: 1 + 1")
-
-
-async def test_a_prompt_without_arguments_sends_none(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
         start(client.get_prompt, "hello")
         assert "arguments" not in (await wire.request("prompts/get"))["params"]
 
