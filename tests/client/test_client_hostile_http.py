@@ -91,23 +91,6 @@ async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in() ->
         wire.nothing()  # the session of today is not lost
 
 
-async def test_a_404_of_the_session_before_does_not_lose_the_one_of_today() -> None:
-    async with in_session() as (client, wire, start):
-        await subscribed(client, wire, start, "a://b")
-        calls = [start(client.call_tool, str(number)) for number in range(2)]
-        posts = [await wire.post() for _ in calls]
-        posts[0].answer(404)
-        await wire.without_stream("S2")
-        await wire.reply("resources/subscribe", {})
-        await wire.reply("tools/call", said("booked"))
-        posts[1].answer(404)
-        await wire.reply("tools/call", said("booked"))
-        for call in calls:
-            assert (await call.result()).text == "booked"
-        await trio.sleep(10)
-        wire.nothing()
-
-
 async def test_a_server_that_knows_no_session_for_long_is_asked_for_one_less_and_less_often() -> None:
     async with in_session() as (client, wire, start):
         await subscribed(client, wire, start, "a://b")
