@@ -265,21 +265,6 @@ async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(
             assert await talk.text(asked.retry(True)) == "nobody answered"
 
 
-async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
-    async def fails(ctx: Context) -> str:
-        async def breaks(_child: Context) -> None:
-            await trio.sleep(1)
-            raise LookupError
-
-        await ctx.branch_all(lambda c: c.elicit("?", bool), breaks)
-        return "done"
-
-    async with talk_to(offering(fails, settle=0.1)) as talk:
-        asked = await talk.round(talk.leg("fails"))
-        await trio.sleep(2)
-        assert "internal error" in await talk.failure(asked.retry(True))
-
-
 # whose state it is
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -213,32 +212,6 @@ async def test_the_servers_maximum_is_for_prompts_and_resources_too(autojump_clo
     assert error["message"] == "slow://one did not finish within 3 seconds, the most that this server allows."
 
 
-async def test_questions_and_rounds_do_not_move_the_servers_maximum(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    server = made(max_seconds=3)
-    ended: list[float] = []
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        try:
-            for _ in range(5):
-                await ctx.elicit("How many?", int)
-        finally:
-            ended.append(trio.current_time())
-        return "never"
-
-    async with play(server, era) as player:
-        await player.call("asks")
-        for _ in range(2):
-            await player.question()
-            await trio.sleep(1)
-            await player.answer(accept(value=1))
-        await player.question()
-        await trio.sleep(5)
-    assert ended == [3]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"max_seconds": 0}, {"max_seconds": math.nan}, {"cancel_grace": -1}, {"cancel_grace": 0}, {"watchdog": 0}],
@@ -250,42 +223,6 @@ def test_what_is_no_time_is_refused_where_it_is_written(wrong: dict[str, float])
 
 
 # threads
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-async def test_an_abandoned_thread_says_and_asks_nothing(era: type[Legacy], gate: threading.Event) -> None:
-    server = made()
-    heard: list[str] = []
-    inside, over = threading.Event(), threading.Event()
-
-    @server.tool
-    def goes_on(ctx: Context) -> str:
-        inside.set()
-        gate.wait(SOON)
-        trio.from_thread.run(ctx.log, "error", "still here")
-        try:
-            trio.from_thread.run(ctx.roots)
-        except Disconnected as error:
-            heard.append(str(error))
-        finally:
-            over.set()
-        return "too late"
-
-    async with play(server, era) as player:
-        call = await player.call("goes_on")
-        assert await trio.to_thread.run_sync(inside.wait, SOON)
-        player.talk.cancel(call)
-        await wait_all_tasks_blocked()
-        gate.set()
-        assert await trio.to_thread.run_sync(over.wait, SOON)
-        await player.talk.silence()
-        assert ["over" in text for text in heard] == [True]
 
 
 async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_goes_on(era: type[Legacy]) -> None:
