@@ -60,6 +60,20 @@ Start = Callable[..., Pending]
 
 
 @asynccontextmanager
+async def starting() -> AsyncIterator[Start]:
+    """A way to run functions in tasks of their own; those that still run at the end are cancelled."""
+    async with trio.open_nursery() as nursery:
+
+        def start(fn: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Pending:
+            pending = Pending()
+            nursery.start_soon(pending.run, fn, args, options)
+            return pending
+
+        yield start
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def unopened(
     *,
     mode: str = "auto",
@@ -87,16 +101,8 @@ async def unopened(
         info=Implementation(name="tester", version="1"),
         probe_timeout=probe_timeout,
     )
-    client = Client(channel(), options)
-    async with trio.open_nursery() as nursery:
-
-        def start(fn: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Pending:
-            pending = Pending()
-            nursery.start_soon(pending.run, fn, args, options)
-            return pending
-
-        yield client, Wire(theirs), start
-        nursery.cancel_scope.cancel()
+    async with starting() as start:
+        yield Client(channel(), options), Wire(theirs), start
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import trio
-from scripted import Pending, Start
+from scripted import Start, starting
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Client, ClientOptions, Handlers
@@ -210,20 +210,13 @@ async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIte
         **more,
     )
     client = Client(channel(), made)
-    async with trio.open_nursery() as nursery:
-
-        def start(fn: Any, *args: Any, **kwargs: Any) -> Pending:
-            pending = Pending()
-            nursery.start_soon(pending.run, fn, args, kwargs)
-            return pending
-
+    async with starting() as start:
         opened = start(client.open)
         yield client, wire, start
         await opened.result()
         with trio.CancelScope(shield=True):
-            nursery.start_soon(wire.farewell)
+            start(wire.farewell)
             await client.aclose()
-        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
