@@ -25,6 +25,10 @@ class Wire(ChannelPeer):
         """Return the next message, which is this request of the client."""
         return await self.question(method)
 
+    async def answer(self, request_id: int | str) -> Json:
+        """Return the next message, which answers our request."""
+        return await self.reply_to(request_id)
+
     async def ask(self, request_id: int | str, method: str, params: Json) -> None:
         """Send a request to the client."""
         await self.send({"id": request_id, "method": method, "params": params})
@@ -60,20 +64,6 @@ Start = Callable[..., Pending]
 
 
 @asynccontextmanager
-async def starting() -> AsyncIterator[Start]:
-    """A way to run functions in tasks of their own; those that still run at the end are cancelled."""
-    async with trio.open_nursery() as nursery:
-
-        def start(fn: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Pending:
-            pending = Pending()
-            nursery.start_soon(pending.run, fn, args, options)
-            return pending
-
-        yield start
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
 async def unopened(
     *,
     mode: str = "auto",
@@ -101,8 +91,16 @@ async def unopened(
         info=Implementation(name="tester", version="1"),
         probe_timeout=probe_timeout,
     )
-    async with starting() as start:
-        yield Client(channel(), options), Wire(theirs), start
+    client = Client(channel(), options)
+    async with trio.open_nursery() as nursery:
+
+        def start(fn: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Pending:
+            pending = Pending()
+            nursery.start_soon(pending.run, fn, args, options)
+            return pending
+
+        yield client, Wire(theirs), start
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import trio
-from scripted import Start, starting
+from scripted import Pending, Start
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Client, ClientOptions, Handlers
@@ -210,13 +210,20 @@ async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIte
         **more,
     )
     client = Client(channel(), made)
-    async with starting() as start:
+    async with trio.open_nursery() as nursery:
+
+        def start(fn: Any, *args: Any, **kwargs: Any) -> Pending:
+            pending = Pending()
+            nursery.start_soon(pending.run, fn, args, kwargs)
+            return pending
+
         opened = start(client.open)
         yield client, wire, start
         await opened.result()
         with trio.CancelScope(shield=True):
-            start(wire.farewell)
+            nursery.start_soon(wire.farewell)
             await client.aclose()
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

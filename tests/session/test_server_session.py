@@ -278,7 +278,7 @@ async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_el
 
     async with play(offering(ask), era) as player:
         call = await player.call("ask", {"message": "broken"})
-        reply = await player.talk.reply(call)
+        reply = await player.talk.reply_to(call)
         assert "error" in reply or reply["result"]["isError"]
         await wait_all_tasks_blocked()
         assert player.talk.service.supervisor.actors == ()

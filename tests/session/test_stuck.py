@@ -295,7 +295,7 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
         deepest.append(depth)
         talk = Talk(services[0])
         await talk.initialize()
-        reply = await talk.reply(talk.call("down", {"depth": depth + 1}))
+        reply = await talk.reply_to(talk.call("down", {"depth": depth + 1}))
         return str(reply.get("error", reply.get("result")))
 
     async with offering(down, actors=Limits(actors=20)).open_service() as service:
