@@ -132,6 +132,13 @@ async def test_a_named_question_has_its_name_for_a_key_where_no_other_can_have_i
     assert [branch.named_key("seat"), branch.named_key("seat")] == ["seat/1-1", "seat/1-2"]
 
 
+async def test_the_place_of_a_question_does_not_depend_on_its_name() -> None:
+    root = new_actor().root
+    branch = Lane(root.actor, "/10/2")
+    assert [root.next_question("elicit", name)[1] for name in ("delivery-date", None, "seat/1-0")] == [(1,), (2,), (3,)]
+    assert branch.next_question("elicit", "seat/1-0") == ("seat/1-0/10/2-1", (10, 2, 1))
+
+
 async def test_the_reprs_show_the_state() -> None:
     actor = new_actor()
     assert repr(actor) == "<Actor actor-1 running busy=1 <Mailbox open=[] delivered=0 dropped=0>>"

@@ -11,7 +11,7 @@ from talk import DECLINE, Talk, accept, session_with
 from trio.testing import MockClock
 
 from trio_mcp import Context, Server, ServiceOptions
-from trio_mcp.errors import CapabilityError, ElicitationInvalid
+from trio_mcp.errors import ElicitationInvalid
 
 
 @asynccontextmanager
@@ -164,15 +164,3 @@ async def test_a_question_that_fails_or_breaks_its_form_passes_the_turn_on(autoj
         talk.answer(await talk.question(), accept(value="no number"))
         talk.answer(await talk.question(), accept(value=1))
         assert await talk.text(call) == "a:invalid b:accept"
-
-
-async def test_who_may_not_be_asked_is_told_at_once_and_waits_for_nobody(autojump_clock: MockClock) -> None:
-    async def body(ctx: Context) -> str:
-        with pytest.raises(CapabilityError):
-            await ask(ctx, "a")
-        return "told"
-
-    server = Server("tester")
-    server.add_tool(body, name="tool")
-    async with session_with(server, capabilities={}) as talk:
-        assert await talk.text(talk.call("tool")) == "told"
