@@ -61,42 +61,39 @@ async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_cancels_cost_the_same_however_many_requests_are_open(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with session_with(server) as talk:
-        few, many = [await comparisons(talk, count, monkeypatch) for count in (10, 200)]
+    few, many = [await comparisons(talk, count, monkeypatch) for count in (10, 200)]
     assert few > 0
     assert many <= 20 * few, f"{few} comparisons for 10 cancels, {many} for 200"
 
 
 async def test_a_cancel_finds_the_new_request_under_an_id_whose_old_one_still_cleans_up(
-    server: Server, autojump_clock: trio.testing.MockClock
+    talk: Talk, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with session_with(server) as talk:
-        talk.call("lingering", id="x")
-        await wait_all_tasks_blocked()
-        talk.cancel("x")
-        talk.call("forever", id="x")
-        await wait_all_tasks_blocked()
-        talk.cancel("x")
-        await wait_all_tasks_blocked()
-        assert len(talk.service.supervisor.actors) == 1
-        await trio.sleep(2)
-        assert talk.service.supervisor.actors == ()
-        assert "open=0" in repr(talk.session.connection)
+    talk.call("lingering", id="x")
+    await wait_all_tasks_blocked()
+    talk.cancel("x")
+    talk.call("forever", id="x")
+    await wait_all_tasks_blocked()
+    talk.cancel("x")
+    await wait_all_tasks_blocked()
+    assert len(talk.service.supervisor.actors) == 1
+    await trio.sleep(2)
+    assert talk.service.supervisor.actors == ()
+    assert "open=0" in repr(talk.session.connection)
 
 
 async def test_the_end_of_an_old_request_frees_no_id_that_a_new_one_uses(
-    server: Server, autojump_clock: trio.testing.MockClock
+    talk: Talk, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with session_with(server) as talk:
-        talk.call("lingering", id="x")
-        await wait_all_tasks_blocked()
-        talk.cancel("x")
-        talk.call("forever", id="x")
-        await trio.sleep(2)
-        third = talk.call("forever", id="x")
-        assert "in use" in (await talk.error(third))["message"]
+    talk.call("lingering", id="x")
+    await wait_all_tasks_blocked()
+    talk.cancel("x")
+    talk.call("forever", id="x")
+    await trio.sleep(2)
+    third = talk.call("forever", id="x")
+    assert "in use" in (await talk.error(third))["message"]
 
 
 async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: Server) -> None:

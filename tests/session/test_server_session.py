@@ -47,34 +47,31 @@ def server() -> Server:
 # opening
 
 
-async def test_both_eras_may_share_a_connection(server: Server) -> None:
-    async with session_with(server) as talk:
-        old, new = talk.call("ask"), talk.leg("ask")
-        question = await talk.question()
-        asked = await talk.round(new)
-        talk.answer(question, accept(value=1))
-        assert await talk.text(old) == "accept 1"
-        assert await talk.text(asked.retry(2)) == "accept 2"
+async def test_both_eras_may_share_a_connection(talk: Talk) -> None:
+    old, new = talk.call("ask"), talk.leg("ask")
+    question = await talk.question()
+    asked = await talk.round(new)
+    talk.answer(question, accept(value=1))
+    assert await talk.text(old) == "accept 1"
+    assert await talk.text(asked.retry(2)) == "accept 2"
 
 
 # refusing
 
 
 @pytest.mark.parametrize("method", ["no/such/method", "prompts/list", "roots/list"])
-async def test_a_method_that_is_not_offered_is_not_found(server: Server, method: str) -> None:
-    async with session_with(server) as talk:
-        error = await talk.error(talk.request(method))
-        assert error["code"] == METHOD_NOT_FOUND
-        assert method in error["message"]
+async def test_a_method_that_is_not_offered_is_not_found(talk: Talk, method: str) -> None:
+    error = await talk.error(talk.request(method))
+    assert error["code"] == METHOD_NOT_FOUND
+    assert method in error["message"]
 
 
-async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(server: Server) -> None:
-    async with session_with(server) as talk:
-        talk.send_bytes(b"{nonsense")
-        message = await talk.receive()
-        assert "id" not in message
-        assert message["error"]["code"] == PARSE_ERROR
-        assert await talk.result(talk.request("ping")) == {}
+async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(talk: Talk) -> None:
+    talk.send_bytes(b"{nonsense")
+    message = await talk.receive()
+    assert "id" not in message
+    assert message["error"]["code"] == PARSE_ERROR
+    assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Legacy]) -> None:
@@ -95,14 +92,13 @@ async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Lega
 # cancelling
 
 
-async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ignored(server: Server) -> None:
-    async with session_with(server) as talk:
-        done = talk.call("add", {"a": 1})
-        await talk.result(done)
-        for request_id in (done, 99, "unknown", 1):  # 1 was initialize
-            talk.cancel(request_id)
-        await talk.silence()
-        assert await talk.result(talk.request("ping")) == {}
+async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ignored(talk: Talk) -> None:
+    done = talk.call("add", {"a": 1})
+    await talk.result(done)
+    for request_id in (done, 99, "unknown", 1):  # 1 was initialize
+        talk.cancel(request_id)
+    await talk.silence()
+    assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_sent(era: type[Legacy]) -> None:
@@ -291,7 +287,6 @@ async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_el
 # keeping calls apart
 
 
-async def test_the_repr_shows_the_client_and_what_runs(server: Server) -> None:
-    async with session_with(server) as talk:
-        talk.call("wait")
-        assert repr(talk.session).startswith("<ServerSession with tester calls=1 <Connection open ")
+async def test_the_repr_shows_the_client_and_what_runs(talk: Talk) -> None:
+    talk.call("wait")
+    assert repr(talk.session).startswith("<ServerSession with tester calls=1 <Connection open ")
