@@ -432,14 +432,6 @@ async def test_what_ends_a_process_is_no_lost_race(lane: Lane) -> None:
     assert caught.group_contains(SystemExit)
 
 
-async def test_a_race_that_is_cancelled_from_outside_ends_with_all_its_branches(
-    lane: Lane, autojump_clock: MockClock
-) -> None:
-    with trio.move_on_after(1) as scope:
-        await race(lane, endless, endless)
-    assert scope.cancelled_caught
-
-
 # why it was cancelled
 
 

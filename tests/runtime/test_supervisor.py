@@ -266,19 +266,6 @@ async def test_a_drain_cancels_an_actor_at_once_that_parks_before_or_during_it(
     assert ended.outcomes == [(seconds, Cancelled(CancelReason.SHUTDOWN))]
 
 
-async def test_a_drain_gives_up_on_an_actor_that_does_not_unwind(
-    supervisor: Supervisor, autojump_clock: MockClock
-) -> None:
-    async def stubborn(_actor: Actor) -> None:
-        with trio.CancelScope(shield=True):
-            await trio.sleep(60)
-
-    supervisor.start(stubborn, Ended())
-    await supervisor.drain(10, clean_up=2)
-    assert trio.current_time() == 12
-    assert len(supervisor.actors) == 1
-
-
 async def test_a_draining_supervisor_refuses_new_actors(supervisor: Supervisor) -> None:
     await supervisor.drain(0)
     with pytest.raises(LimitExceeded, match="shutting down"):
@@ -290,16 +277,6 @@ async def test_leaving_the_block_cancels_everything_with_the_reason_shutdown() -
     async with open_supervisor() as supervisor:
         supervisor.start(forever, ended)
         await wait_all_tasks_blocked()
-    assert await ended.wait() == Cancelled(CancelReason.SHUTDOWN)
-
-
-async def test_a_cancel_from_outside_gives_every_actor_an_outcome_and_passes_on(autojump_clock: MockClock) -> None:
-    ended = Ended()
-    with trio.move_on_after(1) as scope:
-        async with open_supervisor() as supervisor:
-            supervisor.start(forever, ended)
-            await trio.sleep_forever()
-    assert scope.cancelled_caught
     assert await ended.wait() == Cancelled(CancelReason.SHUTDOWN)
 
 

@@ -68,32 +68,33 @@ async def test_cancels_cost_the_same_however_many_requests_are_open(
     assert many <= 20 * few, f"{few} comparisons for 10 cancels, {many} for 200"
 
 
-async def test_a_cancel_finds_the_new_request_under_an_id_whose_old_one_still_cleans_up(
+async def test_an_id_whose_old_request_still_cleans_up_belongs_to_the_new_one(
     talk: Talk, autojump_clock: trio.testing.MockClock
 ) -> None:
     talk.call("lingering", id="x")
     await wait_all_tasks_blocked()
     talk.cancel("x")
     talk.call("forever", id="x")
-    await wait_all_tasks_blocked()
+    await trio.sleep(2)
+    assert len(talk.service.supervisor.actors) == 1  # the old one has ended
+    assert "in use" in (await talk.error(talk.call("forever", id="x")))["message"]
     talk.cancel("x")
     await wait_all_tasks_blocked()
-    assert len(talk.service.supervisor.actors) == 1
-    await trio.sleep(2)
     assert talk.service.supervisor.actors == ()
     assert "open=0" in repr(talk.session.connection)
 
 
-async def test_the_end_of_an_old_request_frees_no_id_that_a_new_one_uses(
+async def test_a_cancel_finds_the_new_request_while_the_old_one_cleans_up(
     talk: Talk, autojump_clock: trio.testing.MockClock
 ) -> None:
     talk.call("lingering", id="x")
     await wait_all_tasks_blocked()
     talk.cancel("x")
     talk.call("forever", id="x")
-    await trio.sleep(2)
-    third = talk.call("forever", id="x")
-    assert "in use" in (await talk.error(third))["message"]
+    await wait_all_tasks_blocked()
+    talk.cancel("x")
+    await wait_all_tasks_blocked()
+    assert [actor.name for actor in talk.service.supervisor.actors] == ["lingering-1"]
 
 
 async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: Server) -> None:

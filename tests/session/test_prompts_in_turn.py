@@ -1,4 +1,4 @@
-"""In the handshake era the user is asked one thing at a time by each call, in the order in which it was asked."""
+"""In a legacy session the user is asked one thing at a time by each call, in the order in which it was asked."""
 
 from __future__ import annotations
 

@@ -76,26 +76,6 @@ async def test_a_parked_call_keeps_its_locals_and_repeats_no_side_effect() -> No
     assert talk.service.supervisor.statistics().started == 1
 
 
-async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: Any) -> None:
-    async def keeps(ctx: Context) -> str:
-        async def listen(_child: Context) -> str:
-            return await receives.receive()
-
-        sends, receives = trio.open_memory_channel[str](0)
-        with (tmp_path / "log").open("w") as file:
-            async with ctx.branches() as group:
-                handle = group.start(listen)
-                await ctx.elicit("Go on?", bool)
-                file.write("still open")
-                await sends.send("still there")
-                return await handle.result()
-
-    async with talk_to(offering(keeps)) as talk:
-        asked = await talk.round(talk.leg("keeps"))
-        assert await talk.text(asked.retry(True)) == "still there"
-    assert (tmp_path / "log").read_text() == "still open"
-
-
 async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
     async def reports(ctx: Context) -> str:
         for number in (1, 2):

@@ -6,7 +6,8 @@ import json
 
 import pytest
 import trio
-from talk import EVERYTHING, Json, Talk, log_level, modern_meta, offering, talk_to
+from peer import hello
+from talk import Json, Talk, log_level, modern_meta, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.meta import SERVER_INFO
@@ -58,9 +59,7 @@ async def test_a_notification_is_never_answered_whatever_is_wrong_with_it(
 async def test_a_server_says_nothing_by_itself_before_the_session_is_open(server: Server) -> None:
     async with talk_to(server) as talk:
         await talk.silence()
-        client = {"name": "tester", "version": "1"}
-        params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": client}
-        await talk.result(talk.request("initialize", params))
+        await talk.result(talk.request("initialize", hello()))
         await talk.silence()
 
 

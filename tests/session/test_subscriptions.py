@@ -37,7 +37,7 @@ async def subscribe(talk: Talk, *uris: str) -> None:
         assert await talk.result(talk.request("resources/subscribe", {"uri": uri})) == {}
 
 
-# the handshake era
+# legacy
 
 
 @pytest.mark.parametrize("watched", ["file:///a", "file:///a/"])
