@@ -22,9 +22,6 @@ ASKS: dict[str, tuple[str, Callable[[Context, float], Awaitable[object]]]] = {
 
 @pytest.fixture
 def server() -> Server:
-    made = Server("tester")
-
-    @made.tool
     async def patient(kind: str, ctx: Context, seconds: float = 3) -> str:
         """Waits for `seconds`, and goes on without an answer."""
         try:
@@ -33,12 +30,10 @@ def server() -> Server:
             return f"{trio.current_time():g}: {error}"
         return "answered"
 
-    @made.tool
     async def impatient(ctx: Context) -> str:
         await ctx.elicit("How many?", int, timeout=3)
         return "answered"
 
-    @made.tool
     async def again(ctx: Context) -> str:
         """Asks something else when nobody answers."""
         try:
@@ -48,7 +43,7 @@ def server() -> Server:
             return f"{answer.action}"
         return "answered"
 
-    return made
+    return offering(patient, impatient, again)
 
 
 @pytest.mark.parametrize("kind", list(ASKS))

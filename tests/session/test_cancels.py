@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from talk import Talk, session_with
+from talk import Talk, offering, session_with
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
@@ -26,13 +26,9 @@ class CountedId(str):
 
 @pytest.fixture
 def server() -> Server:
-    server = Server("tester")
-
-    @server.tool
     async def forever() -> None:
         await trio.sleep_forever()
 
-    @server.tool
     async def lingering() -> None:
         try:
             await trio.sleep_forever()
@@ -40,7 +36,7 @@ def server() -> Server:
             with trio.CancelScope(shield=True):
                 await trio.sleep(1)
 
-    return server
+    return offering(forever, lingering)
 
 
 async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -111,9 +107,8 @@ async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: S
 
 
 async def test_a_cancelled_request_stays_silent_when_its_session_ends_while_it_cleans_up() -> None:
-    server, reported = Server("tester"), trio.Event()
+    session_ended, reported = trio.Event(), trio.Event()
 
-    @server.tool
     async def reporting(ctx: Context) -> None:
         try:
             await trio.sleep_forever()
@@ -123,8 +118,7 @@ async def test_a_cancelled_request_stays_silent_when_its_session_ends_while_it_c
                 await ctx.progress(1)
                 reported.set()
 
-    session_ended = trio.Event()
-    async with session_with(server) as talk:
+    async with session_with(offering(reporting)) as talk:
         talk.call("reporting", id="x", meta={"progressToken": "t"})
         await wait_all_tasks_blocked()
         talk.cancel("x")

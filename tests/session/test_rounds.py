@@ -31,10 +31,7 @@ class Travel:
 
     def __init__(self, **options: Any) -> None:
         self.effects: list[str] = []
-        self.server = Server("travel", options=ServiceOptions(**options))
-        self.server.tool(self.book)
-        self.server.tool(self.twice)
-        self.server.tool(self.both)
+        self.server = offering(self.book, self.twice, self.both, **options)
 
     async def book(self, ctx: Context, to: str = "Lisbon") -> str:
         """One question between two side effects, and a clean-up that records why."""

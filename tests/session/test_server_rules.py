@@ -176,16 +176,14 @@ async def tools(talk: Talk, version: str) -> list[Json]:
 
 async def test_a_call_that_does_nothing_but_talk_ends_when_nobody_listens_and_holds_up_nobody() -> None:
     """Talking is a checkpoint, also where it says nothing: else such a call would stop the whole server."""
-    server = Server("chatty")
     said = 0
 
-    @server.tool
     async def chatter(ctx: Context) -> None:
         nonlocal said
         for said in range(100_000):
             await ctx.log("info", said)
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(chatter)) as talk:
         request = talk.leg("chatter", meta=log_level("info"))
         while said < 5:  # it talks, and there is room for more
             await trio.lowlevel.checkpoint()

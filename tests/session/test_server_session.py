@@ -19,29 +19,24 @@ from trio_mcp.protocol.jsonrpc import (
 )
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
-from trio_mcp.session import ServiceOptions
 
 
 @pytest.fixture
 def server() -> Server:
     """A server with a tool that answers at once, one that never ends, and one that asks."""
-    made = Server("tester", version="1")
 
-    @made.tool
     async def add(a: int, b: int = 0) -> int:
         return a + b
 
-    @made.tool
     async def wait() -> str:
         await trio.sleep_forever()
         return "never"
 
-    @made.tool
     async def ask(ctx: Context, reask: int = 2) -> str:
         answer = await ctx.elicit("How many?", int, reask=reask)
         return f"accept {answer.content!r}" if isinstance(answer, Accepted) else answer.action
 
-    return made
+    return offering(add, wait, ask)
 
 
 # opening
@@ -75,13 +70,10 @@ async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(ta
 
 
 async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Legacy]) -> None:
-    server = Server("small", options=ServiceOptions(actors=Limits(actors=1)))
-
-    @server.tool
     async def wait() -> None:
         await trio.sleep_forever()
 
-    async with play(server, era) as player:
+    async with play(offering(wait, actors=Limits(actors=1)), era) as player:
         await player.call("wait")
         await player.call("wait")
         error = await player.error()
@@ -102,9 +94,8 @@ async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ign
 
 
 async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_sent(era: type[Legacy]) -> None:
-    server, told = Server("tester"), []
+    told: list[CancelReason | None] = []
 
-    @server.tool
     async def asks_at_the_end(ctx: Context) -> None:
         try:
             await trio.sleep_forever()
@@ -115,7 +106,7 @@ async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_
             await ctx.elicit("Not even behind a shield?", bool)
             told.append(None)
 
-    async with play(server, era) as player:
+    async with play(offering(asks_at_the_end), era) as player:
         call = await player.call("asks_at_the_end")
         await wait_all_tasks_blocked()
         player.talk.cancel(call)

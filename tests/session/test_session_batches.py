@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
-from talk import Json, Talk, session_with
+from talk import Json, Talk, offering, session_with
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import CancelReason, Context, Server, ToolError
+from trio_mcp import CancelReason, Context, ToolError
 from trio_mcp.protocol.connection import Refused
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, OpenBatch, ServiceOptions
+from trio_mcp.session import Envelope, OpenBatch
 
 BATCHING = "2025-03-26"
 PING: Json = {"id": "p", "method": "ping"}
@@ -24,13 +24,11 @@ PING: Json = {"id": "p", "method": "ping"}
 class Stage:
     """A server whose tools wait until the test lets them go on."""
 
-    def __init__(self, options: ServiceOptions | None = None) -> None:
+    def __init__(self) -> None:
         self.gates: dict[str, trio.Event] = {}
         self.reasons: list[CancelReason | None] = []
         self.runs: list[str] = []
-        self.server = Server("stage", version="1", **({} if options is None else {"options": options}))
-        for tool in (self.echo, self.wait, self.fail, self.report, self.ask):
-            self.server.tool(tool)
+        self.server = offering(self.echo, self.wait, self.fail, self.report, self.ask)
 
     def gate(self, name: str) -> trio.Event:
         return self.gates.setdefault(name, trio.Event())
