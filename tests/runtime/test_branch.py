@@ -155,14 +155,6 @@ async def test_branches_nest_as_deep_as_the_limit_and_no_deeper(lane: Lane) -> N
     assert depths == list(range(1, MAX_DEPTH + 1))
 
 
-async def test_a_branch_may_have_a_limit_of_its_own_on_its_depth(lane: Lane) -> None:
-    async def nests(child: Lane) -> str:
-        return await run_branch(child, path_of, max_depth=1)
-
-    with pytest.raises(BranchLimit, match="may nest 1 deep"):
-        await run_branch(lane, nests, max_depth=1)
-
-
 async def test_a_branch_that_is_too_deep_is_refused_before_it_runs_and_takes_no_place_among_its_siblings(
     lane: Lane,
 ) -> None:
