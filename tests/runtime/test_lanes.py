@@ -75,21 +75,17 @@ async def test_an_actor_is_not_quiet_while_branches_that_were_cancelled_give_the
                 await acts(actor.root, branches)
             branches.start(lambda lane: acts(lane, branches))
 
+    async def expecting_failure() -> None:
+        with pytest.RaisesGroup(LookupError):
+            await body()
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(expecting_failure, body, how != "it is cancelled")
+        nursery.start_soon(expecting_failure if how != "it is cancelled" else body)
         await wait_all_tasks_blocked()
         quiet = record_quiet(actor)
         go.set()
     assert quiet == []
     assert actor.busy == 1
-
-
-async def expecting_failure(body: Callable[[], Awaitable[None]], fails: bool) -> None:
-    if fails:
-        with pytest.RaisesGroup(LookupError):
-            await body()
-    else:
-        await body()
 
 
 async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_clock: MockClock) -> None:

@@ -80,14 +80,6 @@ async def test_an_error_comes_back_as_it_is() -> None:
     assert threads.statistics() == ThreadStatistics(running=0, abandoned=0, waiting=0, limit=1)
 
 
-async def test_from_thread_works_inside() -> None:
-    async def answer() -> int:
-        await trio.lowlevel.checkpoint()
-        return 42
-
-    assert await ThreadLimiter(1).run(lambda: trio.from_thread.run(answer)) == 42
-
-
 async def test_a_cancel_frees_the_caller_and_the_thread_is_counted_until_it_returns(stuck: Stuck) -> None:
     threads = ThreadLimiter(3)
     with trio.fail_after(SOON):

@@ -245,16 +245,6 @@ async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(
 # whose state it is
 
 
-@pytest.mark.parametrize("state", [1, True, {}, []], ids=str)
-async def test_a_state_that_is_no_text_is_refused_and_nothing_runs(state: Any) -> None:
-    travel = Travel()
-    async with talk_to(travel.server) as talk:
-        asked = await talk.round(talk.leg("book"))
-        error = await talk.error(talk.leg("book", state=state, answers={asked.key: accept(value=1)}))
-        assert error["code"] == INVALID_PARAMS
-        assert travel.effects == ["searched"]
-
-
 @pytest.mark.parametrize(
     ("name", "arguments"), [("book", {"to": "Porto"}), ("twice", {}), ("no_such_tool", {})], ids=str
 )
