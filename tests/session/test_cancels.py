@@ -95,7 +95,7 @@ async def test_a_cancel_finds_the_new_request_while_the_old_one_cleans_up(
 
 async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: Server) -> None:
     async with server.open_service() as service:
-        talk = Talk(service, shared=False)
+        talk = Talk(service, shared_channel=False)
         await talk.initialize()
         for _ in range(3):
             talk.call("forever", id=1)

@@ -11,7 +11,7 @@ from talk import Json, Talk, offering, session_with
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, ToolError
-from trio_mcp.protocol.connection import Refused
+from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Outbox
@@ -153,7 +153,7 @@ async def test_a_batch_of_refused_messages_alone_is_answered_at_once(stage: Stag
 )
 async def test_nothing_of_a_batch_is_executed_in_another_revision(stage: Stage, version: str) -> None:
     async with session_with(stage.server, version) as talk:
-        assert isinstance(talk.send_batch(call(1, "echo", text="a"), call(2, "echo", text="b")), Refused)
+        assert isinstance(talk.send_batch(call(1, "echo", text="a"), call(2, "echo", text="b")), Rejected)
         message = await talk.receive()
         assert (message["error"]["code"], message.get("id")) == (INVALID_REQUEST, None)
         await talk.silence()
