@@ -48,7 +48,7 @@ class Talk(Reader):
 
     # out
 
-    def send_bytes(self, data: bytes) -> ReplyTarget | OpenBatch | Refused | None:
+    def send_bytes(self, data: bytes) -> ReplyTarget | OpenBatch | Rejected | None:
         """Send bytes as they are; returns what the session says to them."""
         return self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
 
