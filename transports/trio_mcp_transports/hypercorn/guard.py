@@ -32,11 +32,9 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from trio_mcp.groups import split_group
-
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
-from .exchange import LAST_SEND, ConnectionTasks, log_failure
+from .exchange import LAST_SEND, ConnectionTasks, log_failures
 from .h11 import GuardedH11Protocol
 
 logger = logging.getLogger("trio_mcp.http")
@@ -110,20 +108,13 @@ class GuardedTCPServer(TCPServer):
         """Serve the connection to its end. Only a cancel of an outer scope is raised."""
         connections = connections_of(self.config)
         try:
-            if connections.admit(self):
-                with self._whole:
-                    await self._serve()
-            else:
-                await connections.refuse(self.stream)
-        except trio.Cancelled:
-            raise
-        # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
-        except BaseException as error:  # noqa: BLE001
-            cancelled, failure = split_group(error, trio.Cancelled)
-            if failure is not None:
-                log_failure("a connection failed and was closed", failure)
-            if cancelled is not None:
-                raise cancelled from None
+            # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
+            with log_failures("a connection failed and was closed"):
+                if connections.admit(self):
+                    with self._whole:
+                        await self._serve()
+                else:
+                    await connections.refuse(self.stream)
         finally:
             connections.leave(self)
 
@@ -160,9 +151,7 @@ class GuardedTCPServer(TCPServer):
                 # A write that is still stalled ends here: it fails once the stream is closed.
                 await self._close()
         finally:
-            # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
-            with trio.move_on_after(LAST_SEND, shield=True):
-                await self.stream.aclose()
+            await self._close()
 
     async def _shake_hands(self) -> bool:
         """The TLS handshake, if there is to be one; False when it failed."""
@@ -218,6 +207,7 @@ class GuardedTCPServer(TCPServer):
         await self.protocol.handle(Closed())
 
     async def _close(self) -> None:
+        # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
         with trio.move_on_after(LAST_SEND, shield=True):
             await self.stream.aclose()
 

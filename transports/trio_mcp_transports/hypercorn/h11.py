@@ -25,7 +25,7 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup, WorkerContext
 
 from .exchange import ConnectionTasks
-from .streams import FastWebSocket, GuardedHTTPStream, GuardedWSStream
+from .streams import GuardedHTTPStream, GuardedWSStream
 
 RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 # These two are lists of tokens (RFC 9110, 5.6.2); hypercorn decodes them as ASCII and would fail on anything else.
@@ -159,7 +159,7 @@ class GuardedH11Protocol(H11Protocol):
             STREAM_ID,
         )
         if isinstance(stream, GuardedWSStream):
-            stream.fast = FastWebSocket(self._write_now, stream.send_frames)
+            stream.write_now = self._write_now
         return stream
 
     async def _refuse(self, status: int) -> None:

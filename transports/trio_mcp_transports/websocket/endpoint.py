@@ -173,7 +173,7 @@ class AsgiWebSocket(MessageChannel):
             raise trio.ClosedResourceError("this WebSocket was closed")
         try:
             if self._fast_path is not None:
-                await self._fast_path.send(messages)
+                await self._fast_path.send_many(messages)
             else:
                 for message in messages:
                     await self._send({"type": "websocket.send", "text": message.decode()})
