@@ -13,10 +13,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from trio_mcp.checks import check_str, mistake
-from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.errors import ProtocolError
+from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
-RETRY_LATER = (b"retry-after", b"1")
+SHUTTING_DOWN = "The server is shutting down. Try again in a moment."
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -44,17 +45,16 @@ SHARED_NAMES: Final[Mapping[bytes, str]] = {
 WEBSOCKET_KEY = re.compile("[A-Za-z0-9+/]{22}==")
 
 
-class HttpRejection(Exception):
-    """A request that is answered with a status and a sentence, and costs nothing else.
+class HttpRejection(ProtocolError):
+    """A request that is answered with a status and a JSON-RPC error, and costs nothing else.
 
-    Attributes:
-        request_id: of the JSON-RPC request, where it has been read: the error carries it (L-RPC-3b).
+    The error carries the id of the JSON-RPC request, where it has been read (L-RPC-3b).
     """
 
-    request_id: RequestId | None = None
-
-    def __init__(self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = (), *, code: int = INVALID_REQUEST
+    ) -> None:
+        super().__init__(message, code=code)
         self.status = status
         self.headers = headers
 
@@ -186,6 +186,12 @@ def check_post(headers: Mapping[str, str]) -> None:
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
         raise HttpRejection(406, "The Accept header must list application/json and text/event-stream.")
+
+
+def check_stream(headers: Mapping[str, str]) -> None:
+    """Refuse a GET whose client would not read a stream of events (406)."""
+    if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
+        raise HttpRejection(406, "The Accept header must list text/event-stream.")
 
 
 def check_upgrade(headers: Mapping[str, str], offered: Sequence[str]) -> None:

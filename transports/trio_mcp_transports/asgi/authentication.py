@@ -11,7 +11,7 @@ import trio
 
 from trio_mcp.groups import split_group
 
-from .access import RETRY_LATER, HttpRejection
+from .access import HttpRejection
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -43,7 +43,7 @@ async def authenticated_principal(authenticate: Authenticate, headers: Mapping[s
         principal = await call_hook(authenticate, headers)
     if asking.cancelled_caught:
         logger.error("authenticate did not answer within %g seconds; the request was refused", AUTHENTICATION_SECONDS)
-        raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.", [RETRY_LATER])
+        raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.")
     if not principal:
         raise HttpRejection(
             401, "This server must know who calls: send an Authorization header that it accepts.", [CHALLENGE]

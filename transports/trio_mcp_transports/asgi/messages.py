@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, dump
+from trio_mcp.errors import ProtocolError
+from trio_mcp.protocol.jsonrpc import dump, error_response
 from trio_mcp.session import Peer
 
 from .access import HttpRejection
@@ -61,19 +62,29 @@ async def respond(
     status: int,
     body: bytes = b"",
     headers: Iterable[tuple[bytes, bytes]] = (),
-    kind: bytes = b"application/json",
 ) -> None:
     """Send a whole response."""
-    head = [(b"content-length", str(len(body)).encode()), *headers]
-    if body:
-        head.append((b"content-type", kind))
-    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.start", "status": status, "headers": head_of(status, body, headers)})
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_rejection(send: Send, rejection: HttpRejection) -> None:
-    """Answer a request with a status, and with its sentence in a JSON-RPC error."""
-    await respond(send, rejection.status, error_of(rejection), rejection.headers)
+def head_of(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a whole response."""
+    head = [(b"content-length", str(len(body)).encode()), *headers]
+    if body:
+        head.append((b"content-type", b"application/json"))
+    if status == 503:
+        head.append((b"retry-after", b"1"))
+    return head
+
+
+async def send_error(send: Send, error: ProtocolError) -> None:
+    """Answer a request with a JSON-RPC error, and with the status of the rejection; 400 for a broken rule of JSON-RPC or MCP."""
+    body = dump(error_response(error))
+    if isinstance(error, HttpRejection):
+        await respond(send, error.status, body, error.headers)
+    else:
+        await respond(send, 400, body)
 
 
 async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: HttpRejection) -> None:
@@ -85,17 +96,9 @@ async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: 
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close"})
         return
-    body = error_of(rejection)
-    head = [
-        (b"content-length", str(len(body)).encode()),
-        (b"content-type", b"application/json"),
-        (b"connection", b"close"),
-        # The refused handshake always ends the connection, so a header of the same name would come twice.
-        *(header for header in rejection.headers if header[0] != b"connection"),
-    ]
+    body = dump(error_response(rejection))
+    # The refused handshake always ends the connection, so a header of the same name would come twice.
+    others = (header for header in rejection.headers if header[0] != b"connection")
+    head = head_of(rejection.status, body, [(b"connection", b"close"), *others])
     await send({"type": "websocket.http.response.start", "status": rejection.status, "headers": head})
     await send({"type": "websocket.http.response.body", "body": body})
-
-
-def error_of(rejection: HttpRejection) -> bytes:
-    return dump(ErrorResponse(rejection.request_id, ErrorDetail(INVALID_REQUEST, str(rejection))))

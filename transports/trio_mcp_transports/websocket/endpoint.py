@@ -20,10 +20,12 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
 
+from ..asgi.access import SHUTTING_DOWN, HttpRejection
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FastPath
 from ..asgi.messages import Message, Receive, Send
 from ..asgi.quota import Quota
+from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
 
 logger = logging.getLogger("trio_mcp.websocket")
@@ -51,9 +53,11 @@ class WebSockets:
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None
 
-    def rejection(self, principal: str | None) -> str | None:
-        """Why no further one of this principal's is served now; None: one is."""
-        return "This server is shutting down." if self.draining else self._quota.rejection(principal)
+    def check_capacity(self, principal: str | None) -> None:
+        """Raise `HttpRejection` (503) unless one more of this principal's can be served now."""
+        if self.draining:
+            raise HttpRejection(503, SHUTTING_DOWN)
+        self._quota.check(principal)
 
     async def serve(
         self,
@@ -76,12 +80,10 @@ class WebSockets:
         try:
             if not await channel.accept():
                 return
-            async with trio.open_nursery() as nursery:
+            async with open_background() as nursery:
                 if expiry is not None:
                     nursery.start_soon(_close_when_expired, channel, expiry)
                 await serve_channel(self._service, channel)
-                # The check of the credentials would go on for ever.
-                nursery.cancel_scope.cancel()
         finally:
             del self._open[channel]
             self._quota.release(peer.principal)

@@ -19,30 +19,24 @@ import sniffio
 import trio
 
 from trio_mcp.checks import check_callable, check_instance
+from trio_mcp.errors import ProtocolError
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import (
-    Batch,
-    Malformed,
-    Request,
-    dump,
-    error_response,
-    parse,
-)
+from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
-from ...asgi.access import RETRY_LATER, Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
+from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
 from ...asgi.authentication import Authenticate, Expiry, authenticated_principal
 from ...asgi.exchange import serve_modern
 from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, respond, send_rejection
+from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, send_error
 from ...asgi.quota import Quota
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
@@ -163,7 +157,7 @@ class McpApp:
         running.legacy.draining = running.websockets.draining = running.sse.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
-        running.sse.close_streams()
+        running.sse.sessions.close_streams()
         with trio.move_on_after(WEBSOCKET_CLOSE_TIMEOUT):
             await running.websockets.close()
 
@@ -217,7 +211,7 @@ class McpApp:
             legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
             quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
             websockets = WebSockets(service, self._limits.body, quota)
-            sse = SseEndpoint(service, self._limits, self._paths.messages)
+            sse = SseEndpoint(service, self._limits, self._paths.messages, self._read_message)
             self._running = AppState(service, ServerSession(service, shared=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
@@ -225,7 +219,7 @@ class McpApp:
                 await receive()
                 await self.drain(0)
                 legacy.sessions.end_all(CancelReason.SHUTDOWN)
-                sse.end_all(CancelReason.SHUTDOWN)
+                sse.sessions.end_all(CancelReason.SHUTDOWN)
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
@@ -246,8 +240,8 @@ class McpApp:
             peer = Peer(await self.principal_of(headers), headers)
             serve = self._route(scope["path"], scope["method"])
             await serve(self._started(), AuthorizedRequest(scope, peer, receive, send))
-        except HttpRejection as rejection:
-            await send_rejection(send, rejection)
+        except ProtocolError as error:
+            await send_error(send, error)
 
     def _route(self, path: str, method: str) -> Route:
         verbs = self._routes.get(path)
@@ -263,13 +257,11 @@ class McpApp:
         _, peer, receive, send = incoming
         headers = peer.headers
         check_post(headers)
-        limits = self._limits
-        body = await read_body(receive, limits.body, limits.body_seconds, headers.get("content-length"))
-        message = parse(body, self._json_limits)
+        envelope = await self._read_message(incoming)
+        message = envelope.message
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
-            await respond(send, 400, dump(error_response(message.error)))
+            await send_error(send, message.error)
             return
-        envelope = Envelope(message, peer=peer, size=len(body))
         try:
             inbound = classify(message)
             # The body decides; a message whose body names no version follows the version header.
@@ -279,9 +271,15 @@ class McpApp:
                 await serve_modern(running.modern, inbound, envelope, outbox, receive, send)
             else:
                 await running.legacy.post(message, envelope, receive, send)
-        except HttpRejection as rejection:
-            rejection.request_id = message.id if isinstance(message, Request) else None
+        except ProtocolError as error:
+            error.request_id = message.id if isinstance(message, Request) else None
             raise
+
+    async def _read_message(self, incoming: AuthorizedRequest) -> Envelope[Received]:
+        _, peer, receive, _ = incoming
+        limits = self._limits
+        body = await read_body(receive, limits.body, limits.body_seconds, peer.headers.get("content-length"))
+        return Envelope(parse(body, self._json_limits), peer=peer, size=len(body))
 
     async def _open_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
         await running.sse.get(incoming, self._expiry_of(incoming.peer))
@@ -298,9 +296,7 @@ class McpApp:
                 raise HttpRejection(404, no_websocket(self._paths))
             check_upgrade(headers, scope["subprotocols"])
             websockets = self._started().websockets
-            full = websockets.rejection(principal)
-            if full is not None:
-                raise HttpRejection(503, full, [RETRY_LATER])
+            websockets.check_capacity(principal)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return

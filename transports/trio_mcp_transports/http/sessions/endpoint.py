@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Mapping, Sequence
 import trio
 
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
+from trio_mcp.protocol.jsonrpc import Batch, Message, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from trio_mcp.storage import EventStore
 
-from ...asgi.access import ALLOW, RETRY_LATER, HttpRejection, accepts
-from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, send_rejection
+from ...asgi.access import ALLOW, SHUTTING_DOWN, HttpRejection, check_stream
+from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Receive, Send, respond
 from ...asgi.quota import Quota
@@ -52,8 +52,7 @@ class LegacyEndpoint:
         check_version(headers)
         # With a session header it is a second handshake in a session, which that session refuses.
         if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
-            exchange = Exchange(receive, send, LEGACY_STATUS, self._outbox())
-            await self._open_session(message.id, envelope, exchange)
+            await self._open_session(envelope, Exchange(receive, send, LEGACY_STATUS, self._outbox()))
             return
         entry = self._find_session(envelope.peer)
         stream = self._new_stream(entry)
@@ -63,9 +62,9 @@ class LegacyEndpoint:
             stream.serve_request(listener, may_pause=self._grace > 0)
             await self._serve_stream(entry, stream, reader, reader.run())
         elif isinstance(message, Request):
-            await send_rejection(reader, LEGACY_STATUS)
+            await reader.reject(LEGACY_STATUS)
         elif isinstance(message, Batch) and listener is not None:
-            await send_rejection(reader, BATCH_STATUS)
+            await reader.reject(BATCH_STATUS)
         else:
             await respond(send, 202)
 
@@ -74,14 +73,13 @@ class LegacyEndpoint:
         _, peer, receive, send = incoming
         headers = peer.headers
         check_version(headers)
-        if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
-            raise HttpRejection(406, "The Accept header must list text/event-stream.")
+        check_stream(headers)
         if SESSION_HEADER not in headers:
             raise HttpRejection(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
         entry = self._find_session(peer)
         # A stream that is opened during a drain would hold up the end of it. A 503 tells the client to come back.
         if self.draining:
-            raise HttpRejection(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
+            raise HttpRejection(503, SHUTTING_DOWN)
         if last := headers.get("last-event-id"):
             await self._resume(entry, last, receive, send)
         else:
@@ -98,32 +96,25 @@ class LegacyEndpoint:
 
     # sessions
 
-    async def _open_session(self, request_id: RequestId, envelope: Envelope[Received], exchange: Exchange) -> None:
-        rejection = self.sessions.make_room(envelope.peer.principal)
-        if rejection is not None:
-            exchange.add_header(*RETRY_LATER)
-            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, rejection)))
-            return
+    async def _open_session(self, envelope: Envelope[Received], exchange: Exchange) -> None:
+        self.sessions.make_room(envelope.peer.principal)
         session = ServerSession(self._service, shared=False)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
-            entry = self.sessions.add(session, envelope.peer.principal)
+            entry = self.sessions.open(session, envelope.peer.principal)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
         await exchange.run()
 
     def _find_session(self, peer: Peer) -> LegacySession:
-        """The session that a request names (L-HTTP-18s); one that somebody else opened is as unknown as one that never was."""
+        """Return the session that a request names (L-HTTP-18s)."""
         session_id = peer.headers.get(SESSION_HEADER)
         if session_id is None:
             raise HttpRejection(
                 400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
             )
-        entry = self.sessions.find(session_id, peer.principal)
-        if entry is None:
-            raise HttpRejection(404, SESSION_OVER)
-        return entry
+        return self.sessions.find(session_id, peer.principal)
 
     # streams
 
@@ -166,7 +157,7 @@ class LegacyEndpoint:
         else:
             if not entry.ended:
                 return events
-        raise HttpRejection(404, SESSION_OVER)
+        raise self.sessions.session_over()
 
     async def _serve_stream(
         self, entry: LegacySession, stream: SessionStream, reader: StreamReader, run: Awaitable[bool]
@@ -222,9 +213,6 @@ class LegacyEndpoint:
 
     def _outbox(self) -> Outbox[Envelope]:
         return Outbox(self._service.options.outbox)
-
-
-SESSION_OVER = "This session is unknown or has ended: send initialize to open another."
 
 
 def check_version(headers: Mapping[str, str]) -> None:

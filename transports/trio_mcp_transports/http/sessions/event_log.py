@@ -15,7 +15,7 @@ import trio
 
 from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
-from ...asgi.access import RETRY_LATER, HttpRejection
+from ...asgi.access import HttpRejection
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -95,7 +95,7 @@ class EventLog:
             raise never_sent(stream, after) from None
         except Exception:
             logger.exception("the event store did not give back what it keeps")
-            raise HttpRejection(503, "The event log cannot be read now.", [RETRY_LATER]) from None
+            raise HttpRejection(503, "The event log cannot be read now.") from None
 
     async def forget(self, stream: int | None = None) -> None:
         """Keep nothing more of one stream, or of all. It is done even when everything else is cancelled."""

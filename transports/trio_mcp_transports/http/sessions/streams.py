@@ -75,11 +75,6 @@ class SessionStreams:
         if self.standalone is not None:
             self.standalone.outbox.close()
 
-    def close(self) -> None:
-        """End the session: nothing more is logged. The streams of calls end with their calls."""
-        self.log.sealed = True
-        self.close_standalone()
-
     async def read(self, number: int, after: int) -> Sequence[bytes]:
         """What came after an event, or the first part of it. Raises `HttpRejection` as `EventLog.read` does."""
         stream = self.active.get(number)
