@@ -11,21 +11,20 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
-from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpx2
 import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
-from trio_mcp.protocol.jsonrpc import Request, Unanswered, dump, parse
+from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ..background import open_background
 from ..httpx.answers import error_reply, excerpt
 from ..httpx.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
-from ..httpx.requests import EVENT_STREAM, error_text, open_body, open_http, read_body
+from ..httpx.requests import EVENT_STREAM, error_text, open_body, open_http, post_message, read_body
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -36,8 +35,6 @@ Inbox: TypeAlias = tuple[trio.MemorySendChannel[Envelope[Received]], trio.Memory
 
 POSTABLE = re.compile(r"[!-~]{1,4096}")
 """What may be a reference to the URI that is posted to: visible ASCII."""
-
-PORTS: Final = {"http": 80, "https": 443}
 
 
 class SseChannel(MessageChannel):
@@ -191,15 +188,9 @@ class SseChannel(MessageChannel):
         """The status and the body of the answer to a POST; 0 for no answer, and why there is none."""
         headers = {"content-type": "application/json"}
         try:
-            with trio.move_on_after(ACCEPT_TIMEOUT):
-                async with self._http.stream("POST", self._uri, content=dump(message), headers=headers) as response:
-                    if response.is_success:
-                        await discard_body(response)
-                        return response.status_code, b""
-                    return response.status_code, await read_body(response, self._limits.message)
+            return await post_message(self._http, self._uri, message, headers, ACCEPT_TIMEOUT, self._limits.message)
         except httpx2.HTTPError as error:
             return 0, error_text(error).encode()
-        return 0, b"it did not say within %d seconds whether it took it" % ACCEPT_TIMEOUT
 
 
 @asynccontextmanager
@@ -230,13 +221,6 @@ async def connect_sse(
             await channel.aclose()
 
 
-async def discard_body(response: httpx2.Response) -> None:
-    """Read and discard a body, so that its connection can be used again; it need not end, nor be well formed."""
-    # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
-    with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
-        await read_body(response, MAX_DISCARDED_BYTES)
-
-
 async def check_stream(response: httpx2.Response) -> None:
     """Refuse an answer that is no stream.
 
@@ -245,45 +229,28 @@ async def check_stream(response: httpx2.Response) -> None:
     """
     status = response.status_code
     if status != 200:
-        body = await read_body(response, MAX_DISCARDED_BYTES)
+        body = await read_body(response, MAX_ERROR_BODY)
         raise RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}")
     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
         raise RemoteProtocolError("the server answered a GET with something else than a stream of events")
 
 
-MAX_DISCARDED_BYTES: Final = 64 * 1024
-
-LEFTOVER_SECONDS: Final = 1.0
-"""Seconds that the body of a 202 may take."""
+MAX_ERROR_BODY: Final = 64 * 1024
 
 
 def endpoint_uri(url: str, event: SseEvent) -> str:
-    """The URI that the first event of a stream names.
+    """Return the URI that the first event of a stream names.
 
     Raises:
-        RemoteProtocolError: it names none, or one of another origin: what is posted may hold secrets.
+        RemoteProtocolError: it names none, or one of another origin.
     """
     if event.event != "endpoint":
         raise RemoteProtocolError(f"the first event of the stream is {event.event!r:.80}, not 'endpoint'")
-    if not POSTABLE.fullmatch(event.data):
-        raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}")
-    try:
-        uri = urljoin(url, event.data)
-    except ValueError:
-        raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}") from None
-    # The messages may hold secrets, and the headers do: they must not go to a host that the stream names.
-    if origin(uri) is None or origin(uri) != origin(url):
-        raise RemoteProtocolError(f"the event `endpoint` names a URI of another origin than {url}: {uri:.200}")
-    return uri
-
-
-def origin(uri: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port; None if one of them is missing, or the URI contains a user's name."""
-    try:
-        parts: SplitResult = urlsplit(uri)
-        port = parts.port or PORTS.get(parts.scheme)
-    except ValueError:
-        return None
-    if port is None or not parts.hostname or parts.username is not None:
-        return None
-    return parts.scheme, parts.hostname, port
+    here = httpx2.URL(url)
+    with suppress(httpx2.InvalidURL):
+        uri = here.join(event.data)
+        # The messages may hold secrets, and the headers do: they must not go to a host that the stream names.
+        same_origin = (uri.scheme, uri.host, uri.port, uri.userinfo) == (here.scheme, here.host, here.port, b"")
+        if same_origin and POSTABLE.fullmatch(event.data):
+            return str(uri)
+    raise RemoteProtocolError(f"the event `endpoint` names no URI of the same origin as {url}: {event.data!r:.80}")

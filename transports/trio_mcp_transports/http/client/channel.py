@@ -26,7 +26,7 @@ from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
-from ...httpx.requests import error_text, open_http, read_body
+from ...httpx.requests import error_text, open_http, post_message
 from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream
@@ -193,12 +193,15 @@ class HttpChannel(MessageChannel):
 
         If the server rejects an answer, the request of ours on whose response it had asked fails: it would wait for ever.
         """
-        message = envelope.message
+        connection, message = self._connection, envelope.message
+        headers, limits = connection.headers_of(envelope).every, connection.limits
         what = type(message).__name__
         try:
-            status = await self._post(envelope)
+            status, _ = await post_message(
+                connection.http, connection.url, message, headers, limits.post_timeout, limits.message
+            )
         except httpx2.HTTPError as error:
-            logger.warning("a %s did not reach %s: %s", what, self._connection.url, error_text(error))
+            logger.warning("a %s did not reach %s: %s", what, connection.url, error_text(error))
             return False
         if status >= 300:
             logger.warning("the server answered %s to a %s", status, what)
@@ -206,24 +209,6 @@ class HttpChannel(MessageChannel):
                 await self._on_answer_rejected(each, status)
             return False
         return True
-
-    async def _post(self, envelope: Envelope) -> int:
-        """Post a message and return the status. The body is dropped, and need not end.
-
-        Raises:
-            httpx2.HTTPError: it did not arrive, or the server did not answer in time.
-        """
-        connection = self._connection
-        seconds = connection.limits.post_timeout
-        status = 0
-        with trio.move_on_after(seconds):
-            async with connection.post(envelope.message, connection.headers_of(envelope).every) as response:
-                status = response.status_code
-                # Read to the end if it comes in time: httpx drops a connection whose response was not.
-                await read_body(response, connection.limits.message)
-        if not status:
-            raise httpx2.ReadTimeout(f"it did not say within {seconds:g} seconds whether it took it")
-        return status
 
     async def _on_answer_rejected(self, message: Message, status: int) -> None:
         """Fail the request on whose response the server asked what this message answers."""
