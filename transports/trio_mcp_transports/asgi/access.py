@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -59,11 +58,10 @@ class HttpRejection(ProtocolError):
         self.headers = headers
 
 
-@dataclass(frozen=True, slots=True)
 class Access:
     """Who may reach the server from a browser.
 
-    Attributes:
+    Args:
         hosts: names the server is reached by, without ports; loopback names when empty.
         origins: origins of web pages that may call it, such as `https://app.example`; loopback origins are always allowed
             while `hosts` is empty.
@@ -73,24 +71,20 @@ class Access:
         ValueError: no request could have such a name or origin.
     """
 
-    hosts: Sequence[str] = ()
-    origins: Sequence[str] = ()
-    allowed: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_hosts(self.hosts)
-        check_origins(self.origins)
-        object.__setattr__(self, "hosts", tuple(self.hosts))
-        object.__setattr__(self, "origins", tuple(self.origins))
-        object.__setattr__(self, "allowed", frozenset(name.lower().rstrip(".") for name in self.hosts or LOOPBACK))
+    def __init__(self, hosts: Sequence[str], origins: Sequence[str]) -> None:
+        check_hosts(hosts)
+        check_origins(origins)
+        self.allowed = frozenset(name.lower().rstrip(".") for name in hosts or LOOPBACK)
+        self._origins = frozenset(origins)
+        self._is_local = not hosts
 
     def allows_origin(self, origin: str) -> bool:
-        if origin in self.origins:
+        if origin in self._origins:
             return True
         scheme, separator, authority = origin.partition("://")
         # A public server has named its pages. Without names it is a local one, for which pages of the same machine are
         # fine.
-        if self.hosts or not separator or scheme not in ("http", "https"):
+        if not self._is_local or not separator or scheme not in ("http", "https"):
             return False
         return host_name(authority) in LOOPBACK
 

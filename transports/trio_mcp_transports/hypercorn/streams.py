@@ -16,6 +16,7 @@ and whatever has to wait do not take it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 import trio
@@ -283,14 +284,7 @@ class ByteBuffer(WebsocketBuffer):
 def without_extensions(event: Request, state: dict[str, object]) -> Request:
     """The handshake as if the client had offered no extension, and with more in the state that the application sees."""
     headers = [(name, value) for name, value in event.headers if name.lower() != b"sec-websocket-extensions"]
-    return Request(
-        stream_id=event.stream_id,
-        headers=headers,
-        http_version=event.http_version,
-        method=event.method,
-        raw_path=event.raw_path,
-        state=HypercornState({**event.state, **state}),
-    )
+    return replace(event, headers=headers, state=HypercornState({**event.state, **state}))
 
 
 async def check_not_lost(lost: bool) -> None:

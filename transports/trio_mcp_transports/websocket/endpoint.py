@@ -23,6 +23,7 @@ from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, 
 from ..asgi.access import SHUTTING_DOWN, HttpRejection
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FastPath
+from ..asgi.limits import HttpLimits
 from ..asgi.messages import Message, Receive, Send
 from ..asgi.quota import Quota
 from ..background import open_background
@@ -37,19 +38,15 @@ CLOSE_TIMEOUT: Final = 1.0
 class WebSockets:
     """The open WebSockets of one application.
 
-    Args:
-        max_message: bytes of one message.
-        quota: of open ones.
-
     Attributes:
         draining: no further one is served.
     """
 
-    def __init__(self, service: Service, max_message: int, quota: Quota) -> None:
+    def __init__(self, service: Service, limits: HttpLimits) -> None:
         self.draining = False
         self._service = service
-        self._limits = JsonLimits(max_bytes=max_message)
-        self._quota = quota
+        self._limits = JsonLimits(max_bytes=limits.body)
+        self._quota = Quota("WebSockets", limits.websockets, limits.per_principal)
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None
 

@@ -8,7 +8,6 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -37,7 +36,6 @@ from ...asgi.exchange import serve_modern
 from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, send_error
-from ...asgi.quota import Quota
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
@@ -93,15 +91,8 @@ def asgi_app(
             host or origin.
         TypeError: `authenticate` is not callable, or an option is of the wrong type.
     """
-    paths = Paths(path, sse_path, message_path)
-    check_paths(paths)
-    if authenticate is not None:
-        check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
-    limits = HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
-    access = Access(allowed_hosts, allowed_origins)
-    # Compared with None: a store with a length is falsy while it is empty.
-    store = MemoryEventStore() if event_store is None else event_store
-    return McpApp(server, paths, access, limits, store, authenticate)
+    paths, access = Paths(path, sse_path, message_path), Access(allowed_hosts, allowed_origins)
+    return McpApp(server, paths, access, authenticate, limits, event_store)
 
 
 class McpApp:
@@ -112,17 +103,23 @@ class McpApp:
         server: Server,
         paths: Paths,
         access: Access,
-        limits: HttpLimits,
-        event_store: EventStore,
-        authenticate: Authenticate | None = None,
+        authenticate: Authenticate | None,
+        limits: HttpLimits | None,
+        event_store: EventStore | None,
     ) -> None:
+        check_paths(paths)
+        if authenticate is not None:
+            check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
+        self.limits = (
+            HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
+        )
         self._server = server
         self._paths = paths
         self._access = access
-        self._limits = limits
-        self._event_store = event_store
+        # Compared with None: a store with a length is falsy while it is empty.
+        self._event_store = MemoryEventStore() if event_store is None else event_store
         self._authenticate = authenticate
-        self._json_limits = JsonLimits(max_bytes=limits.body)
+        self._json_limits = JsonLimits(max_bytes=self.limits.body)
         self._running: AppState | None = None
         self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
@@ -190,17 +187,11 @@ class McpApp:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        problem = event_loop_problem()
-        if problem is not None:
-            logger.error(problem)
-            await send({"type": "lifespan.startup.failed", "message": problem})
-            return
-        # Under `hypercorn -k trio` nothing else installs the guard. Another ASGI server must not be made to load
-        # hypercorn.
-        if "hypercorn.trio.run" in sys.modules:
-            install()
         async with AsyncExitStack() as stack:
             try:
+                check_event_loop()
+                # Under `hypercorn -k trio` nothing else installs the guard.
+                install()
                 service = await stack.enter_async_context(self._server.open_service())
             except Exception as error:  # noqa: BLE001  whatever it is, an ASGI server must not go on without
                 problem = f"{self._server.identity.name} could not be started: {error}"
@@ -208,10 +199,9 @@ class McpApp:
                 await send({"type": "lifespan.startup.failed", "message": problem})
                 return
             nursery = await stack.enter_async_context(trio.open_nursery())
-            legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
-            quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
-            websockets = WebSockets(service, self._limits.body, quota)
-            sse = SseEndpoint(service, self._limits, self._paths.messages, self._read_message)
+            legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
+            websockets = WebSockets(service, self.limits)
+            sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
             self._running = AppState(service, ServerSession(service, shared=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
@@ -234,14 +224,17 @@ class McpApp:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            headers = read_headers(scope["headers"])
-            # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
-            check_access(headers, self._access)
-            peer = Peer(await self.principal_of(headers), headers)
+            peer = await self._authorized(scope)
             serve = self._route(scope["path"], scope["method"])
             await serve(self._started(), AuthorizedRequest(scope, peer, receive, send))
         except ProtocolError as error:
             await send_error(send, error)
+
+    async def _authorized(self, scope: Scope) -> Peer:
+        headers = read_headers(scope["headers"])
+        # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
+        check_access(headers, self._access)
+        return Peer(await self.principal_of(headers), headers)
 
     def _route(self, path: str, method: str) -> Route:
         verbs = self._routes.get(path)
@@ -277,7 +270,7 @@ class McpApp:
 
     async def _read_message(self, incoming: AuthorizedRequest) -> Envelope[Received]:
         _, peer, receive, _ = incoming
-        limits = self._limits
+        limits = self.limits
         body = await read_body(receive, limits.body, limits.body_seconds, peer.headers.get("content-length"))
         return Envelope(parse(body, self._json_limits), peer=peer, size=len(body))
 
@@ -289,18 +282,15 @@ class McpApp:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An upgrade on the same path: what is refused is refused before it is accepted (reliability S-15)."""
         try:
-            headers = read_headers(scope["headers"])
-            check_access(headers, self._access)
-            principal = await self.principal_of(headers)
+            peer = await self._authorized(scope)
             if scope["path"] != self._paths.streamable:
                 raise HttpRejection(404, no_websocket(self._paths))
-            check_upgrade(headers, scope["subprotocols"])
+            check_upgrade(peer.headers, scope["subprotocols"])
             websockets = self._started().websockets
-            websockets.check_capacity(principal)
+            websockets.check_capacity(peer.principal)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return
-        peer = Peer(principal, headers)
         fast_path = scope.get("state", {}).get(FAST_PATH_KEY)
         await websockets.serve(receive, send, peer, self._expiry_of(peer), fast_path)
 
@@ -314,7 +304,7 @@ class McpApp:
         """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""
         while True:
             # After the answer and not at fixed times: a slow hook is not asked again while it still works.
-            await trio.sleep(self._limits.recheck_seconds)
+            await trio.sleep(self.limits.recheck_seconds)
             try:
                 if await self.principal_of(peer.headers) != peer.principal:
                     return
@@ -326,9 +316,8 @@ WEBSOCKET_CLOSE_TIMEOUT = 1.0
 """Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
 
 
-def event_loop_problem() -> str | None:
-    """What is wrong with the event loop this runs in, or None."""
+def check_event_loop() -> None:
+    """Raise `RuntimeError` unless this runs on Trio."""
     library = sniffio.current_async_library()
-    if library == "trio":
-        return None
-    return f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`"
+    if library != "trio":
+        raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`")

@@ -26,7 +26,7 @@ from ...asgi.messages import AuthorizedRequest, Receive, Send, respond
 from ...asgi.quota import Quota
 from .event_log import read_event_id
 from .sessions import LegacySession, LegacySessions
-from .streams import BackgroundLogger, LogReplay, SessionStream, StreamReader
+from .streams import BackgroundLogger, SessionStream, StreamReader
 
 
 class LegacyEndpoint:
@@ -140,10 +140,7 @@ class LegacyEndpoint:
         events = await self._missed_events(
             entry, number, after
         )  # an id that cannot be resumed takes nothing from a reader
-        stream = entry.streams.active.get(number)
-        if stream is None:
-            await LogReplay(receive, send).replay(entry.streams, number, after, events)
-            return
+        stream = entry.streams.active.get(number) or entry.streams.ended(number)
         reader = StreamReader(receive, send, stream)
         await self._serve_stream(entry, stream, reader, reader.resume(after, events))
 

@@ -14,7 +14,7 @@ sends what the log has and then continues with the outbox: no event is missing b
 | unread     | `BackgroundLogger` | a GET resumes it                         | read                                              |
 | unread     | `BackgroundLogger` | the grace is over                        | done; the call is cancelled, the log forgotten    |
 | waiting    | none               | a GET resumes it, or opens a new one     | read; the new one gets what was not sent          |
-| any        | any                | the outbox is closed and all is logged   | done; a GET is served from the log (`LogReplay`)  |
+| any        | any                | the outbox is closed and all is logged   | done; a GET is served from the log (`ended`)      |
 
 A consumer is replaced without waiting for it, since it may be stuck in a write to a dead connection. It finds out because its
 next `flush` returns no bytes. Example, with the ids that the client sees (stream 3):
@@ -28,6 +28,7 @@ next `flush` returns no bytes. Example, with the ids that the client sees (strea
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -75,6 +76,13 @@ class SessionStreams:
         if self.standalone is not None:
             self.standalone.outbox.close()
 
+    def ended(self, number: int) -> SessionStream:
+        """Return a stream that has ended, for a client that reads the rest of it from the log."""
+        stream = SessionStream(self, Outbox(1), sends_priming_event=False)
+        stream.number, stream.last = number, sys.maxsize
+        stream.outbox.close()
+        return stream
+
     async def read(self, number: int, after: int) -> Sequence[bytes]:
         """What came after an event, or the first part of it. Raises `HttpRejection` as `EventLog.read` does."""
         stream = self.active.get(number)
@@ -95,7 +103,7 @@ class SessionStream:
 
     Attributes:
         number: 0 until the stream is opened; before that there is no id to resume after, and nothing is logged.
-        last: the number of the newest event.
+        last: the number of the newest event; of a stream that has ended, more than that.
         extra_grace: seconds that its client was asked to wait before it resumes the stream.
     """
 
@@ -185,7 +193,8 @@ class SessionStream:
             await self._written.wait()
 
     def framed(self, first: int, events: Sequence[bytes]) -> bytes:
-        return framed(self.number, first, events)
+        numbered = enumerate(events, first)
+        return b"".join(encode_event(data, event_id(self.number, number)) for number, data in numbered)
 
     async def read(self, after: int) -> Sequence[bytes]:
         return await self.streams.read(self.number, after)
@@ -202,10 +211,6 @@ class SessionStream:
             await consumer.end_early(retry)
         else:
             await trio.lowlevel.checkpoint()
-
-
-def framed(stream: int, first: int, events: Sequence[bytes]) -> bytes:
-    return b"".join(encode_event(data, event_id(stream, number)) for number, data in enumerate(events, first))
 
 
 class StreamReader(Exchange):
@@ -235,13 +240,16 @@ class StreamReader(Exchange):
         return await self.run()
 
     async def _catch_up(self, after: int, events: Sequence[bytes]) -> bool:
-        """False if the log has just lost an event: nothing after it may be sent. The client will ask for it and get an error."""
+        """Send what is in the log. False if an event has just been lost: the client will ask for it and get an error."""
         stream = self._stream
         while stream.consumer is self and after < stream.last:
             try:
                 events = events or await stream.read(after)
             except HttpRejection:
                 return False
+            # Only a stream that has ended has no more events than its log.
+            if not events:
+                break
             sent = events[
                 : stream.last - after
             ]  # the store may hold more: what a write that was cut short will write again
@@ -272,31 +280,6 @@ class StreamReader(Exchange):
         stream = self._stream
         first = b"" if stream.number else stream.open()
         return first + await stream.flush(self)
-
-
-class LogReplay(Exchange):
-    """An exchange that sends what is left in the log of a stream that has ended."""
-
-    __slots__ = ()
-
-    def __init__(self, receive: Receive, send: Send) -> None:
-        super().__init__(receive, send, LEGACY_STATUS, Outbox(1))
-        self.outbox.close()
-
-    async def replay(self, streams: SessionStreams, number: int, after: int, events: Sequence[bytes]) -> None:
-        """Send everything after that event, of which `events` is the first part."""
-        try:
-            await self._open()
-            while events:
-                await self._send_part(framed(number, after + 1, events))
-                after += len(events)
-                events = await streams.read(number, after)
-        # Evicted just now. The client will ask for the rest and be told.
-        except HttpRejection:
-            pass
-        except OSError:
-            return
-        await self.run()
 
 
 class BackgroundLogger:
