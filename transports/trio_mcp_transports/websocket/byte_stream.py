@@ -118,18 +118,14 @@ async def open_wire(address: Address, tls: ssl.SSLContext | None) -> LimitedStre
     Raises:
         OSError: it cannot be reached; or its certificate is not one that `tls` trusts.
     """
-    stream = await trio.open_tcp_stream(address.host, address.port)
     if not address.secure:
-        return LimitedStream(stream)
-    secure = trio.SSLStream(
-        stream, tls or ssl.create_default_context(), server_hostname=address.host, https_compatible=True
-    )
+        return LimitedStream(await trio.open_tcp_stream(address.host, address.port))
+    stream = await trio.open_ssl_over_tcp_stream(address.host, address.port, https_compatible=True, ssl_context=tls)
     try:
-        await secure.do_handshake()
-    except trio.BrokenResourceError as error:
+        await stream.do_handshake()
+    except BaseException as error:
         await trio.aclose_forcefully(stream)
-        raise OSError(f"TLS: {error.__cause__ or error}") from error
-    except BaseException:
-        await trio.aclose_forcefully(stream)
+        if isinstance(error, trio.BrokenResourceError):
+            raise OSError(f"TLS: {error.__cause__ or error}") from error
         raise
-    return LimitedStream(secure)
+    return LimitedStream(stream)
