@@ -38,7 +38,7 @@ from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 
 from .access import HttpRejection
-from .messages import Receive, Send, respond
+from .messages import AuthorizedRequest, respond
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -82,14 +82,14 @@ class Exchange:
         "outbox",
     )
 
-    def __init__(self, receive: Receive, send: Send, statuses: dict[int, int], outbox: Outbox[Envelope]) -> None:
+    def __init__(self, incoming: AuthorizedRequest, statuses: dict[int, int], outbox: Outbox[Envelope]) -> None:
         self.outbox = outbox
         self.is_ending = False
         """It is to end soon, whatever is still to come."""
         self.closing_bytes = b""
         """The last bytes of a stream."""
-        self._receive = receive
-        self._send = send
+        self._receive = incoming.receive
+        self._send = incoming.send
         self._statuses = statuses
         self._headers: list[tuple[bytes, bytes]] = []
         self._opened = False
@@ -114,12 +114,16 @@ class Exchange:
             return False
         return True
 
-    async def listen(self) -> bool:
-        """Open the stream before there is anything to send, and go on as `run` does."""
+    async def listen(self, first: bytes = b"") -> bool:
+        """Open the stream before there is anything to send, and go on as `run` does.
+
+        Args:
+            first: what the stream begins with.
+        """
         try:
             await self._send_events()
             # An ASGI server sends a head with the first of its body, and the client of a silent stream must not wait for that.
-            await self._send_part(b"")
+            await self._send_part(first)
         except OSError:
             return False
         return await self.run()
@@ -214,8 +218,7 @@ async def serve_modern(
     inbound: Inbound,
     envelope: Envelope[Received],
     outbox: Outbox[Envelope],
-    receive: Receive,
-    send: Send,
+    incoming: AuthorizedRequest,
 ) -> None:
     """Serve one message of a modern client; the end of its connection is its cancellation (M-HTTP-10s).
 
@@ -229,7 +232,7 @@ async def serve_modern(
     message, headers = inbound.message, envelope.peer.headers
     # MCP defines no notification that a client sends over HTTP; one is accepted and ignored (M-HTTP-9s).
     if isinstance(message, Notification):
-        await respond(send, 202)
+        await respond(incoming.send, 202)
         return
     if not isinstance(message, Request):
         raise HttpRejection(400, "A modern client sends requests only.")
@@ -239,7 +242,7 @@ async def serve_modern(
         version = headers.get(VERSION_HEADER, "")
         raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=INVALID_PARAMS)
     check_headers(headers, inbound.version, message)
-    exchange = Exchange(receive, send, MODERN_STATUS, outbox)
+    exchange = Exchange(incoming, MODERN_STATUS, outbox)
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
     if not isinstance(target, ReplyTarget):
         await exchange.reject(MODERN_STATUS, other=400)

@@ -12,6 +12,7 @@ from trio_mcp.protocol.jsonrpc import dump, error_response
 from trio_mcp.session import Peer
 
 from .access import HttpRejection
+from .authentication import Expiry
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -21,12 +22,17 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class AuthorizedRequest(NamedTuple):
-    """A request whose sender may call; nothing of its body has been read."""
+    """A request whose sender may call; nothing of its body has been read.
+
+    Attributes:
+        expiry: of the credentials of an open connection; None without authentication.
+    """
 
     scope: Scope
-    peer: Peer
     receive: Receive
     send: Send
+    peer: Peer
+    expiry: Expiry | None = None
 
 
 async def read_body(receive: Receive, limit: int, seconds: float, announced: str | None) -> bytes:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import weakref
 from contextlib import suppress
 from typing import Final, Protocol
@@ -13,13 +14,6 @@ import trio
 from hypercorn.config import Config
 
 from .config import ConnectionLimits, limits_of
-
-try:
-    import resource
-except ImportError:
-    # Windows has no such limits.
-    resource = None  # type: ignore[assignment]
-
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -99,8 +93,6 @@ def connections_of(config: Config) -> Connections:
 
 def connection_limit(limits: ConnectionLimits) -> int:
     """`max_connections`, lowered so that this many open connections leave the process some files to open."""
-    if resource is None:
-        return limits.max_connections
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits.max_connections

@@ -92,7 +92,7 @@ class GuardedTCPServer(TCPServer):
         self._plain = stream if isinstance(stream, trio.SocketStream) else None
         self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
         # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
-        self._readable = self._socket if self._plain is not None and os.name == "posix" else None
+        self._readable = self._socket if self._plain is not None else None
         self._limits = limits_of(config)
         self._whole = trio.CancelScope()
         self._watching = trio.CancelScope()

@@ -12,7 +12,6 @@ import errno
 import logging
 import signal
 import socket
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -257,9 +256,7 @@ def bind(family: int, address: Address) -> socket.socket:
     with ExitStack() as undo:
         sock = socket.socket(family, socket.SOCK_STREAM)
         undo.callback(sock.close)
-        # On Windows it would let two servers share the port.
-        if sys.platform != "win32":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # Without it `::` would take IPv4 too on Linux, and binding `0.0.0.0` after it would fail.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -234,7 +234,7 @@ class GuardedWSStream(WSStream):
             if self.closed:
                 return
 
-    async def _handle_message(self, event: Message[str] | Message[bytes]) -> None:
+    async def _handle_message(self, event: Message[str] | Message[bytearray]) -> None:
         try:
             self.buffer.extend(event)
         except FrameTooLargeError:
@@ -274,7 +274,7 @@ class GuardedWSStream(WSStream):
 class ByteBuffer(WebsocketBuffer):
     """Counts the bytes of a text message; hypercorn's counts its characters."""
 
-    def extend(self, event: Message[str] | Message[bytes]) -> None:
+    def extend(self, event: Message[str] | Message[bytearray]) -> None:
         # Pure ASCII has as many bytes as characters, so most messages need no second encoding.
         if isinstance(event, TextMessage) and not event.data.isascii():
             self.length += len(event.data.encode()) - len(event.data)

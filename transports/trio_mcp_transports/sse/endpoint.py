@@ -25,7 +25,7 @@ from ..asgi.access import SHUTTING_DOWN, HttpRejection, check_content, check_str
 from ..asgi.authentication import Expiry
 from ..asgi.exchange import LEGACY_STATUS, Exchange
 from ..asgi.limits import HttpLimits
-from ..asgi.messages import AuthorizedRequest, Receive, Send, respond, send_error
+from ..asgi.messages import AuthorizedRequest, respond, send_error
 from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable
 from ..background import open_background
@@ -48,17 +48,12 @@ class SseStream(Exchange):
         used: something was posted.
     """
 
-    __slots__ = ("_first", "_opened_at", "used")
+    __slots__ = ("_opened_at", "used")
 
-    def __init__(self, receive: Receive, send: Send, outbox: Outbox[Envelope], uri: str) -> None:
-        super().__init__(receive, send, LEGACY_STATUS, outbox)
+    def __init__(self, incoming: AuthorizedRequest, outbox: Outbox[Envelope]) -> None:
+        super().__init__(incoming, LEGACY_STATUS, outbox)
         self.used = False
-        self._first = encode_event(uri.encode("ascii"), event=b"endpoint")
         self._opened_at = trio.current_time()
-
-    async def _events(self) -> bytes:
-        first, self._first = self._first, b""
-        return first + await super()._events()
 
     async def _keep_alive(self) -> None:
         if self.used or trio.current_time() - self._opened_at < UNUSED_TIMEOUT:
@@ -68,21 +63,14 @@ class SseStream(Exchange):
 
 
 class SseSession(OpenSession):
-    """One session, and the stream that carries it.
-
-    Args:
-        message_path: where its messages are posted.
-    """
+    """One session, and the stream that carries it."""
 
     __slots__ = ("stream",)
 
-    def __init__(self, service: Service, incoming: AuthorizedRequest, message_path: str) -> None:
+    def __init__(self, service: Service, incoming: AuthorizedRequest) -> None:
         super().__init__(ServerSession(service), incoming.peer.principal)
-        root = str(incoming.scope.get("root_path", "")).rstrip("/")
-        uri = f"{quote(root)}{message_path}?session_id={self.id}"
-        outbox: Outbox[Envelope] = Outbox(service.options.outbox)
-        self.stream = SseStream(incoming.receive, incoming.send, outbox, uri)
-        self.session.attach(outbox)
+        self.stream = SseStream(incoming, Outbox(service.options.outbox))
+        self.session.attach(self.stream.outbox)
 
     def close_streams(self) -> None:
         self.stream.outbox.close()
@@ -105,22 +93,20 @@ class SseEndpoint:
         self._message_path = message_path
         self._read_message = read_message
 
-    async def get(self, incoming: AuthorizedRequest, expiry: Expiry | None = None) -> None:
-        """Open a session and carry its stream until either side ends it. A cancel ends the session.
-
-        Args:
-            expiry: of its credentials; None without authentication.
-        """
+    async def get(self, incoming: AuthorizedRequest) -> None:
+        """Open a session and carry its stream until either side ends it. A cancel ends the session."""
         check_stream(incoming.peer.headers)
         if self.draining:
             raise HttpRejection(503, SHUTTING_DOWN)
         self.sessions.quota.check(incoming.peer.principal)
-        entry = self.sessions.add(SseSession(self._service, incoming, self._message_path))
+        entry = self.sessions.add(SseSession(self._service, incoming))
         try:
+            root = str(incoming.scope.get("root_path", "")).rstrip("/")
+            uri = f"{quote(root)}{self._message_path}?session_id={entry.id}"
             async with open_background() as nursery:
-                if expiry is not None:
-                    nursery.start_soon(self._end_when_expired, entry, expiry)
-                await entry.stream.listen()
+                if incoming.expiry is not None:
+                    nursery.start_soon(self._end_when_expired, entry, incoming.expiry)
+                await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
         finally:
             self.sessions.end(entry, CancelReason.DISCONNECT)
 

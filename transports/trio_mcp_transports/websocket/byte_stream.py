@@ -63,7 +63,7 @@ class LimitedStream(trio.abc.Stream):
     Attributes:
         last_received_at: when bytes came last, on Trio's clock.
         reading: whether a task waits for bytes; otherwise the time since the last bytes says nothing about the server.
-        allowance: bytes that may still come before `allow` is called again.
+        allowance: bytes that may still come; the owner raises it with each message.
         write_deadline: seconds that the server may take to read what is written at once; a pong too, for which the
             library's reader waits.
         stalled: a write took longer, and the stream was closed.
@@ -76,10 +76,6 @@ class LimitedStream(trio.abc.Stream):
         self.allowance: float = MAX_HANDSHAKE
         self.write_deadline = inf
         self.stalled = False
-
-    def allow(self, size: float = inf) -> None:
-        """So many bytes may come from now on."""
-        self.allowance = size
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Raises `trio.BrokenResourceError` when more came than is allowed."""

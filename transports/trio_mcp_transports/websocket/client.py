@@ -324,7 +324,7 @@ class WebSocketChannel(MessageChannel):
         self._changed = trio.Event()
 
     def _replenish(self, wire: LimitedStream) -> None:
-        wire.allow(2 * self._limits.max_bytes + FRAME_OVERHEAD)
+        wire.allowance = 2 * self._limits.max_bytes + FRAME_OVERHEAD
 
 
 def text_of(envelope: Envelope) -> str:

@@ -18,13 +18,13 @@ import trio
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Received, Service, serve_channel
 
 from ..asgi.access import SHUTTING_DOWN, HttpRejection
 from ..asgi.authentication import Expiry
-from ..asgi.fast_path import FastPath
+from ..asgi.fast_path import FAST_PATH_KEY, FastPath
 from ..asgi.limits import HttpLimits
-from ..asgi.messages import Message, Receive, Send
+from ..asgi.messages import AuthorizedRequest, Message
 from ..asgi.quota import Quota
 from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
@@ -56,34 +56,22 @@ class WebSockets:
             raise HttpRejection(503, SHUTTING_DOWN)
         self._quota.check(principal)
 
-    async def serve(
-        self,
-        receive: Receive,
-        send: Send,
-        peer: Peer,
-        expiry: Expiry | None = None,
-        fast_path: FastPath | None = None,
-    ) -> None:
-        """Accept what asked for an upgrade, and serve it to its end.
-
-        Args:
-            expiry: of its credentials; None without authentication.
-            fast_path: the one that our own server offers; None under another server.
-        """
-        channel = AsgiWebSocket(receive, send, peer, self._limits, fast_path)
+    async def serve(self, incoming: AuthorizedRequest) -> None:
+        """Accept what asked for an upgrade, and serve it to its end."""
+        channel = AsgiWebSocket(incoming, self._limits)
         # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
-        self._quota.acquire(peer.principal)
+        self._quota.acquire(incoming.peer.principal)
         try:
             if not await channel.accept():
                 return
             async with open_background() as nursery:
-                if expiry is not None:
-                    nursery.start_soon(_close_when_expired, channel, expiry)
+                if incoming.expiry is not None:
+                    nursery.start_soon(_close_when_expired, channel, incoming.expiry)
                 await serve_channel(self._service, channel)
         finally:
             del self._open[channel]
-            self._quota.release(peer.principal)
+            self._quota.release(incoming.peer.principal)
             if self._all_closed is not None and not self._open:
                 self._all_closed.set()
 
@@ -108,20 +96,15 @@ class AsgiWebSocket(MessageChannel):
     """One accepted WebSocket.
 
     Args:
-        receive, send: of the ASGI exchange, whose first event (`websocket.connect`) was not received yet.
-        peer: who asked for the upgrade; every message is from there.
+        incoming: the request for it, whose first event (`websocket.connect`) was not received yet.
         limits: of one message.
-        fast_path: for messages that need not wait; None under another server.
     """
 
-    def __init__(
-        self, receive: Receive, send: Send, peer: Peer, limits: JsonLimits, fast_path: FastPath | None = None
-    ) -> None:
-        self._receive = receive
-        self._send = send
-        self._peer = peer
+    def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits) -> None:
+        scope, self._receive, self._send, self._peer, _ = incoming
         self._limits = limits
-        self._fast_path = fast_path
+        self._fast_path: FastPath | None = scope.get("state", {}).get(FAST_PATH_KEY)
+        """For messages that need not wait; None under another server."""
         self._ending: Close | None = None
         self._waiting: trio.CancelScope | None = None
         self._closed = False

@@ -91,12 +91,10 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """The open requests by id. A question costs one entry, and the end of a request its own entries only."""
+    """The open requests by id."""
 
     def __init__(self) -> None:
         self._by_id: dict[RequestId, OpenRequest] = {}
-        self._asked_on: dict[RequestId, OpenRequest] = {}
-        """The request on whose response the server asked, by the id of its question."""
 
     def add(self, request_id: RequestId) -> OpenRequest:
         """Open a request; one of the same id that is still ending is no longer found by it."""
@@ -107,25 +105,17 @@ class OpenRequests:
         """Return the open request of that id."""
         return None if request_id is None else self._by_id.get(request_id)
 
-    def add_question(self, entry: OpenRequest, question: RequestId) -> None:
-        """Remember on whose response the server asked."""
-        entry.questions.add(question)
-        self._asked_on[question] = entry
-
     def asked_on(self, question: RequestId) -> OpenRequest | None:
         """Return the open request on whose response the server asked this."""
-        entry = self._asked_on.get(question)
-        return entry if entry is not None and self._by_id.get(entry.id) is entry else None
+        # Searched, since it is wanted only when the server rejects an answer, which costs a POST anyway.
+        return next((entry for entry in self._by_id.values() if question in entry.questions), None)
 
     def remove(self, entry: OpenRequest) -> None:
         """Close a request."""
-        # An id may be used again as soon as its request was answered, while the exchange of the older one still ends. So each
+        # An id may be used again as soon as its request was answered, while the exchange of the older one still ends. So the
         # entry is compared before it is removed: the newer request stays.
         if self._by_id.get(entry.id) is entry:
             del self._by_id[entry.id]
-        for question in entry.questions:
-            if self._asked_on.get(question) is entry:
-                del self._asked_on[question]
 
     def cancel_all(self) -> None:
         """Cancel every exchange."""
@@ -281,9 +271,7 @@ class RequestExchange:
         """Deliver a whole body: the answer, or an array with the answer in it."""
         connection = self._connection
         body = await read_body(response, connection.limits.message)
-        message = connection.parse(body)
-        self._learn_session(message, response.headers)
-        answered = self._answered_by(connection.parts(message))
+        message, answered = self._read(body, response.headers)
         await connection.deliver(message if answered else no_answer(self._request, body, message))
 
     def _stream(self, headers: httpx2.Headers) -> ResumableStream:
@@ -299,15 +287,18 @@ class RequestExchange:
 
     async def _on_event(self, event: SseEvent, headers: httpx2.Headers) -> bool:
         """Deliver one message; return whether it is the answer."""
-        connection = self._connection
-        message = connection.parse(event.data.encode())
+        message, answered = self._read(event.data.encode(), headers)
+        await self._connection.deliver(message)
+        return answered
+
+    def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed, bool]:
+        """Parse a message that came on the response; return it, and whether it is the answer."""
+        message = self._connection.parse(data)
         self._learn_session(message, headers)
-        parts = connection.parts(message)
-        for part in parts:
-            if isinstance(part, Request):
-                connection.requests.add_question(self.entry, part.id)
-        await connection.deliver(message)
-        return self._answered_by(parts)
+        parts = self._connection.parts(message)
+        self.entry.questions.update(part.id for part in parts if isinstance(part, Request))
+        answers = [part.id for part in parts if isinstance(part, Response | ErrorResponse)]
+        return message, self._request.id in answers
 
     async def _resume(self, stream: ResumableStream) -> None:
         """The answer has not come: get the rest of the stream if the server keeps it (L-HTTP-8c), else report the loss."""
@@ -321,9 +312,6 @@ class RequestExchange:
                 if end.status == 404:
                     await self._connection.report_session_lost(self._headers.session)
         await self._connection.deliver(Unanswered(self._request.id, why))
-
-    def _answered_by(self, parts: Sequence[Received]) -> bool:
-        return any(isinstance(part, Response | ErrorResponse) and part.id == self._request.id for part in parts)
 
     def _learn_session(self, message: Message | Malformed, headers: Mapping[str, str]) -> None:
         """Remember the session if this message, which came with these headers, is the answer that opens one."""

@@ -31,9 +31,8 @@ from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, Expiry, authenticated_principal
+from ...asgi.authentication import Authenticate, authenticated_principal
 from ...asgi.exchange import serve_modern
-from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, send_error
 from ...hypercorn.guard import install
@@ -130,7 +129,7 @@ class McpApp:
                 "DELETE": lambda running, incoming: running.legacy.delete(incoming),
             }
         if paths.sse is not None:
-            self._routes[paths.sse] = {"GET": self._open_stream}
+            self._routes[paths.sse] = {"GET": lambda running, incoming: running.sse.get(incoming)}
             self._routes[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -224,17 +223,19 @@ class McpApp:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            peer = await self._authorized(scope)
+            incoming = await self._authorized(scope, receive, send)
             serve = self._route(scope["path"], scope["method"])
-            await serve(self._started(), AuthorizedRequest(scope, peer, receive, send))
+            await serve(self._started(), incoming)
         except ProtocolError as error:
             await send_error(send, error)
 
-    async def _authorized(self, scope: Scope) -> Peer:
+    async def _authorized(self, scope: Scope, receive: Receive, send: Send) -> AuthorizedRequest:
         headers = read_headers(scope["headers"])
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
         check_access(headers, self._access)
-        return Peer(await self.principal_of(headers), headers)
+        peer = Peer(await self.principal_of(headers), headers)
+        expiry = None if self._authenticate is None else partial(self._wait_until_expired, peer)
+        return AuthorizedRequest(scope, receive, send, peer, expiry)
 
     def _route(self, path: str, method: str) -> Route:
         verbs = self._routes.get(path)
@@ -247,13 +248,12 @@ class McpApp:
         return serve
 
     async def _post(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        _, peer, receive, send = incoming
-        headers = peer.headers
+        headers = incoming.peer.headers
         check_post(headers)
         envelope = await self._read_message(incoming)
         message = envelope.message
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
-            await send_error(send, message.error)
+            await send_error(incoming.send, message.error)
             return
         try:
             inbound = classify(message)
@@ -261,44 +261,36 @@ class McpApp:
             named = REVISIONS.get(headers.get(VERSION_HEADER, "")) if inbound.era is Era.LEGACY else None
             if inbound.era is Era.MODERN or (named is not None and named.era is Era.MODERN):
                 outbox: Outbox[Envelope] = Outbox(running.service.options.outbox)
-                await serve_modern(running.modern, inbound, envelope, outbox, receive, send)
+                await serve_modern(running.modern, inbound, envelope, outbox, incoming)
             else:
-                await running.legacy.post(message, envelope, receive, send)
+                await running.legacy.post(envelope, incoming)
         except ProtocolError as error:
             error.request_id = message.id if isinstance(message, Request) else None
             raise
 
     async def _read_message(self, incoming: AuthorizedRequest) -> Envelope[Received]:
-        _, peer, receive, _ = incoming
-        limits = self.limits
-        body = await read_body(receive, limits.body, limits.body_seconds, peer.headers.get("content-length"))
+        limits, peer = self.limits, incoming.peer
+        announced = peer.headers.get("content-length")
+        body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced)
         return Envelope(parse(body, self._json_limits), peer=peer, size=len(body))
-
-    async def _open_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.sse.get(incoming, self._expiry_of(incoming.peer))
 
     # WebSocket
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An upgrade on the same path: what is refused is refused before it is accepted (reliability S-15)."""
         try:
-            peer = await self._authorized(scope)
+            incoming = await self._authorized(scope, receive, send)
             if scope["path"] != self._paths.streamable:
                 raise HttpRejection(404, no_websocket(self._paths))
-            check_upgrade(peer.headers, scope["subprotocols"])
+            check_upgrade(incoming.peer.headers, scope["subprotocols"])
             websockets = self._started().websockets
-            websockets.check_capacity(peer.principal)
+            websockets.check_capacity(incoming.peer.principal)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return
-        fast_path = scope.get("state", {}).get(FAST_PATH_KEY)
-        await websockets.serve(receive, send, peer, self._expiry_of(peer), fast_path)
+        await websockets.serve(incoming)
 
     # credentials
-
-    def _expiry_of(self, peer: Peer) -> Expiry | None:
-        """Return what waits for the end of the peer's credentials on an open connection; None without authentication."""
-        return None if self._authenticate is None else partial(self._wait_until_expired, peer)
 
     async def _wait_until_expired(self, peer: Peer) -> None:
         """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""

@@ -13,6 +13,7 @@ from trio_mcp.session import ServerSession
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection
+from ...asgi.limits import HttpLimits
 from ...asgi.quota import Quota
 from ...asgi.sessions import OpenSession, SessionTable
 from .event_log import EventLog
@@ -56,14 +57,14 @@ class LegacySessions(SessionTable[LegacySession]):
     """The open sessions of the legacy era.
 
     Args:
-        quota: for sessions.
         store: where what they say is logged.
         spawn: for the forgetting of what was logged.
     """
 
-    def __init__(self, quota: Quota, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
+    def __init__(self, limits: HttpLimits, store: EventStore, spawn: Spawn) -> None:
+        quota = Quota("sessions", limits.sessions, limits.per_principal)
         super().__init__(quota, "send initialize to open another.")
-        self._idle_timeout = idle_timeout
+        self._idle_timeout = limits.session_idle
         self._store = store
         self._spawn = spawn
 

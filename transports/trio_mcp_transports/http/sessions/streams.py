@@ -42,7 +42,7 @@ from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 
 from ...asgi.access import HttpRejection
 from ...asgi.exchange import LEGACY_STATUS, Exchange
-from ...asgi.messages import Receive, Send
+from ...asgi.messages import AuthorizedRequest
 from .event_log import EventLog, event_id, never_sent
 
 MAX_UNREAD_EVENTS: Final = 256
@@ -216,11 +216,11 @@ class SessionStream:
 class StreamReader(Exchange):
     """An exchange that sends a stream of a session, or the rest of one."""
 
-    __slots__ = ("_response_ended", "_stream")
+    __slots__ = ("_response_ended", "stream")
 
-    def __init__(self, receive: Receive, send: Send, stream: SessionStream) -> None:
-        super().__init__(receive, send, LEGACY_STATUS, stream.outbox)
-        self._stream = stream
+    def __init__(self, incoming: AuthorizedRequest, stream: SessionStream) -> None:
+        super().__init__(incoming, LEGACY_STATUS, stream.outbox)
+        self.stream = stream
         self._response_ended: trio.Event | None = None
 
     async def resume(self, after: int, events: Sequence[bytes]) -> bool:
@@ -230,7 +230,7 @@ class StreamReader(Exchange):
             await self._send_part(b"")
             # The append that the reader before began must be in the log first, or its events would be missing between
             # the log and the outbox.
-            await self._stream.wait_logged()
+            await self.stream.wait_logged()
             if not await self._catch_up(after, events):
                 await self._send_last()
                 return False
@@ -241,7 +241,7 @@ class StreamReader(Exchange):
 
     async def _catch_up(self, after: int, events: Sequence[bytes]) -> bool:
         """Send what is in the log. False if an event has just been lost: the client will ask for it and get an error."""
-        stream = self._stream
+        stream = self.stream
         while stream.consumer is self and after < stream.last:
             try:
                 events = events or await stream.read(after)
@@ -277,7 +277,7 @@ class StreamReader(Exchange):
             self._response_ended.set()
 
     async def _events(self) -> bytes:
-        stream = self._stream
+        stream = self.stream
         first = b"" if stream.number else stream.open()
         return first + await stream.flush(self)
 
