@@ -19,8 +19,8 @@ logger = logging.getLogger("trio_mcp.http")
 
 MAX_RECV: Final = 1 << 16
 REFUSAL: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
-# Seconds for a refusal: under a flood each of them holds a socket.
-REFUSE_TIME: Final = 0.25
+# Under a flood each of them holds a socket.
+REFUSE_SECONDS: Final = 0.25
 # Refusals being written at once; beyond that a connection is closed without a word.
 MAX_REFUSING: Final = 16
 # Descriptors left for listeners, refusals and the app itself.
@@ -53,7 +53,7 @@ class Connections:
             logger.warning("new connections are refused: %d are open, the limit (max_connections)", self._limit)
         return False
 
-    def leave(self, connection: Cuttable) -> None:
+    def remove(self, connection: Cuttable) -> None:
         self._open.discard(connection)
         # With hysteresis, so that a flood is one warning and not one for each connection around the limit.
         if self._full and len(self._open) <= self._limit * 0.9:
@@ -69,7 +69,7 @@ class Connections:
         if isinstance(stream, trio.SocketStream) and self._refusing < MAX_REFUSING:
             self._refusing += 1
             try:
-                with trio.move_on_after(REFUSE_TIME), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                with trio.move_on_after(REFUSE_SECONDS), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await stream.send_all(REFUSAL)
                     await stream.send_eof()
                     # Closing with an unread request would turn the answer into a reset.

@@ -94,7 +94,7 @@ class GuardedTCPServer(TCPServer):
         # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
         self._readable = self._socket if self._plain is not None else None
         self._limits = limits_of(config)
-        self._whole = trio.CancelScope()
+        self._everything = trio.CancelScope()
         self._watching = trio.CancelScope()
         self._reading = trio.CancelScope()
         self._sending: set[trio.CancelScope] = set()
@@ -111,16 +111,16 @@ class GuardedTCPServer(TCPServer):
             # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
             with log_failures("a connection failed and was closed"):
                 if connections.admit(self):
-                    with self._whole:
+                    with self._everything:
                         await self._serve()
                 else:
                     await connections.refuse(self.stream)
         finally:
-            connections.leave(self)
+            connections.remove(self)
 
     def cut(self) -> None:
         """Cancel what the connection is doing; its last write may take another second."""
-        self._whole.cancel()
+        self._everything.cancel()
 
     async def _serve(self) -> None:
         if not await self._shake_hands():

@@ -93,7 +93,7 @@ class GuardedH11Protocol(H11Protocol):
     # From the client
 
     def take(self, data: bytes) -> bytes:
-        """Hand on what of received bytes can go the short way; what is left is to be handled."""
+        """Hand on what of received bytes can take the fast path; return the rest."""
         return self.stream.take(data) if isinstance(self.stream, GuardedWSStream) else data
 
     async def _handle_events(self) -> None:

@@ -150,7 +150,7 @@ class Shutdown:
                 self.begun.set()
             else:
                 logger.warning("%s again: open connections are cut", name)
-                # A second signal means that somebody has lost patience: neither `on_drain` nor the connections are
+                # A second signal asks for an immediate end: neither `on_drain` nor the connections are
                 # waited for.
                 self._app_drained.set()
                 self._connections.cut()

@@ -95,15 +95,15 @@ class GuardedWSStream(WSStream):
 
     ending = False
     _lost = False
-    _heard = 0.0
+    _last_received_at = 0.0
     _delivering = False
     _pinging: trio.CancelScope
     _message_timeout: float
     # Whether everything received so far ended with a whole message. Only then may the next bytes be read as frames of
     # their own.
-    _whole = True
+    _between_messages = True
     # When the message began that has not ended; None between messages.
-    _begun: float | None = None
+    _message_began_at: float | None = None
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
@@ -123,16 +123,16 @@ class GuardedWSStream(WSStream):
             return
         # While hypercorn hands the event to the app, which may let it wait for room, nothing is read. The silence is
         # ours then, and must not count against the client.
-        self._heard, self._delivering = trio.current_time(), True
+        self._last_received_at, self._delivering = trio.current_time(), True
         await super().handle(event)
-        self._heard, self._delivering = trio.current_time(), False
+        self._last_received_at, self._delivering = trio.current_time(), False
         # Asked of wsproto after every read and never tracked here: two states of one framing would sooner or later
         # differ.
-        self._whole = self.handshake.accepted and between_messages(self.connection)
-        if self._whole:
-            self._begun = None
-        elif self._begun is None:
-            self._begun = self._heard
+        self._between_messages = self.handshake.accepted and between_messages(self.connection)
+        if self._between_messages:
+            self._message_began_at = None
+        elif self._message_began_at is None:
+            self._message_began_at = self._last_received_at
         # Refused before the app was started: nothing else would end the connection.
         if isinstance(event, Request) and self.closed:
             await self.send(StreamClosed(stream_id=self.stream_id))
@@ -140,9 +140,9 @@ class GuardedWSStream(WSStream):
     def take(self, data: bytes) -> bytes:
         """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
         # In the middle of a message, bytes that look like a frame are a part of its payload.
-        if not self._whole or self.closed or self.on_message is None:
+        if not self._between_messages or self.closed or self.on_message is None:
             return data
-        self._heard = trio.current_time()
+        self._last_received_at = trio.current_time()
         start = 0
         while found := whole_text_frame(data, start):
             payload, end = found
@@ -153,7 +153,7 @@ class GuardedWSStream(WSStream):
         return data[start:] if start else data
 
     def offer(self, message: bytes) -> bool:
-        """Hand a message to the endpoint; False if it has to go the long way."""
+        """Hand a message to the endpoint; False if it has to take the slow path."""
         # Only while the inbox is empty and the application waits: a message must not overtake those that are queued.
         if self.on_message is None or self.inbox is None or not self.inbox.app_is_waiting:
             return False
@@ -234,7 +234,7 @@ class GuardedWSStream(WSStream):
             if self.closed:
                 return
 
-    async def _handle_message(self, event: Message[str] | Message[bytearray]) -> None:
+    async def _handle_message(self, event: Message[str] | Message[bytes | bytearray]) -> None:
         try:
             self.buffer.extend(event)
         except FrameTooLargeError:
@@ -245,7 +245,7 @@ class GuardedWSStream(WSStream):
             return
         if event.message_finished and self.app_put is not None:
             # What follows is the next message. That the app takes its time for this one is no delay of the client.
-            self._begun = None
+            self._message_began_at = None
             message = self.buffer.to_message()
             self.buffer.clear()
             await self.app_put(message)
@@ -261,10 +261,13 @@ class GuardedWSStream(WSStream):
             while not self.closed:
                 await trio.sleep(interval)
                 # A ping is sent before the client is cut: two silent intervals mean that it did not even answer that.
-                silent = 0.0 if self._delivering else trio.current_time() - self._heard
+                silent = 0.0 if self._delivering else trio.current_time() - self._last_received_at
                 if silent > 2 * interval:
                     await self.send(StreamClosed(stream_id=self.stream_id))
-                elif self._begun is not None and trio.current_time() - self._begun > self._message_timeout:
+                elif (
+                    self._message_began_at is not None
+                    and trio.current_time() - self._message_began_at > self._message_timeout
+                ):
                     reason = f"a message may take {self._message_timeout:g} seconds"
                     await self._fail_connection(CloseReason.POLICY_VIOLATION, reason)
                 else:
@@ -274,7 +277,7 @@ class GuardedWSStream(WSStream):
 class ByteBuffer(WebsocketBuffer):
     """Counts the bytes of a text message; hypercorn's counts its characters."""
 
-    def extend(self, event: Message[str] | Message[bytearray]) -> None:
+    def extend(self, event: Message[str] | Message[bytes | bytearray]) -> None:
         # Pure ASCII has as many bytes as characters, so most messages need no second encoding.
         if isinstance(event, TextMessage) and not event.data.isascii():
             self.length += len(event.data.encode()) - len(event.data)
@@ -319,7 +322,7 @@ def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:
         size = int.from_bytes(data[start + 2 : start + 4], "big")
         body += 2
         if size < SMALL:
-            # The length is not in its shortest form, which breaks RFC 6455, 5.2. The long way lets wsproto refuse it
+            # The length is not in its shortest form, which breaks RFC 6455, 5.2. The slow path lets wsproto refuse it
             # with the right code.
             return None
     end = body + size
@@ -327,7 +330,7 @@ def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:
         return None
     payload = unmasked(data[body:end], data[body - 4 : body])
     try:
-        # Text must be UTF-8 (RFC 6455, 8.1). Bytes that are not go the long way, where wsproto closes with 1007.
+        # Text must be UTF-8 (RFC 6455, 8.1). Bytes that are not take the slow path, where wsproto closes with 1007.
         payload.decode()
     except UnicodeDecodeError:
         return None

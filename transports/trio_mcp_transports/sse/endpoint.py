@@ -9,7 +9,6 @@ There is no reader task: the task of a POST passes its message to the session, a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, quote
@@ -29,8 +28,6 @@ from ..asgi.messages import AuthorizedRequest, respond, send_error
 from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable
 from ..background import open_background
-
-logger = logging.getLogger("trio_mcp.http")
 
 ReadMessage: TypeAlias = Callable[[AuthorizedRequest], Awaitable[Envelope[Received]]]
 
@@ -132,7 +129,6 @@ class SseEndpoint:
 
     async def _end_when_expired(self, entry: SseSession, expiry: Expiry) -> None:
         await expiry()
-        logger.info("a stream is ended: its credentials are no longer good")
         entry.stream.end_response()
 
     def _find_session(self, incoming: AuthorizedRequest) -> SseSession:

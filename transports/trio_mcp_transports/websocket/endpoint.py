@@ -7,7 +7,6 @@ does not read its own answers, and what such a client sends meanwhile waits in t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,8 +27,6 @@ from ..asgi.messages import AuthorizedRequest, Message
 from ..asgi.quota import Quota
 from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
-
-logger = logging.getLogger("trio_mcp.websocket")
 
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds that sending a close frame may take."""
@@ -88,7 +85,6 @@ class WebSockets:
 
 async def _close_when_expired(channel: AsgiWebSocket, expiry: Expiry) -> None:
     await expiry()
-    logger.info("a WebSocket is closed: its credentials are no longer accepted")
     await channel.close(CLOSE_EXPIRED)
 
 
@@ -150,7 +146,7 @@ class AsgiWebSocket(MessageChannel):
             trio.BrokenResourceError: the client has gone, or did not read in time.
             trio.ClosedResourceError: this end was closed.
         """
-        messages = [encoded(value) for value in values]
+        messages = [dump(value.message) for value in values]
         if self._closed:
             raise trio.ClosedResourceError("this WebSocket was closed")
         try:
@@ -165,7 +161,7 @@ class AsgiWebSocket(MessageChannel):
 
     def send_nowait(self, value: Envelope) -> bool:
         """Send one message at once, where the server offers that; False when it was not sent."""
-        return self._fast_path is not None and not self._closed and self._fast_path.send_nowait(encoded(value))
+        return self._fast_path is not None and not self._closed and self._fast_path.send_nowait(dump(value.message))
 
     def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
         """Hand messages to `take` as they arrive, where the server has a fast path; see `MessageChannel`."""
@@ -216,7 +212,3 @@ class AsgiWebSocket(MessageChannel):
             await self.close(Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
             raise trio.EndOfChannel
         return Envelope(parse(data, self._limits), peer=self._peer, size=len(data))
-
-
-def encoded(envelope: Envelope) -> bytes:
-    return dump(envelope.message)

@@ -33,7 +33,7 @@ from trio_mcp.protocol.jsonrpc import (
 )
 from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope, Received, Sent
+from trio_mcp.session import Envelope, Received
 
 from ...httpx.answers import SESSION_LOST_MESSAGE, error_reply
 from ...httpx.limits import INBOX, ClientLimits
@@ -149,10 +149,6 @@ class HttpConnection:
         """Whether the server gave the session an id: then it has a standalone stream, and can be deleted."""
         return SESSION_HEADER in self.session
 
-    def post(self, message: Sent, headers: Mapping[str, str]) -> AbstractAsyncContextManager[httpx2.Response]:
-        """Post a message; the block reads the response."""
-        return self.http.stream("POST", self.url, content=dump(message), headers=headers)
-
     def get(
         self, session: Mapping[str, str], headers: Mapping[str, str]
     ) -> AbstractAsyncContextManager[httpx2.Response]:
@@ -245,7 +241,8 @@ class RequestExchange:
 
     async def _post(self) -> None:
         stream: ResumableStream | None = None
-        async with self._connection.post(self._request, self._headers.every) as response:
+        connection, content, headers = self._connection, dump(self._request), self._headers.every
+        async with connection.http.stream("POST", connection.url, content=content, headers=headers) as response:
             if response.status_code >= 300:
                 await self._on_rejected(response)
             elif response.headers.get("content-type", "").startswith(EVENT_STREAM):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -294,14 +294,13 @@ class McpApp:
 
     async def _wait_until_expired(self, peer: Peer) -> None:
         """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""
-        while True:
-            # After the answer and not at fixed times: a slow hook is not asked again while it still works.
-            await trio.sleep(self.limits.recheck_seconds)
-            try:
+        with suppress(HttpRejection):
+            while True:
+                # After the answer and not at fixed times: a slow hook is not asked again while it still works.
+                await trio.sleep(self.limits.recheck_seconds)
                 if await self.principal_of(peer.headers) != peer.principal:
-                    return
-            except HttpRejection:
-                return
+                    break
+        logger.info("an open connection is ended: its credentials are no longer accepted")
 
 
 WEBSOCKET_CLOSE_TIMEOUT = 1.0

@@ -74,8 +74,7 @@ class EventLog:
             # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
             # cancel comes with the end of the application, so this runs for a cancelled write too.
             if self.sealed:
-                with trio.move_on_after(STORE_SECONDS, shield=True):
-                    await self.forget(stream)
+                await self.forget(stream)
 
     async def read(self, stream: int, after: int) -> Sequence[bytes]:
         """Some of the events after that number, in order; none at the end of what is kept.

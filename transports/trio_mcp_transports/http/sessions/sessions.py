@@ -40,7 +40,8 @@ class LegacySession(OpenSession):
         self.used = 0
 
     def close_streams(self) -> None:
-        self.streams.close_standalone()
+        if self.streams.standalone is not None:
+            self.streams.standalone.outbox.close()
 
     @property
     def is_unused(self) -> bool:

@@ -71,11 +71,6 @@ class SessionStreams:
         """Whether the standalone stream has no reader."""
         return self.standalone is None or self.standalone.consumer is None
 
-    def close_standalone(self) -> None:
-        """End the standalone stream, if there is one."""
-        if self.standalone is not None:
-            self.standalone.outbox.close()
-
     def ended(self, number: int) -> SessionStream:
         """Return a stream that has ended, for a client that reads the rest of it from the log."""
         stream = SessionStream(self, Outbox(1), sends_priming_event=False)
@@ -196,9 +191,6 @@ class SessionStream:
         numbered = enumerate(events, first)
         return b"".join(encode_event(data, event_id(self.number, number)) for number, data in numbered)
 
-    async def read(self, after: int) -> Sequence[bytes]:
-        return await self.streams.read(self.number, after)
-
     async def end_response(self, retry: float | None) -> None:
         """End the response that carries it, and return when it has ended; the client resumes the stream later.
 
@@ -244,7 +236,7 @@ class StreamReader(Exchange):
         stream = self.stream
         while stream.consumer is self and after < stream.last:
             try:
-                events = events or await stream.read(after)
+                events = events or await stream.streams.read(stream.number, after)
             except HttpRejection:
                 return False
             # Only a stream that has ended has no more events than its log.
