@@ -8,7 +8,7 @@ import logging
 import resource
 import weakref
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 from hypercorn.config import Config
@@ -27,24 +27,20 @@ MAX_REFUSING: Final = 16
 RESERVED_FILES: Final = 48
 
 
-class Cuttable(Protocol):
-    def cut(self) -> None: ...
-
-
 class Connections:
-    """The open connections of one server."""
+    """The open connections of one server, each by the scope that it runs in."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._open: set[Cuttable] = set()
+        self._open: set[trio.CancelScope] = set()
         self._refusing = 0
         self._full = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: Cuttable) -> bool:
-        """Count `connection` in, unless the limit is reached."""
+    def admit(self, connection: trio.CancelScope) -> bool:
+        """Count a connection in, unless the limit is reached."""
         if len(self._open) < self._limit:
             self._open.add(connection)
             return True
@@ -53,16 +49,16 @@ class Connections:
             logger.warning("new connections are refused: %d are open, the limit (max_connections)", self._limit)
         return False
 
-    def remove(self, connection: Cuttable) -> None:
+    def remove(self, connection: trio.CancelScope) -> None:
         self._open.discard(connection)
         # With hysteresis, so that a flood is one warning and not one for each connection around the limit.
         if self._full and len(self._open) <= self._limit * 0.9:
             self._full = False
 
     def cut(self) -> None:
-        """Cut every open connection; each ends within its last write's second."""
-        for connection in list(self._open):
-            connection.cut()
+        """Cancel what every open connection is doing; its last write may take another second."""
+        for connection in self._open:
+            connection.cancel()
 
     async def refuse(self, stream: trio.abc.Stream) -> None:
         """Answer 503 and close; under a flood, and on TLS, just close."""

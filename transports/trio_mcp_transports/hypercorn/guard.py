@@ -89,12 +89,10 @@ class GuardedTCPServer(TCPServer):
     ) -> None:
         super().__init__(app, config, context, state, cast("trio.SSLStream[trio.SocketStream]", stream))
         self._tls = stream if isinstance(stream, trio.SSLStream) else None
-        self._plain = stream if isinstance(stream, trio.SocketStream) else None
         self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
         # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
-        self._readable = self._socket if self._plain is not None else None
+        self._readable = self._socket if self._tls is None else None
         self._limits = limits_of(config)
-        self._everything = trio.CancelScope()
         self._watching = trio.CancelScope()
         self._reading = trio.CancelScope()
         self._sending: set[trio.CancelScope] = set()
@@ -106,21 +104,17 @@ class GuardedTCPServer(TCPServer):
 
     async def run(self) -> None:
         """Serve the connection to its end. Only a cancel of an outer scope is raised."""
-        connections = connections_of(self.config)
+        connections, scope = connections_of(self.config), trio.CancelScope()
         try:
             # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
             with log_failures("a connection failed and was closed"):
-                if connections.admit(self):
-                    with self._everything:
+                if connections.admit(scope):
+                    with scope:
                         await self._serve()
                 else:
                     await connections.refuse(self.stream)
         finally:
-            connections.remove(self)
-
-    def cut(self) -> None:
-        """Cancel what the connection is doing; its last write may take another second."""
-        self._everything.cancel()
+            connections.remove(scope)
 
     async def _serve(self) -> None:
         if not await self._shake_hands():
@@ -198,10 +192,10 @@ class GuardedTCPServer(TCPServer):
         if self.protocol.peer_still_sending and self._lingering is None:
             self._lingering = 0
             self._reading.deadline = trio.current_time() + LINGER
-            if self._plain is not None and not self.send_lock.locked():
+            if self._tls is None and not self.send_lock.locked():
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     # A half-close tells the client that the answer is complete, while we still read what it sends.
-                    await self._plain.send_eof()
+                    await cast("trio.SocketStream", self.stream).send_eof()
         elif self._lingering is None:
             await self._close()
         await self.protocol.handle(Closed())

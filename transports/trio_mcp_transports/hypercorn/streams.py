@@ -98,11 +98,8 @@ class GuardedWSStream(WSStream):
     _last_received_at = 0.0
     _delivering = False
     _pinging: trio.CancelScope
-    _message_timeout: float
-    # Whether everything received so far ended with a whole message. Only then may the next bytes be read as frames of
-    # their own.
-    _between_messages = True
-    # When the message began that has not ended; None between messages.
+    # When the message began that has not ended. None between messages: only then may the next bytes be read as frames
+    # of their own.
     _message_began_at: float | None = None
 
     async def handle(self, event: Event) -> None:
@@ -110,7 +107,6 @@ class GuardedWSStream(WSStream):
             # Hypercorn limits the characters of a message. Up to four bytes each would let a message take four times
             # the limit.
             self.buffer = ByteBuffer(self.config.websocket_max_message_size)
-            self._message_timeout = limits_of(self.config).message_timeout
             self._pinging = trio.CancelScope()
             # Extensions are taken out of the handshake rather than refused: a client has to do without what the server
             # does not repeat (RFC 6455, 9.1).
@@ -128,8 +124,7 @@ class GuardedWSStream(WSStream):
         self._last_received_at, self._delivering = trio.current_time(), False
         # Asked of wsproto after every read and never tracked here: two states of one framing would sooner or later
         # differ.
-        self._between_messages = self.handshake.accepted and between_messages(self.connection)
-        if self._between_messages:
+        if self.handshake.accepted and between_messages(self.connection):
             self._message_began_at = None
         elif self._message_began_at is None:
             self._message_began_at = self._last_received_at
@@ -140,7 +135,7 @@ class GuardedWSStream(WSStream):
     def take(self, data: bytes) -> bytes:
         """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
         # In the middle of a message, bytes that look like a frame are a part of its payload.
-        if not self._between_messages or self.closed or self.on_message is None:
+        if self._message_began_at is not None or self.closed or self.on_message is None:
             return data
         self._last_received_at = trio.current_time()
         start = 0
@@ -257,18 +252,17 @@ class GuardedWSStream(WSStream):
     async def _send_pings(self) -> None:
         interval = self.config.websocket_ping_interval
         assert interval is not None
+        timeout = limits_of(self.config).message_timeout
         with self._pinging:
             while not self.closed:
                 await trio.sleep(interval)
                 # A ping is sent before the client is cut: two silent intervals mean that it did not even answer that.
-                silent = 0.0 if self._delivering else trio.current_time() - self._last_received_at
+                now = trio.current_time()
+                silent = 0.0 if self._delivering else now - self._last_received_at
                 if silent > 2 * interval:
                     await self.send(StreamClosed(stream_id=self.stream_id))
-                elif (
-                    self._message_began_at is not None
-                    and trio.current_time() - self._message_began_at > self._message_timeout
-                ):
-                    reason = f"a message may take {self._message_timeout:g} seconds"
+                elif self._message_began_at is not None and now - self._message_began_at > timeout:
+                    reason = f"a message may take {timeout:g} seconds"
                     await self._fail_connection(CloseReason.POLICY_VIOLATION, reason)
                 else:
                     await self._send_wsproto_event(Ping())

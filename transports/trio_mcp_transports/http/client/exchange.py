@@ -275,18 +275,16 @@ class RequestExchange:
         """Make the stream of events that is the response; its rest is asked for in the session that it began in."""
 
         async def on_event(event: SseEvent) -> None:
-            if not stream.finished and await self._on_event(event, headers):
+            if stream.finished:
+                return
+            message, answered = self._read(event.data.encode(), headers)
+            await self._connection.deliver(message)
+            if answered:
                 stream.finish(END_TIMEOUT)
 
         get = partial(self._connection.get, self._headers.session)
         stream = ResumableStream(get, on_event, self._connection.limits.message)
         return stream
-
-    async def _on_event(self, event: SseEvent, headers: httpx2.Headers) -> bool:
-        """Deliver one message; return whether it is the answer."""
-        message, answered = self._read(event.data.encode(), headers)
-        await self._connection.deliver(message)
-        return answered
 
     def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed, bool]:
         """Parse a message that came on the response; return it, and whether it is the answer."""
