@@ -22,6 +22,7 @@ from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.entry_points import sse as transport
 from trio_mcp_transports.http import HttpLimits
+from trio_mcp_transports.httpx.connection import ServerConnection
 from trio_mcp_transports.httpx.limits import INBOX, ClientLimits
 from trio_mcp_transports.sse.client import SseChannel, connect_sse
 
@@ -39,7 +40,7 @@ async def channel_to(wire: HttpWire, url: str = URL) -> AsyncIterator[SseChannel
     limits = ClientLimits(message=LIMIT)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
         async with open_background() as nursery:
-            channel = SseChannel(url, http, nursery, limits)
+            channel = SseChannel(ServerConnection(url, http, limits), nursery)
             await channel.open()
             try:
                 yield channel

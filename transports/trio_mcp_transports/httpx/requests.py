@@ -10,16 +10,11 @@ import httpx2
 import trio
 
 from trio_mcp.groups import cause_chain
-from trio_mcp.protocol.jsonrpc import dump
-from trio_mcp.session import Sent
 
 from ..tls import is_plain_text
 from .limits import ClientLimits
 
 EVENT_STREAM: Final = "text/event-stream"
-
-LEFTOVER_SECONDS: Final = 1.0
-"""Seconds that the body may take of a response that answers nothing."""
 
 
 def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2.AsyncClient:
@@ -29,26 +24,6 @@ def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2
     timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
     connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
-
-
-async def post_message(
-    http: httpx2.AsyncClient, url: str, message: Sent, headers: Mapping[str, str], seconds: float, limit: int
-) -> tuple[int, bytes]:
-    """Post a message that has no answer; return the status and the body, which need not end nor be well formed.
-
-    Raises:
-        httpx2.HTTPError: it did not arrive, or the server did not answer within so many seconds.
-    """
-    status, body = 0, b""
-    with trio.move_on_after(seconds):
-        async with http.stream("POST", url, content=dump(message), headers=headers) as response:
-            status = response.status_code
-            # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
-            with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
-                body = await read_body(response, limit)
-    if not status:
-        raise httpx2.ReadTimeout(f"it did not say within {seconds:g} seconds whether it took it")
-    return status, body
 
 
 async def read_body(response: httpx2.Response, limit: int) -> bytes:

@@ -26,7 +26,7 @@ from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
-from ...httpx.requests import error_text, open_http, post_message
+from ...httpx.requests import error_text, open_http
 from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream
@@ -194,12 +194,10 @@ class HttpChannel(MessageChannel):
         If the server rejects an answer, the request of ours on whose response it had asked fails: it would wait for ever.
         """
         connection, message = self._connection, envelope.message
-        headers, limits = connection.headers_of(envelope).every, connection.limits
+        headers, timeout = connection.headers_of(envelope).every, connection.limits.post_timeout
         what = type(message).__name__
         try:
-            status, _ = await post_message(
-                connection.http, connection.url, message, headers, limits.post_timeout, limits.message
-            )
+            status, _ = await connection.post_message(connection.url, message, headers, timeout)
         except httpx2.HTTPError as error:
             logger.warning("a %s did not reach %s: %s", what, connection.url, error_text(error))
             return False
@@ -253,16 +251,13 @@ class HttpChannel(MessageChannel):
 
     async def _fall_back(self, request: Request) -> bool:
         """Return whether the server speaks HTTP+SSE (L-HTTP-22); then everything travels over that, from `initialize` on."""
-        connection = self._connection
         # Both share one inbox, since the task that receives waits at it already.
-        inbox = (connection.arrived.clone(), connection.inbox)
-        fallback = SseChannel(connection.url, connection.http, self._nursery, connection.limits, inbox)
+        fallback = SseChannel(self._connection, self._nursery)
         try:
             await fallback.open()
         except McpError as error:
             logger.debug("no HTTP+SSE either: %s", error)
             return False
-        connection.arrived.close()
         self._sse_fallback = fallback
         await fallback.send(Envelope(request))
         return True

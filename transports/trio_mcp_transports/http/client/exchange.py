@@ -29,14 +29,13 @@ from trio_mcp.protocol.jsonrpc import (
     Unanswered,
     decoded,
     dump,
-    parse,
 )
 from trio_mcp.protocol.revisions import REVISIONS
-from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, Received
 
 from ...httpx.answers import SESSION_LOST_MESSAGE, error_reply
-from ...httpx.limits import INBOX, ClientLimits
+from ...httpx.connection import ServerConnection
+from ...httpx.limits import ClientLimits
 from ...httpx.requests import EVENT_STREAM, error_text, read_body
 from .streams import NotResumable, ResumableStream
 
@@ -126,23 +125,18 @@ class OpenRequests:
         return len(self._by_id)
 
 
-class HttpConnection:
-    """The endpoint of one server, as one channel uses it.
+class HttpConnection(ServerConnection):
+    """The endpoint of one server, with its session and the open requests.
 
     Attributes:
         session: the headers that `initialize` brought, session id and revision, which later messages repeat (L-HTTP-17c,
             -20c). Empty before it was answered, and for a client that never sends it.
-        inbox: messages of the server, whichever response brought them; `arrived` is its other end.
     """
 
     def __init__(self, url: str, http: httpx2.AsyncClient, limits: ClientLimits) -> None:
-        self.url = url
-        self.http = http
-        self.limits = limits
+        super().__init__(url, http, limits)
         self.session: Mapping[str, str] = {}
         self.requests = OpenRequests()
-        self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
-        self._json_limits = JsonLimits(max_bytes=limits.message)
 
     @property
     def has_session_id(self) -> bool:
@@ -171,10 +165,6 @@ class HttpConnection:
                 return PostHeaders({**extra, **CONTENT}, {}, resumable=True)
         return PostHeaders({**extra, **CONTENT, **self.session}, self.session, resumable=True)
 
-    def parse(self, data: bytes) -> Message | Malformed:
-        """Parse a message of the server within the limits."""
-        return parse(data, self._json_limits)
-
     def parts(self, message: Received) -> Sequence[Received]:
         """Return what the session will make of a message: those of a batch, if the revision agreed on has batches."""
         if not isinstance(message, Batch):
@@ -187,10 +177,7 @@ class HttpConnection:
 
     async def deliver(self, message: Received) -> None:
         """Hand a message to the task that receives; the requests that it answers end soon, on whatever stream it came."""
-        try:
-            await self.arrived.send(Envelope(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return  # it came after the channel was closed, or left for HTTP+SSE
+        await super().deliver(message)
         for part in self.parts(message):
             if isinstance(part, Response | ErrorResponse) and (answered := self.requests.get(part.id)) is not None:
                 answered.end_soon()
