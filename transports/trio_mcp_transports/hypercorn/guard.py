@@ -29,7 +29,7 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from .config import ALPN_PROTOCOLS, limits_of
@@ -127,18 +127,8 @@ class GuardedTCPServer(TCPServer):
             return
         try:
             async with trio.open_nursery() as nursery:
-                self.protocol = GuardedH11Protocol(
-                    self.app,
-                    self.config,
-                    self.context,
-                    ConnectionTasks(nursery),
-                    ConnectionState(self.state),
-                    self._tls is not None,
-                    client,
-                    server,
-                    self.protocol_send,
-                    self.write_now,
-                )
+                tasks = ConnectionTasks(nursery)
+                self.protocol = GuardedH11Protocol(self, tasks, client, server, self.write_now)
                 nursery.start_soon(self._watch)
                 await self._read_data()
                 self._watching.cancel()
