@@ -155,7 +155,7 @@ class Exchange:
             await self._answer(self.outbox.take_nowait())
             return
         await self._send_events()
-        await self._send_last()
+        await self._send_part(self.closing_bytes, more=False)
 
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
@@ -206,11 +206,8 @@ class Exchange:
             self._opened = True
             await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
 
-    async def _send_part(self, body: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
-
-    async def _send_last(self) -> None:
-        await self._send({"type": "http.response.body", "body": self.closing_bytes, "more_body": False})
+    async def _send_part(self, body: bytes, *, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 async def serve_modern(

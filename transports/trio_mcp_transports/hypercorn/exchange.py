@@ -9,21 +9,16 @@ itself when it answers before having read its body; and a second `receive` after
 # Hypercorn's own types are partial.
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeVarTuple, cast
 
 import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
-from trio_mcp.groups import split_group, without
-
+from ..asgi.failures import log_failures
 from ..asgi.fast_path import FAST_PATH_KEY
-
-logger = logging.getLogger("trio_mcp.http")
 
 Args = TypeVarTuple("Args")
 Send = Callable[[ASGISendEvent | None], Awaitable[None]]
@@ -33,13 +28,6 @@ MAX_QUEUED_MESSAGES = 256
 # Seconds that a write may still take once its connection is being cut.
 LAST_SEND = 1.0
 DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
-
-
-class ClientDisconnected(OSError):
-    """Raised by an app's `send` once its client has left or was cut off (ASGI 2.4: a subclass of OSError)."""
-
-    def __init__(self) -> None:
-        super().__init__("the client has left")
 
 
 class Inbox:
@@ -164,25 +152,3 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
             await send(None)
         raise
     await send(None)
-
-
-@contextmanager
-def log_failures(what: str) -> Generator[None]:
-    """Log what the block raises, SystemExit too, and go on behind it. Only a cancel is raised again.
-
-    A client that merely left is worth a debug line only.
-    """
-    try:
-        yield
-    except trio.Cancelled:
-        raise
-    # An app may raise anything, and each error ends its own exchange, connection or step of the shutdown only.
-    except BaseException as error:
-        cancelled, failure = split_group(error, trio.Cancelled)
-        rest = without(failure, ClientDisconnected)
-        if rest is not None:
-            logger.error("%s", what, exc_info=rest)
-        elif failure is not None:
-            logger.debug("%s: the client left", what)
-        if cancelled is not None:
-            raise cancelled from None

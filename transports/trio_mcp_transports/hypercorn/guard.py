@@ -32,9 +32,10 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from ..asgi.failures import log_failures
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
-from .exchange import LAST_SEND, ConnectionTasks, log_failures
+from .exchange import LAST_SEND, ConnectionTasks
 from .h11 import GuardedH11Protocol
 
 logger = logging.getLogger("trio_mcp.http")
@@ -135,7 +136,7 @@ class GuardedTCPServer(TCPServer):
                 # A write that is still stalled ends here: it fails once the stream is closed.
                 await self._close()
         finally:
-            await self._close()
+            await self._close()  # noqa: ASYNC102  it has a shield and a time limit
 
     async def _shake_hands(self) -> bool:
         """The TLS handshake, if there is to be one; False when it failed."""

@@ -24,10 +24,10 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
+from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
-from .exchange import log_failures
 from .guard import install
 from .hard_exit import HardExit
 

@@ -29,9 +29,10 @@ from wsproto.connection import Connection, ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from ..asgi.failures import ClientDisconnected
 from ..asgi.fast_path import FAST_PATH_KEY
 from .config import limits_of
-from .exchange import ClientDisconnected, Inbox
+from .exchange import Inbox
 
 FIN_TEXT: Final = 0x81
 MASKED: Final = 0x80

@@ -119,9 +119,10 @@ async def open_wire(address: Address, tls: ssl.SSLContext | None) -> LimitedStre
     stream = await trio.open_ssl_over_tcp_stream(address.host, address.port, https_compatible=True, ssl_context=tls)
     try:
         await stream.do_handshake()
-    except BaseException as error:
+    except trio.BrokenResourceError as error:
         await trio.aclose_forcefully(stream)
-        if isinstance(error, trio.BrokenResourceError):
-            raise OSError(f"TLS: {error.__cause__ or error}") from error
+        raise OSError(f"TLS: {error.__cause__ or error}") from error
+    except BaseException:
+        await trio.aclose_forcefully(stream)
         raise
     return LimitedStream(stream)

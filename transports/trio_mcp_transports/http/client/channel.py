@@ -13,7 +13,6 @@ import logging
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Final
 
 import httpx2
@@ -225,8 +224,7 @@ class HttpChannel(MessageChannel):
         self._standalone.cancel()
         scope = self._standalone = trio.CancelScope()
         session = self._connection.session
-        get = partial(self._connection.get, session)
-        stream = ResumableStream(get, self._on_standalone_event, self._connection.limits.message)
+        stream = ResumableStream(self._connection, session, self._on_standalone_event)
         self._nursery.start_soon(self._keep_open, stream, session, scope)
         with trio.move_on_after(STANDALONE_TIMEOUT):
             await stream.tried.wait()

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Final, NamedTuple
 
 import httpx2
@@ -143,14 +141,6 @@ class HttpConnection(ServerConnection):
         """Whether the server gave the session an id: then it has a standalone stream, and can be deleted."""
         return SESSION_HEADER in self.session
 
-    def get(
-        self, session: Mapping[str, str], headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[httpx2.Response]:
-        """Ask for a stream of a session; the block reads it."""
-        # httpx encodes header values as ASCII unless told otherwise, and an event id may have any characters.
-        sent = httpx2.Headers({**session, **headers}, encoding="utf-8")
-        return self.http.stream("GET", self.url, headers=sent)
-
     def headers_of(self, envelope: Envelope) -> PostHeaders:
         """Return the headers to post a message with."""
         message, extra = envelope.message, envelope.peer.headers
@@ -269,8 +259,7 @@ class RequestExchange:
             if answered:
                 stream.finish(END_TIMEOUT)
 
-        get = partial(self._connection.get, self._headers.session)
-        stream = ResumableStream(get, on_event, self._connection.limits.message)
+        stream = ResumableStream(self._connection, self._headers.session, on_event)
         return stream
 
     def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed, bool]:

@@ -224,7 +224,7 @@ class StreamReader(Exchange):
             # the log and the outbox.
             await self.stream.wait_logged()
             if not await self._catch_up(after, events):
-                await self._send_last()
+                await self._send_part(self.closing_bytes, more=False)
                 return False
             await self._send_events()
         except OSError:
