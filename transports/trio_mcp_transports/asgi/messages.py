@@ -86,11 +86,8 @@ def head_of(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) ->
 
 async def send_error(send: Send, error: ProtocolError) -> None:
     """Answer a request with a JSON-RPC error, and with the status of the rejection; 400 for a broken rule of JSON-RPC or MCP."""
-    body = dump(error_response(error))
-    if isinstance(error, HttpRejection):
-        await respond(send, error.status, body, error.headers)
-    else:
-        await respond(send, 400, body)
+    status, headers = (error.status, error.headers) if isinstance(error, HttpRejection) else (400, ())
+    await respond(send, status, dump(error_response(error)), headers)
 
 
 async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: HttpRejection) -> None:

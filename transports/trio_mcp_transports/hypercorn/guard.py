@@ -249,7 +249,7 @@ class GuardedTCPServer(TCPServer):
         return True
 
     def _store(self, data: bytes) -> bool:
-        self.protocol.store(data)
+        self.protocol.connection.receive_data(data)
         if self.protocol.buffered <= self._limits.max_pipelined:
             return True
         logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)

@@ -80,10 +80,6 @@ class GuardedH11Protocol(H11Protocol):
             return await receive()
         return None
 
-    def store(self, data: bytes) -> None:
-        """Keep bytes that came ahead of their turn."""
-        self.connection.receive_data(data)
-
     async def resume(self) -> None:
         """Go on with what was stored."""
         await self._handle_events()

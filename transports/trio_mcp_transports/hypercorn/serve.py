@@ -26,6 +26,7 @@ from hypercorn.typing import ASGIFramework
 
 from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
+from ..signals import signal_handlers
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
 from .guard import install
@@ -205,13 +206,8 @@ def watched_signals(seconds: float) -> Generator[AsyncIterator[int]]:
             if callable(receiver):
                 receiver(number, frame)
 
-        for number in SIGNALS:
-            signal.signal(number, arm_and_receive)
-        try:
+        with signal_handlers(SIGNALS, arm_and_receive):
             yield received
-        finally:
-            for number, receiver in receivers.items():
-                signal.signal(number, receiver)
 
 
 async def bind_sockets(host: str, port: int) -> list[socket.socket]:
@@ -237,15 +233,13 @@ def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket
             # addresses of a name.
             chosen = bound[0].getsockname()[1] if bound else port
             try:
-                bound.append(bind(family, (address[0], chosen, *address[2:])))
+                bound.append(undo.enter_context(bind(family, (address[0], chosen, *address[2:]))))
             except OSError as error:
                 # A name may resolve to an address that this host does not have (`::1` without IPv6). It is skipped if
                 # another one works.
                 if error.errno not in UNUSABLE_ADDRESS_ERRNOS:
                     raise
                 unusable = error
-            else:
-                undo.callback(bound[-1].close)
         if unusable is not None and not bound:
             raise unusable
         undo.pop_all()

@@ -36,10 +36,11 @@ class LegacyEndpoint:
     """
 
     def __init__(self, service: Service, store: EventStore, limits: HttpLimits, nursery: trio.Nursery) -> None:
-        self.sessions = LegacySessions(limits, store, nursery.start_soon)
+        self.sessions = LegacySessions(limits, nursery.start_soon)
         self.draining = False
         """No more streams are opened."""
         self._service = service
+        self._store = store
         self._grace = limits.disconnect_grace
         self._nursery = nursery
 
@@ -98,7 +99,7 @@ class LegacyEndpoint:
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
-            entry = self.sessions.open(session, envelope.peer.principal)
+            entry = self.sessions.add(LegacySession(session, envelope.peer.principal, self._store))
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
         await exchange.run()

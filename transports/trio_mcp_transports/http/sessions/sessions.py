@@ -58,15 +58,13 @@ class LegacySessions(SessionTable[LegacySession]):
     """The open sessions of the legacy era.
 
     Args:
-        store: where what they say is logged.
         spawn: for the forgetting of what was logged.
     """
 
-    def __init__(self, limits: HttpLimits, store: EventStore, spawn: Spawn) -> None:
+    def __init__(self, limits: HttpLimits, spawn: Spawn) -> None:
         quota = Quota("sessions", limits.sessions, limits.per_principal)
         super().__init__(quota, "send initialize to open another.")
         self._idle_timeout = limits.session_idle
-        self._store = store
         self._spawn = spawn
 
     def make_room(self, principal: str | None) -> None:
@@ -87,10 +85,6 @@ class LegacySessions(SessionTable[LegacySession]):
         if unused is None:
             raise HttpRejection(503, rejection, code=SERVER_BUSY)
         self.end(unused, CancelReason.EXPIRED)
-
-    def open(self, session: ServerSession, principal: str | None) -> LegacySession:
-        """Keep a session that has been initialized."""
-        return self.add(LegacySession(session, principal, self._store))
 
     def find(self, session_id: str, principal: str | None) -> LegacySession:
         """Return the session of that id, which is used now."""

@@ -31,7 +31,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
@@ -47,14 +47,6 @@ from .event_log import EventLog, event_id, never_sent
 
 MAX_UNREAD_EVENTS: Final = 256
 """Events that are logged without a reader; then the calls that send them wait."""
-
-
-class StreamConsumer(Protocol):
-    """What may take from a stream."""
-
-    def on_replaced(self) -> None:
-        """Called when the stream has another consumer."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +100,7 @@ class SessionStream:
     number: int = field(default=0, init=False)
     last: int = field(default=0, init=False)
     extra_grace: float = field(default=0.0, init=False)
-    consumer: StreamConsumer | None = field(default=None, init=False)
+    consumer: StreamReader | BackgroundLogger | None = field(default=None, init=False)
     listener: ReplyTarget | OpenBatch | None = field(default=None, init=False)
     _unlogged: list[Envelope] = field(default_factory=list, init=False)
     _writing: bool = field(default=False, init=False)
@@ -136,7 +128,7 @@ class SessionStream:
         self.streams.active[self.number] = self
         return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
 
-    def set_consumer(self, consumer: StreamConsumer) -> None:
+    def set_consumer(self, consumer: StreamReader | BackgroundLogger) -> None:
         """Make this the consumer, and call `on_replaced` of the one before."""
         before, self.consumer = self.consumer, consumer
         if before is not None:
@@ -149,7 +141,7 @@ class SessionStream:
         left, self._unlogged = [*self._unlogged, *self.outbox.take_nowait()], []
         return left
 
-    async def flush(self, consumer: StreamConsumer) -> bytes:
+    async def flush(self, consumer: StreamReader | BackgroundLogger) -> bytes:
         """Log what is in the outbox and return it as events; return nothing if the caller is no longer the consumer.
 
         A cancel leaves the messages to the next flush.
@@ -284,6 +276,7 @@ class BackgroundLogger:
         self._scope = trio.CancelScope()
 
     def on_replaced(self) -> None:
+        """Stop: the stream has another consumer."""
         self._scope.cancel()
 
     async def run(self, seconds: float) -> None:
