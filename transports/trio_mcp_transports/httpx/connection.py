@@ -9,7 +9,7 @@ from typing import Final
 import httpx2
 import trio
 
-from trio_mcp.protocol.jsonrpc import Malformed, Message, dump, parse
+from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, Received, Sent
 
@@ -32,11 +32,7 @@ class ServerConnection:
         self.http = http
         self.limits = limits
         self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
-        self._json_limits = JsonLimits(max_bytes=limits.message)
-
-    def parse(self, data: bytes) -> Message | Malformed:
-        """Parse a message of the server within the limits."""
-        return parse(data, self._json_limits)
+        self.json_limits = JsonLimits(max_bytes=limits.message)
 
     async def deliver(self, message: Received) -> None:
         """Hand a message to the task that receives; one that comes after the channel was closed is dropped."""

@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
-from trio_mcp.protocol.jsonrpc import Request, Unanswered
+from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ..background import open_background
@@ -167,7 +167,7 @@ class SseChannel(MessageChannel):
 
     async def _take(self, event: SseEvent) -> None:
         if event.event == "message":
-            await self._connection.deliver(self._connection.parse(event.data.encode()))
+            await self._connection.deliver(parse(event.data.encode(), self._connection.json_limits))
 
     async def _posted(self, message: Sent) -> tuple[int, bytes]:
         """The status and the body of the answer to a POST; 0 for no answer, and why there is none."""

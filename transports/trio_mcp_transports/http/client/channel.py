@@ -20,7 +20,16 @@ import trio
 
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.protocol.http.sse import SseEvent
-from trio_mcp.protocol.jsonrpc import Answers, ErrorResponse, Message, Notification, Request, Response, Unanswered
+from trio_mcp.protocol.jsonrpc import (
+    Answers,
+    ErrorResponse,
+    Message,
+    Notification,
+    Request,
+    Response,
+    Unanswered,
+    parse,
+)
 from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ...background import open_background
@@ -243,7 +252,7 @@ class HttpChannel(MessageChannel):
                 logger.warning("messages that belong to no request are no longer received: %s", error)
 
     async def _on_standalone_event(self, event: SseEvent) -> None:
-        await self._connection.deliver(self._connection.parse(event.data.encode()))
+        await self._connection.deliver(parse(event.data.encode(), self._connection.json_limits))
 
     # the ends
 

@@ -27,6 +27,7 @@ from trio_mcp.protocol.jsonrpc import (
     Unanswered,
     decoded,
     dump,
+    parse,
 )
 from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import Envelope, Received
@@ -264,7 +265,7 @@ class RequestExchange:
 
     def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed, bool]:
         """Parse a message that came on the response; return it, and whether it is the answer."""
-        message = self._connection.parse(data)
+        message = parse(data, self._connection.json_limits)
         self._learn_session(message, headers)
         parts = self._connection.parts(message)
         self.entry.questions.update(part.id for part in parts if isinstance(part, Request))
