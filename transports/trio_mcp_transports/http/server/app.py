@@ -201,7 +201,7 @@ class McpApp:
             legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
             websockets = WebSockets(service, self.limits)
             sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
-            self._running = AppState(service, ServerSession(service, shared=False), legacy, websockets, sse)
+            self._running = AppState(service, ServerSession(service, shared_channel=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})

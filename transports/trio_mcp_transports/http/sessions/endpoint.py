@@ -95,7 +95,7 @@ class LegacyEndpoint:
 
     async def _open_session(self, envelope: Envelope[Received], exchange: Exchange) -> None:
         self.sessions.make_room(envelope.peer.principal)
-        session = ServerSession(self._service, shared=False)
+        session = ServerSession(self._service, shared_channel=False)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
@@ -200,7 +200,7 @@ class LegacyEndpoint:
 
     def _new_stream(self, entry: LegacySession) -> SessionStream:
         return SessionStream(
-            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.codec.revision.polling
+            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.terms.codec.revision.polling
         )
 
     def _outbox(self) -> Outbox[Envelope]:
