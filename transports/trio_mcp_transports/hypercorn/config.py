@@ -96,7 +96,6 @@ def guarded_config(
     config.websocket_max_message_size = max_websocket_message
     config.websocket_ping_interval = websocket_ping_interval
     config.certfile, config.keyfile = certfile, keyfile
-    config.accesslog = None
     config.errorlog = logging.getLogger("trio_mcp.http")
     return config
 

@@ -161,7 +161,7 @@ class LineChannel(MessageChannel):
             trio.BusyResourceError: another task is writing.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        data = b"".join([_line(value) for value in values])
+        data = b"".join([line_of(value) for value in values])
         self._check_sendable()
         await self._write(data)
 
@@ -174,7 +174,7 @@ class LineChannel(MessageChannel):
             return False
         if self._closed or self._broken is not None or self._write_scope is not None:
             return False
-        data = _line(value)
+        data = line_of(value)
         # POSIX promises no more: a larger write may be cut anywhere.
         if len(data) > select.PIPE_BUF:
             return False
@@ -250,37 +250,27 @@ class LineChannel(MessageChannel):
 
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, or leave the sending half broken with a reason."""
-        if isinstance(self._send_stream, Pipe):
-            # Most messages fit into the pipe. The rest of a large one waits below.
-            data = data[self._write_at_once(self._send_stream, data) :]
-            if not data:
-                return  # the pump that sends here waits for more before it sends again
-        whole = False
         try:
-            with trio.move_on_after(self._write_deadline) as self._write_scope:
-                await self._send_stream.send_all(data)
-                # Reached only if the deadline did not cancel the write: a cancel leaves `whole` False, whatever was
-                # written by then.
-                whole = True
-            if not whole:
-                self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
+            if isinstance(self._send_stream, Pipe):
+                # Most messages fit into the pipe. The rest of a large one waits below.
+                data = data[self._send_stream.send_nowait(data) :]
+            if data:
+                with trio.move_on_after(self._write_deadline) as self._write_scope:
+                    await self._send_stream.send_all(data)
+                    # Reached only if the deadline did not cancel the write, whatever was written by then.
+                    data = b""
+                if data:
+                    self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
         except trio.BrokenResourceError:
             self.break_sending(PEER_CLOSED_MESSAGE)
         finally:
             self._write_scope = None
             # The peer may have half a line. It would take the next message for the rest of it, so nothing more is sent.
-            if not whole:
+            if data:
                 self.break_sending("an earlier write was cut short")
-        if not whole:
+        if data:
             raise trio.BrokenResourceError(self._broken)
 
-    def _write_at_once(self, pipe: Pipe, data: bytes) -> int:
-        try:
-            return pipe.send_nowait(data)
-        except trio.BrokenResourceError:
-            self.break_sending(PEER_CLOSED_MESSAGE)
-            raise trio.BrokenResourceError(self._broken) from None
 
-
-def _line(envelope: Envelope) -> bytes:
+def line_of(envelope: Envelope) -> bytes:
     return dump(envelope.message) + b"\n"

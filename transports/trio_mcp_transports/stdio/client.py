@@ -92,8 +92,9 @@ class ProcessChannel(LineChannel):
         assert process.stdin is not None
         assert process.stdout is not None
         self.process = process
-        self._output = _ChildOutput(process.stdout)
-        super().__init__(self._output, process.stdin, max_line=max_line, write_deadline=write_deadline)
+        self._linger = float("inf")
+        self._reading = trio.CancelScope()
+        super().__init__(process.stdout, process.stdin, max_line=max_line, write_deadline=write_deadline)
 
     @property
     def outcome(self) -> str | None:
@@ -114,33 +115,18 @@ class ProcessChannel(LineChannel):
     def process_ended(self) -> None:
         """Break `send` and let `receive` come to its end. `connect` calls it when the child has died."""
         self.break_sending(f"the server process {self.outcome}")
-        self._output.end_soon()
+        # What the child wrote before it died may still be in the pipe; it is read until there is nothing for a moment.
+        self._linger = _LINGER
+        self._reading.deadline = trio.current_time() + _LINGER
+
+    async def _read(self) -> bytes:
+        with trio.CancelScope(relative_deadline=self._linger) as self._reading:
+            return await super()._read()
+        self._ended = True
+        raise trio.EndOfChannel
 
     def _state(self) -> str:
         return f"{super()._state()}, process {self.process.pid} {self.outcome or 'is running'}"
-
-
-class _ChildOutput(trio.abc.ReceiveStream):
-    """The child's stdout, which also ends some time after the child's death, when the pipe has nothing more to give."""
-
-    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
-        self._stream = stream
-        self._linger = float("inf")
-        self._scope: trio.CancelScope | None = None
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        with trio.CancelScope(relative_deadline=self._linger) as self._scope:
-            return await self._stream.receive_some(max_bytes)
-        return b""
-
-    def end_soon(self) -> None:
-        # What the child wrote before it died may still be in the pipe; it is read until there is nothing for a moment.
-        self._linger = _LINGER
-        if self._scope is not None:
-            self._scope.deadline = trio.current_time() + _LINGER
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:

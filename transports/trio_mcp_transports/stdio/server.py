@@ -37,6 +37,7 @@ import trio
 from trio_mcp.session.transport import ChannelServer
 
 from ..background import open_background
+from ..signals import signal_handlers
 from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel, Pipe
 
 # A session takes 2 s at most to clean up.
@@ -70,7 +71,7 @@ async def serve(
     # look like the parent.
     parent = os.getppid()
     async with guarded_stdio(max_line=max_line, write_deadline=write_deadline) as channel:
-        with _handling_signals(ending):
+        with signal_handlers(_wanted_signals(), ending.on_signal), closing(ending):
             async with open_background() as watchers:
                 watchers.start_soon(_watch_parent, ending, parent)
                 channel.on_end = ending.limit_clean_up
@@ -152,21 +153,10 @@ class _Shutdown:
         else:
             self.channel.on_stop()
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """The clean-up is done."""
         if self._begun:
             faulthandler.cancel_dump_traceback_later()
-
-
-@contextmanager
-def _handling_signals(ending: _Shutdown) -> Generator[None]:
-    previous = {number: signal.signal(number, ending.on_signal) for number in _wanted_signals()}
-    try:
-        yield
-    finally:
-        ending.finish()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _wanted_signals() -> list[signal.Signals]:

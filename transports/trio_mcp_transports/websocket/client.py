@@ -74,15 +74,15 @@ async def connect(
     async with open_background() as nursery:
         channel = WebSocketChannel(nursery, max_message, write_deadline)
         try:
-            with trio.move_on_after(connect_timeout):
-                await channel.open(address, headers or {}, tls)
+            try:
+                with trio.move_on_after(connect_timeout):
+                    await channel.open(address, headers or {}, tls)
+            except OSError as error:
+                raise Disconnected(f"{url}: {error_text(error)}") from error
+            except HandshakeRejected as refusal:
+                raise Disconnected(f"{url}: {refusal}") from refusal.__cause__
             if not channel.is_open:
                 raise Disconnected(f"{url}: it did not open within {connect_timeout:g} seconds")
-        except OSError as error:
-            raise Disconnected(f"{url}: {error_text(error)}") from error
-        except HandshakeRejected as refusal:
-            raise Disconnected(f"{url}: {refusal}") from refusal.__cause__
-        try:
             nursery.start_soon(channel.keep_alive, ping_interval)
             yield channel
         finally:
@@ -120,7 +120,7 @@ class WebSocketChannel(MessageChannel):
     # life
 
     async def open(self, address: Address, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
-        """Connect; `connect` calls it. A cancel leaves the channel as it was.
+        """Connect; `connect` calls it, and closes the channel after an error or a cancel too.
 
         Raises:
             OSError: the server was not reached.
@@ -129,11 +129,7 @@ class WebSocketChannel(MessageChannel):
         wire = self._wire = await open_wire(address, tls)
         # The wire has the limit too, because the library writes pongs and close frames from its own reader.
         wire.write_deadline = self._write_deadline
-        try:
-            socket = await open_socket(self._nursery, wire, address, headers, self._limits.max_bytes, self._failed)
-        except BaseException:
-            await trio.aclose_forcefully(wire)
-            raise
+        socket = await open_socket(self._nursery, wire, address, headers, self._limits.max_bytes, self._failed)
         self._socket = socket
         # Before the handshake a small allowance counts; from here on it is a message at a time.
         self._replenish(wire)
@@ -213,7 +209,7 @@ class WebSocketChannel(MessageChannel):
             trio.BrokenResourceError: the connection has ended; the text says why.
             trio.ClosedResourceError: this channel was closed.
         """
-        texts = [text_of(value) for value in values]
+        texts = [dump(value.message).decode() for value in values]
         self._check_sendable()
         writing = PendingWrite(texts, trio.Event())
         try:
@@ -324,8 +320,4 @@ class WebSocketChannel(MessageChannel):
         self._changed = trio.Event()
 
     def _replenish(self, wire: LimitedStream) -> None:
-        wire.allow(2 * self._limits.max_bytes + FRAME_OVERHEAD)
-
-
-def text_of(envelope: Envelope) -> str:
-    return dump(envelope.message).decode()
+        wire.allowance = 2 * self._limits.max_bytes + FRAME_OVERHEAD
