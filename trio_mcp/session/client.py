@@ -226,8 +226,8 @@ class ClientSession:
                 # The next one may come in an hour, and this one may be large.
                 del envelope
                 # A server that asks without reading our answers is not read either, or the outbox would grow without a limit.
-                if self._outbox.full:
-                    await self._outbox.room()
+                if self._outbox.is_full:
+                    await self._outbox.wait_not_full()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
         except trio.Cancelled:
@@ -298,8 +298,6 @@ class ClientSession:
             self._on_session_lost()
         event = self.connection.receive(message)
         match event:
-            case ReplyIn(request_id, Exception() as error):
-                self._mailbox.fail(str(request_id), error)
             case ReplyIn(request_id, result):
                 self._mailbox.post(str(request_id), result)
             case NotificationIn(method, params):

@@ -28,7 +28,7 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
     session = ServerSession(service)
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
-    outbox.shortcut, outbox.shortcut_unless = channel.send_nowait, session.connection.open_ids
+    outbox.send_now, outbox.queue_while = channel.send_nowait, session.connection.open_ids
     channel.deliver_to(partial(session.receive, outbox=outbox), outbox)
     session.attach(outbox)
     reading = trio.CancelScope()
@@ -58,8 +58,8 @@ async def _read_all(channel: MessageChannel, session: ServerSession, outbox: Out
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope
             # A client that does not read its answers is not read either: else its requests would pile up as answers here.
-            if outbox.full:
-                await outbox.room()
+            if outbox.is_full:
+                await outbox.wait_not_full()
     except trio.EndOfChannel:
         return
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -74,7 +74,7 @@ class SessionState:
             return
         # To post above the limit would let changes pile up for a client that does not read. They are kept by the subscriber
         # meanwhile, which holds each change once.
-        if outbox.full:
+        if outbox.is_full:
             if not subscriber.held:
                 subscriber.held = True
                 self._service.supervisor.spawn(self._send_changes_when_ready, outbox, subscriber)
@@ -89,7 +89,7 @@ class SessionState:
 
     async def _send_changes_when_ready(self, outbox: Outbox[Envelope], subscriber: Subscriber) -> None:
         try:
-            await outbox.room()
+            await outbox.wait_not_full()
         finally:
             subscriber.held = False
         self._send_changes()

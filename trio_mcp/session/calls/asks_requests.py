@@ -52,11 +52,7 @@ class PendingAsks:
     def deliver(self, request_id: RequestId, result: Model | Exception) -> None:
         """Hand an answer to the call that asked."""
         mailbox = self.mailboxes.pop(request_id, None)
-        if mailbox is None:
-            return
-        if isinstance(result, Exception):
-            mailbox.fail(str(request_id), result)
-        else:
+        if mailbox is not None:
             mailbox.post(str(request_id), result)
 
     def close(self) -> None:
