@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import trio
@@ -42,28 +42,19 @@ from ..types import (
     LoggingLevel,
     NotificationParams,
     RequestParams,
-    ServerCapabilities,
     SetLevelRequestParams,
     Tool,
 )
-from .changes import OnChange
-from .listeners import Listeners, ListenStreams, Requester, Subscriptions
+from .changes import Listeners, OnChange
+from .listen_streams import ListenStreams
 from .options import ClientOptions
+from .requester import Requester, ServerFacts
+from .session_subscriptions import Subscriptions
 
 logger = logging.getLogger("trio_mcp.client")
 
 HANDSHAKE_TIMEOUT: Final = 30.0
 """Seconds that a server may take to answer the request that opens the conversation; it may still be starting."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """What the server declared about itself when the session was opened."""
-
-    protocol_version: str
-    capabilities: ServerCapabilities
-    info: Implementation | None
-    instructions: str | None
 
 
 class Dialect(ABC):
@@ -223,4 +214,4 @@ class ModernDialect(Dialect):
         return ParameterHeaders.of(tool.input_schema)
 
     def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
-        return ListenStreams(link, on_change, self.facts.protocol_version)
+        return ListenStreams(link, on_change)

@@ -34,13 +34,14 @@ from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
-from ..types import LoggingLevel, Model, RequestParams, ServerCapabilities
-from .dialects import Dialect, ServerFacts
+from ..types import LoggingLevel, Model, RequestParams
+from .changes import Listeners
+from .dialects import Dialect
 from .link_state import LinkEvent, LinkState, Phase
-from .listeners import Listeners, SendRequest
 from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
+from .requester import SendRequest, ServerFacts
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -170,10 +171,6 @@ class Link:
         if self._dialect is None:
             raise Disconnected(NOT_OPEN)
         return self._dialect.facts
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        return self.facts.capabilities
 
     def __repr__(self) -> str:
         phase = self._state.phase

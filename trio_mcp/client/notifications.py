@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from ..session.changes import Change, change_of
 from ..types import LoggingMessageNotificationParams, Model
-from .changes import Change, change_of
-from .listeners import Listeners
+from .changes import Listeners
 from .options import ClientOptions
 
 logger = logging.getLogger("trio_mcp.client")

@@ -9,8 +9,8 @@ together, so that many messages cost one write.
 # Not a Trio memory channel: that has no item above its limit, gives out one item per receive, and no way to see whether a reader
 # waits, which `send_now` needs.
 #
-# `items`, `closed` and `is_full` are attributes, which every change keeps up to date, because each message reads them several times
-# from other files; nothing outside of this class may write them.
+# `items`, `closed` and `is_full` are attributes, which every change keeps up to date, because each message reads them several
+# times from other files; nothing outside of this class may write them.
 #
 #   queued items           closed   is_full   post       send    take
 #   fewer than the limit   no       no        queues     queues  all items; waits if there are none
@@ -87,13 +87,17 @@ class Outbox(Generic[T]):
 
     async def take(self) -> list[T]:
         """Wait until something is queued and return all of it; an empty list once the outbox is closed and drained."""
+        await self.wait_ready()
+        return self.take_nowait()
+
+    async def wait_ready(self) -> None:
+        """Wait until there is something to take, or the outbox is closed."""
         if not self.items and not self.closed:
             task = trio.lowlevel.current_task()
             self.on_ready = lambda: trio.lowlevel.reschedule(task)
             await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
         else:
             await trio.lowlevel.checkpoint()
-        return self.take_nowait()
 
     def close(self) -> None:
         """Drop all later items; those that are queued can still be taken."""

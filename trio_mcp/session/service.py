@@ -122,7 +122,7 @@ class Service:
         self.supervisor.refuse_new()
         self.subscriptions.close()
         with trio.move_on_after(FAREWELL):
-            await self.subscriptions.streams_ended()
+            await self.subscriptions.wait_streams_ended()
         await self.supervisor.drain(max(0, until - trio.current_time()), clean_up)
 
     def __repr__(self) -> str:

@@ -24,10 +24,11 @@ from ..types import (
     UnsubscribeRequestParams,
 )
 from .calls.call import Plan
+from .changes import PROMPTS, RESOURCES, TOOLS
 from .envelope import Envelope
 from .listen_requests import listen_plan
 from .service import Service
-from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
+from .subscriptions import Subscriber
 
 logger = logging.getLogger("trio_mcp.session")
 
@@ -75,8 +76,8 @@ class SessionState:
         # To post above the limit would let changes pile up for a client that does not read. They are kept by the subscriber
         # meanwhile, which holds each change once.
         if outbox.is_full:
-            if not subscriber.held:
-                subscriber.held = True
+            if not subscriber.is_waiting:
+                subscriber.is_waiting = True
                 self._service.supervisor.spawn(self._send_changes_when_ready, outbox, subscriber)
             return
         for change in subscriber.take():
@@ -91,7 +92,7 @@ class SessionState:
         try:
             await outbox.wait_not_full()
         finally:
-            subscriber.held = False
+            subscriber.is_waiting = False
         self._send_changes()
 
     # its own methods
@@ -137,14 +138,14 @@ class SessionState:
         assert isinstance(params, SubscribeRequestParams)
         self.initialized()
         assert self._subscriber is not None
-        self._service.subscriptions.watch(self._subscriber, params.uri)
+        self._service.subscriptions.subscribe(self._subscriber, params.uri)
         return EmptyResult()
 
     def unsubscribe(self, params: Model) -> Model:
         assert isinstance(params, UnsubscribeRequestParams)
         check_uri(params.uri)
         if self._subscriber is not None:
-            self._service.subscriptions.forget(self._subscriber, params.uri)
+            self._service.subscriptions.unsubscribe(self._subscriber, params.uri)
         return EmptyResult()
 
     def listen(self, params: Model) -> Plan:
