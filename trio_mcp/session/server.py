@@ -137,7 +137,7 @@ class ServerSession:
                 return event
             case Ignored(why):
                 if isinstance(event, Stray):
-                    self.service.stray_replies[event.kind] += 1
+                    self.service.calls.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
         return None
 

@@ -60,16 +60,14 @@ class PendingAsks:
         self.mailboxes.clear()
 
 
-class CallByRequests(Call):
-    """A call that asks by requests.
+class CallByRequests(Call[PendingAsks]):
+    """A call that asks by requests. Its origin is the connection that they go out on, with those that have no answer yet.
 
     Those for the user go out one at a time, in the order in which they were asked, unless the service says otherwise: a user
     sees one prompt, and a second one would lie on top of it. Questions to a model or to the client itself are not held back.
     """
 
     __slots__ = ()
-
-    _origin: PendingAsks  # pyright: ignore[reportIncompatibleVariableOverride]  what this kind is made with
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -8,11 +8,7 @@ call and the leg that ended; its answers are posted and the next leg begins. `le
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar, cast
 
 import trio
@@ -21,61 +17,26 @@ from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError, Re
 from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
-from ...protocol.sealing.request_state import Claims, KeyRing, Sealer
+from ...protocol.sealing.request_state import Claims
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ...types.capabilities import lacks
 from ..replies import LegOutcome, ReplyTarget
-from .call import Call, CallServices
-from .directory import CallDirectory
+from .call import Call
 from .facts import Question, RequestFacts
 from .failures import SENDER_DISCONNECTED, capability_error
 from .legs import Decision, LegBook, OpenQuestion
 from .memory import StatePayload
 
 T = TypeVar("T", bound=Model)
-logger = logging.getLogger("trio_mcp.session")
 
 
-@dataclass(frozen=True)
-class RoundServices(CallServices):
-    """What calls that ask in rounds need besides.
+class CallInRounds(Call[str]):
+    """A call that asks in rounds. Its origin is the digest of its request, for which its states are sealed."""
 
-    Attributes:
-        keys: seal `requestState`; None for a random key.
-        audience: the server that a state is for.
-        directory: the calls that a later request may carry forward.
-        node: names this process among those that share the keys.
-        stray_replies: counts answers that no call waited for.
-    """
-
-    keys: KeyRing | None
-    audience: str
-    directory: CallDirectory[CallInRounds]
-    node: str
-    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
-
-    @cached_property
-    def sealer(self) -> Sealer:
-        """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        keys = self.keys
-        if keys is None:
-            keys = KeyRing.random()
-            logger.warning(
-                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
-                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
-            )
-        return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
-
-
-class CallInRounds(Call):
-    """A call that asks in rounds. It is made with the digest of its request, for which its states are sealed."""
-
+    # The digest is taken before the body runs: the body may change the arguments that it was handed, and the retry brings what
+    # was sent.
     __slots__ = ()
-
-    _services: RoundServices  # pyright: ignore[reportIncompatibleVariableOverride]  what this kind is made with
-    # Taken before the body runs: the body may change the arguments that it was handed, and the retry brings what was sent.
-    _origin: str  # pyright: ignore[reportIncompatibleVariableOverride]
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -28,15 +28,19 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Generic, NamedTuple, TypeAlias
 
 import trio
+from typing_extensions import TypeVar
 
 from ...errors import Disconnected, LocalProtocolError
+from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded, Notification
+from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import (
     Actor,
     ActorState,
@@ -59,28 +63,52 @@ from ...types import (
 from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
+from .directory import CallDirectory
 from .facts import Question, RequestFacts, ResumeMode
 from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
 from .legs import LegBook
 from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)
+OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
 logger = logging.getLogger("trio_mcp.call")
 
 CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot ask any more"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class CallServices:
     """What calls need of the service that runs them.
 
     Attributes:
         server_info_json: the server's name and version, as modern results state them.
+        keys: seal `requestState`; None for a random key.
+        audience: the server that a state is for.
+        directory: the calls that a later request may carry forward.
+        node: names this process among those that share the keys.
+        stray_replies: counts replies of clients that no call waited for.
     """
 
     supervisor: Supervisor
     options: ServiceOptions
     server_info_json: Encoded
+    keys: KeyRing | None
+    audience: str
+    directory: CallDirectory[Call]
+    node: str
+    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
+
+    @cached_property
+    def sealer(self) -> Sealer:
+        """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
+        keys = self.keys
+        if keys is None:
+            keys = KeyRing.random()
+            logging.getLogger("trio_mcp.session").warning(
+                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
+                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
+            )
+        return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
 
     def note_divergence(self, what: str) -> None:
         """Report a replay that asked something else than the run before; the old answer was not used."""
@@ -89,7 +117,7 @@ class CallServices:
             self.options.on_divergence(what)
 
 
-class Call(ABC):
+class Call(ABC, Generic[OriginT_co]):
     """One logical call of a client, and what its body may do with it. Making one starts its actor.
 
     Args:
@@ -124,7 +152,7 @@ class Call(ABC):
         plan: Plan,
         facts: RequestFacts,
         target: ReplyTarget,
-        origin: object,
+        origin: OriginT_co,
         legs: LegBook | None = None,
         journal: Journal | None = None,
     ) -> None:
