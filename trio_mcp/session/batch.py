@@ -17,7 +17,7 @@ from .replies import LegOutcome, OpenRequests, ReplyTarget
 #     the batch comes in                            1        the reader
 #     request 1: reply_target                       2
 #     request 1 is answered at once: settle         1        not 0, although every request so far has its answer
-#     a bad message: answer                         1        kept with the others
+#     a bad message: expect, settle                 1        its answer is kept with the others
 #     request 2: reply_target                       2
 #     all_read                                      1
 #     request 2 is answered: settle                 0        the array is sent
@@ -64,10 +64,6 @@ class OpenBatch:
         self._open -= 1
         if not self._open:
             self._send()
-
-    def answer(self, answer: Response | ErrorResponse) -> None:
-        """Add the answer to a message for which `expect` was not called."""
-        self._answers.append(answer)
 
     def all_read(self) -> bool:
         """Every message has been read; returns whether the batch gets an answer, now or later. It may still end without one."""

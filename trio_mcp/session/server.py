@@ -117,7 +117,8 @@ class ServerSession:
                     target = batch.reply_target(request.id, self.requests)
                     self._serve(request, target, envelope.peer, envelope.size)
                 case Refused(error, answer=True):
-                    batch.answer(error_response(error))
+                    batch.expect()
+                    batch.settle(error_response(error))
                 case other:
                     self._take(other)
         return batch if batch.all_read() else None
