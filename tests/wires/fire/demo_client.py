@@ -91,7 +91,7 @@ def sacrifice(mode: str, target: str | Sequence[str], length: int) -> str:
         try:
             trio.run(converse, mode, target, length)
             code = 0
-        except BaseException:
+        except Exception:  # noqa: BLE001  os._exit would lose it
             traceback.print_exc()
         finally:
             sys.stderr.flush()

@@ -30,6 +30,8 @@ from .streams import FastWebSocket, GuardedHTTPStream, GuardedWSStream
 RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 # These two are lists of tokens (RFC 9110, 5.6.2); hypercorn decodes them as ASCII and would fail on anything else.
 ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
+# How long a body may be whose rest is read and discarded when its request was answered before it came.
+MAX_DISCARDED_BYTES: Final = 64 * 1024
 
 
 class GuardedH11Protocol(H11Protocol):
@@ -60,6 +62,7 @@ class GuardedH11Protocol(H11Protocol):
         self._head: h11.Response | None = None
         self._out: list[bytes] = []
         self._ahead = trio.CancelScope()
+        self._short_body = False
 
     @property
     def peer_still_sending(self) -> bool:
@@ -111,6 +114,8 @@ class GuardedH11Protocol(H11Protocol):
         elif event is h11.PAUSED:
             self.paused = True
             return False
+        elif self.stream is None and self.connection.our_state is h11.DONE:
+            return await self._discard(event)
         elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed) or self.stream is None:
             return False
         elif isinstance(event, h11.Data):
@@ -121,6 +126,12 @@ class GuardedH11Protocol(H11Protocol):
             await self.stream.handle(event)
         return True
 
+    async def _discard(self, event: object) -> bool:
+        """Drop a part of a body whose request was answered already; False when no other event can follow yet."""
+        if isinstance(event, h11.EndOfMessage):
+            await self._recycle()
+        return isinstance(event, h11.Data | h11.EndOfMessage)
+
     async def _begin(self, request: h11.Request) -> None:
         """Start the exchange for a complete request head, or refuse it."""
         await self.send(Updated(idle=False))
@@ -129,6 +140,7 @@ class GuardedH11Protocol(H11Protocol):
             await self._refuse(refusal)
             return
         self.stream = self._new_stream(websocket)
+        self._short_body = has_short_body(request)
         # Raw items keep the case of names; h11 itself lowers it, which is what ASGI asks for.
         headers = request.headers.raw_items() if self.config.h11_pass_raw_headers else list(request.headers)
         await self.stream.handle(
@@ -196,8 +208,12 @@ class GuardedH11Protocol(H11Protocol):
     def _response_headers(self, event: Response) -> list[tuple[bytes, bytes]]:
         headers = list(chain(event.headers, self.config.response_headers("h11")))
         # Said in the head of the last answer, so that a client sends no further request into a connection that is about
-        # to close.
-        if self.keep_alive_requests >= self.config.keep_alive_max_requests or self.context.terminated.is_set():
+        # to close (RFC 9112, 9.6).
+        if (
+            self.keep_alive_requests >= self.config.keep_alive_max_requests
+            or self.context.terminated.is_set()
+            or (self.connection.their_state is h11.SEND_BODY and not self._short_body)
+        ):
             headers.append((b"connection", b"close"))
         return headers
 
@@ -238,18 +254,28 @@ class GuardedH11Protocol(H11Protocol):
     async def _maybe_recycle(self) -> None:
         await self._close_stream()
         connection = self.connection
-        if (
-            isinstance(connection, h11.Connection)
-            and connection.our_state is h11.DONE
-            and connection.their_state is h11.DONE
-            and not self.context.terminated.is_set()
-        ):
-            connection.start_next_cycle()
+        if connection.our_state is not h11.DONE or self.context.terminated.is_set():
+            await self.send(Closed())
+        elif connection.their_state is h11.DONE:
+            await self._recycle()
+        elif self._short_body:
+            # The client sends no other request before the rest of this body, which has the time of a head.
             await self.send(Updated(idle=True))
-            self.paused = False
-            self._ahead.cancel()
         else:
             await self.send(Closed())
+
+    async def _recycle(self) -> None:
+        """Make the connection ready for its next request."""
+        self.connection.start_next_cycle()
+        await self.send(Updated(idle=True))
+        self.paused = False
+        self._ahead.cancel()
+
+
+def has_short_body(request: h11.Request) -> bool:
+    """Whether the head promises so short a body that its rest may be read and discarded."""
+    framing = {name: value for name, value in request.headers if name in {b"content-length", b"transfer-encoding"}}
+    return b"transfer-encoding" not in framing and int(framing.get(b"content-length", 0)) <= MAX_DISCARDED_BYTES
 
 
 def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool]:

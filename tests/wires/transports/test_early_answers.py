@@ -1,0 +1,52 @@
+"""An answer that is complete before the request's body came keeps the connection, or says that it is closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypercorn_peer import reply, running, serving
+
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
+from trio_mcp_transports.hypercorn.h11 import MAX_DISCARDED_BYTES
+
+REFUSED = (405, b"no")
+
+
+def post(*headers: str) -> bytes:
+    return "\r\n".join(["POST / HTTP/1.1", "host: x", *headers, "", ""]).encode()
+
+
+async def refuse(_scope: Any, _receive: Any, send: Any) -> None:
+    await reply(send, b"no", 405)
+
+
+@pytest.mark.parametrize("size", [0, 5, MAX_DISCARDED_BYTES])
+async def test_a_short_rest_of_a_body_is_discarded_and_the_next_request_answered(size: int) -> None:
+    async with running(serving(refuse)) as server, server.client() as client:
+        for _ in range(3):
+            assert await client.ask(post(f"content-length: {size}")) == REFUSED
+            await client.send(bytes(size))
+
+
+async def test_a_request_that_was_pipelined_behind_a_discarded_body_is_answered() -> None:
+    async with running(serving(refuse)) as server, server.client() as client:
+        assert await client.ask(post("content-length: 5")) == REFUSED
+        assert await client.ask(b"12345" + post("content-length: 0")) == REFUSED
+
+
+@pytest.mark.parametrize("framing", [f"content-length: {MAX_DISCARDED_BYTES + 1}", "transfer-encoding: chunked"])
+async def test_an_answer_says_that_its_connection_is_closed_where_the_rest_may_be_long(framing: str) -> None:
+    async with running(serving(refuse)) as server, server.client() as client:
+        await client.send(post(framing))
+        status, headers, _body = await client.response()
+        assert (status, headers["connection"]) == (405, "close")
+        await client.rest()
+
+
+async def test_a_rest_that_does_not_come_costs_its_connection_in_the_time_of_a_head() -> None:
+    config = guarded_config(limits=ConnectionLimits(header_timeout=0.2))
+    async with running(serving(refuse), config) as server, server.client() as client:
+        assert await client.ask(post("content-length: 5")) == REFUSED
+        await client.send(b"1")
+        await client.rest()
