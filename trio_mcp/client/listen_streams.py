@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass, field
 
 import trio
 
@@ -32,21 +33,21 @@ logger = logging.getLogger("trio_mcp.client")
 BACKOFF = Backoff(first=0.5)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ListenStream:
     """One `subscriptions/listen` request after another, for one subscriber."""
 
-    def __init__(self, link: Requester, changes: Changes, on_change: OnChange) -> None:
-        self.started = trio.Event()
-        """Set when the stream is acknowledged for the first time, or has failed before."""
-        self.done = trio.Event()
-        self.scope = trio.CancelScope()
-        self._link = link
-        self._changes = changes
-        self._on_change = on_change
-        self._acknowledge_scope = trio.CancelScope()
-        self._acknowledged_at = math.inf
-        self._losses = 0
-        """Streams that were lost since the last one that was stable."""
+    _link: Requester
+    _changes: Changes
+    _on_change: OnChange
+    started: trio.Event = field(default_factory=trio.Event)
+    """Set when the stream is acknowledged for the first time, or has failed before."""
+    done: trio.Event = field(default_factory=trio.Event)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    _acknowledge_scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    _acknowledged_at: float = math.inf
+    _losses: int = 0
+    """Streams that were lost since the last one that was stable."""
 
     async def run(self) -> None:
         try:

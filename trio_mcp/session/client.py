@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -37,8 +36,6 @@ from ..protocol.connection import (
     Refused,
     ReplyIn,
     RequestIn,
-    Stray,
-    StrayKind,
 )
 from ..protocol.http.headers import NAMED_BY, headers_of
 from ..protocol.jsonrpc import (
@@ -110,7 +107,6 @@ class ClientSession:
     Attributes:
         terms: what applies to every message; the client sets it once it knows the revision.
         closed_because: why the connection has ended; None while it is open.
-        stray_replies: how many replies matched no open request, by kind.
     """
 
     def __init__(
@@ -122,7 +118,6 @@ class ClientSession:
     ) -> None:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
-        self.stray_replies: Counter[StrayKind] = Counter()
         self._channel = as_message_channel(channel)
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
@@ -304,8 +299,6 @@ class ClientSession:
             case BatchIn():
                 self._receive_batch(event, nursery)
             case Ignored(why):
-                if isinstance(event, Stray):
-                    self.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
 
     def _receive_batch(self, event: BatchIn, nursery: trio.Nursery) -> None:

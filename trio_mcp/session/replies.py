@@ -16,6 +16,13 @@ LegOutcome: TypeAlias = Encoded | ErrorDetail | None
 """How a leg of a call ended: a result, an error, or nothing because its client cancelled it."""
 
 
+def reply_of(request_id: RequestId, outcome: LegOutcome) -> Response | ErrorResponse | None:
+    """Return the message that an outcome is sent as, or None if it is not sent."""
+    if outcome is None:
+        return None
+    return Response(request_id, outcome) if isinstance(outcome, Encoded) else ErrorResponse(request_id, outcome)
+
+
 class Answering(Protocol):
     """The work that will answer a request."""
 
@@ -54,12 +61,9 @@ class ReplyTarget:
         """Send the outcome."""
         # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
-        if isinstance(outcome, Encoded):
-            response = Envelope(Response(self.request_id, outcome), about=self.request_id)
-            self.outbox.post(response, last=self.owns_outbox)
-        elif outcome is not None:
-            error = Envelope(ErrorResponse(self.request_id, outcome), about=self.request_id)
-            self.outbox.post(error, last=self.owns_outbox)
+        reply = reply_of(self.request_id, outcome)
+        if reply is not None:
+            self.outbox.post(Envelope(reply, about=self.request_id), last=self.owns_outbox)
         elif self.owns_outbox:
             self.outbox.close()
 

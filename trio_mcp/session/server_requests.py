@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import trio
@@ -36,6 +37,7 @@ MAX_SERVER_REQUESTS: Final = 64
 BUSY: Final = f"this client already answers {MAX_SERVER_REQUESTS} requests, which is its limit"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ServerRequests:
     """The requests of the server that a task of this client serves.
 
@@ -44,13 +46,10 @@ class ServerRequests:
         outbox: where the answers go.
     """
 
-    def __init__(
-        self, handlers: Mapping[str, RequestHandler], connection: Connection, outbox: Outbox[Envelope]
-    ) -> None:
-        self._handlers = handlers
-        self._connection = connection
-        self._outbox = outbox
-        self._scopes: dict[RequestId, trio.CancelScope] = {}
+    _handlers: Mapping[str, RequestHandler]
+    _connection: Connection
+    _outbox: Outbox[Envelope]
+    _scopes: dict[RequestId, trio.CancelScope] = field(default_factory=dict[RequestId, trio.CancelScope])
 
     def __len__(self) -> int:
         return len(self._scopes)

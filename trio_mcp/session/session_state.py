@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ..errors import LocalProtocolError, RemoteProtocolError
@@ -38,16 +39,14 @@ MAX_INITIALIZE = 64 * 1024
 """Bytes of what a client says of itself: a session keeps it for as long as it lives."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SessionState:
     """The state that a legacy session keeps between its requests, and the methods that change it; see also `SessionTerms`."""
 
-    __slots__ = ("_connection", "_outbox", "_service", "_subscriber")
-
-    def __init__(self, service: Service, connection: Connection) -> None:
-        self._service = service
-        self._connection = connection
-        self._subscriber: Subscriber | None = None
-        self._outbox: Outbox[Envelope] | None = None
+    _service: Service
+    _connection: Connection
+    _subscriber: Subscriber | None = None
+    _outbox: Outbox[Envelope] | None = None
 
     # messages that belong to no request
 

@@ -11,8 +11,9 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import trio
 
@@ -31,6 +32,7 @@ MAX_TOTAL_CHARACTERS = 64 * 1024 * 1024
 """Characters of all these URIs."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Subscriber:
     """One subscriber to some changes.
 
@@ -44,16 +46,13 @@ class Subscriber:
         is_waiting: a task waits until the reader is ready, and will take the changes then.
     """
 
-    __slots__ = ("_characters", "_limit", "is_waiting", "lists", "on_change", "pending", "uris")
-
-    def __init__(self, lists: Iterable[Change], limit: int, on_change: Callable[[], object]) -> None:
-        self.lists = frozenset(lists)
-        self.uris: dict[str, None] = {}
-        self.on_change = on_change
-        self.is_waiting = False
-        self.pending: dict[Change, None] = {}
-        self._limit = limit
-        self._characters = 0
+    lists: Collection[Change]
+    limit: int
+    on_change: Callable[[], object]
+    uris: dict[str, None] = field(default_factory=dict)
+    pending: dict[Change, None] = field(default_factory=dict)
+    is_waiting: bool = False
+    _characters: int = 0
 
     def subscribe(self, uri: str) -> None:
         """Subscribe to a resource; once the subscriber was added, only through `Subscriptions.subscribe`.
@@ -65,8 +64,8 @@ class Subscriber:
         check_uri(uri)
         if uri in self.uris:
             return
-        if len(self.uris) >= self._limit:
-            raise LimitExceeded(f"there are subscriptions to {self._limit} resources already, which is the limit")
+        if len(self.uris) >= self.limit:
+            raise LimitExceeded(f"there are subscriptions to {self.limit} resources already, which is the limit")
         if self._characters + len(uri) > MAX_CHARACTERS:
             raise LimitExceeded(f"the URIs of all subscriptions may have {MAX_CHARACTERS} characters in total")
         self._characters += len(uri)
@@ -85,7 +84,7 @@ class Subscriber:
 
     def enqueue(self, change: Change) -> None:
         """Add a change. If there are too many, those of parts are replaced by changes of the resources subscribed to."""
-        if len(self.pending) >= 2 * self._limit + len(self.lists) and change not in self.pending:
+        if len(self.pending) >= 2 * self.limit + len(self.lists) and change not in self.pending:
             self.pending = dict.fromkeys(each for known in (*self.pending, change) for each in self._matching(known))
         else:
             self.pending[change] = None

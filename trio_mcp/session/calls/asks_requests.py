@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -21,16 +22,14 @@ from .failures import capability_error
 T = TypeVar("T", bound=Model)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers."""
 
-    __slots__ = ("_connection", "mailboxes", "prompting")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.mailboxes: dict[RequestId, Mailbox] = {}
-        self.prompting: dict[Call, trio.lowlevel.ParkingLot | None] = {}
-        """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+    _connection: Connection
+    mailboxes: dict[RequestId, Mailbox] = field(default_factory=dict[RequestId, Mailbox])
+    prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
+    """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
 
     def new_request(self, question: Question[T], mailbox: Mailbox) -> Request:
         """Return a request that asks the question; its answer goes to the mailbox, under the request's id."""

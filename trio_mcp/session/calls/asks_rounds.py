@@ -81,7 +81,7 @@ class CallInRounds(Call[str]):
 
     # the end of a leg
 
-    def on_quiescent(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  set here, absent there
+    def on_quiescent(self) -> None:
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
         legs = self.legs
         if legs is None or legs.joining or not legs.questions or not self.is_answering:

@@ -30,7 +30,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property, partial
 from typing import Generic, NamedTuple, TypeAlias
 
@@ -117,6 +117,7 @@ class CallServices:
             self.options.on_divergence(what)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Call(ABC, Generic[OriginT_co]):
     """One logical call of a client, and what its body may do with it. Making one starts its actor.
 
@@ -131,49 +132,29 @@ class Call(ABC, Generic[OriginT_co]):
         LimitExceeded: the server runs too many calls, or is shutting down.
     """
 
-    __slots__ = (
-        "_copies",
-        "_last_progress",
-        "_origin",
-        "_plan",
-        "_services",
-        "actor",
-        "cancelled_by_client",
-        "facts",
-        "is_answering",
-        "legs",
-        "memory",
-        "target",
-    )
+    _services: CallServices
+    _plan: Plan
+    facts: RequestFacts
+    """The request that it answers, or answered last."""
+    target: ReplyTarget | None
+    """Where messages about the request go; None when the call is parked or its client has disconnected."""
+    _origin: OriginT_co
+    legs: LegBook | None = None
+    """The book of its legs; None until the call asks in a round."""
+    journal: InitVar[Journal | None] = None
+    actor: Actor = field(init=False)
+    is_answering: bool = field(default=True, init=False)
+    """A request is open."""
+    cancelled_by_client: bool = field(default=False, init=False)
+    """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
+    memory: CallMemory | None = field(default=None, init=False)
+    """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
+    _copies: dict[ReplyTarget, None] | None = field(default=None, init=False)
+    _last_progress: float = field(default=-math.inf, init=False)
 
-    def __init__(
-        self,
-        services: CallServices,
-        plan: Plan,
-        facts: RequestFacts,
-        target: ReplyTarget,
-        origin: OriginT_co,
-        legs: LegBook | None = None,
-        journal: Journal | None = None,
-    ) -> None:
-        self._services = services
-        self._plan = plan
-        self._origin = origin
-        self.facts = facts
-        """The request that it answers, or answered last."""
-        self.target: ReplyTarget | None = target
-        """Where messages about the request go; None when the call is parked or its client has disconnected."""
-        self._copies: dict[ReplyTarget, None] | None = None
-        self.is_answering = True
-        """A request is open."""
-        self._last_progress = -math.inf
-        self.cancelled_by_client = False
-        """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
-        self.legs = legs
-        """The book of its legs; None until the call asks in a round."""
-        self.memory: CallMemory | None = None
-        """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
-        self.actor: Actor = services.supervisor.start(
+    def __post_init__(self, journal: Journal | None) -> None:
+        services, plan, facts = self._services, self._plan, self.facts
+        self.actor = services.supervisor.start(
             partial(plan.run, self),
             self._on_actor_done,
             principal=facts.principal,
@@ -185,10 +166,11 @@ class Call(ABC, Generic[OriginT_co]):
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
-        target.work = self
+        assert self.target is not None
+        self.target.work = self
 
-    on_quiescent: Callable[[], None] | None = None
-    """Called whenever no lane can do anything more on its own."""
+    def on_quiescent(self) -> None:
+        """Note that no lane can do anything more on its own."""
 
     @abstractmethod
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
@@ -328,7 +310,7 @@ class Call(ABC, Generic[OriginT_co]):
     @property
     def _is_replaying(self) -> bool:
         """The body runs again and has not come to anything new: what it reports now was reported before."""
-        return self.memory is not None and self.memory.replaying
+        return self.memory is not None and self.memory.journal.replaying
 
     # its actor
 
