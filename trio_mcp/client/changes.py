@@ -114,12 +114,11 @@ class Changes:
         self._find_source = find_source
         self._source: Listeners | None = None
         self._pending: dict[Change, None] = {}
-        self._entered = False
         self._exited = False
         self._over = False
         self.failure: Exception | None = None
         """Why the iteration failed; None while it is open, and after a regular end."""
-        self._changed = trio.Event()
+        self._readers = trio.lowlevel.ParkingLot()
 
     async def __aenter__(self) -> Self:
         """Subscribe; returns when the server has agreed.
@@ -128,9 +127,8 @@ class Changes:
             PeerError, RequestTimeout, Disconnected: the server did not agree.
             RuntimeError: it was entered before; call `listen` again for another one.
         """
-        if self._entered:
+        if self._source is not None:
             raise RuntimeError("this was opened before; call client.listen(...) again")
-        self._entered = True
         # Found here and not in `listen`, which may be called before the client is open.
         self._source = self._find_source()
         await self._source.begin(self)
@@ -159,10 +157,7 @@ class Changes:
                 raise without_traceback(self.failure)
             if self._over:
                 raise StopAsyncIteration
-            # Replaced only if it is set: several tasks may iterate, and all of them must wait for the same event.
-            if self._changed.is_set():
-                self._changed = trio.Event()
-            await self._changed.wait()
+            await self._readers.park()
         # Before the change is taken, so that a cancel here loses none.
         await trio.lowlevel.checkpoint()
         change = next(iter(self._pending), None)
@@ -173,7 +168,7 @@ class Changes:
         return change
 
     def __repr__(self) -> str:
-        state = "over" if self._over else "open" if self._entered else "unopened"
+        state = "over" if self._over else "open" if self._source else "unopened"
         return f"<Changes {state} pending={len(self._pending)}>"
 
     @property
@@ -196,13 +191,13 @@ class Changes:
             self._pending = {noted: None for noted in self._pending if noted.kind != "updated"}
             self.add_all()
         self._pending[change] = None
-        self._changed.set()
+        self._readers.unpark_all()
 
     def add_all(self) -> None:
         """Queue one change of each kind that the server honours."""
         for change in changes_matching(self.honoured_filter):
             self._pending[change] = None
-        self._changed.set()
+        self._readers.unpark_all()
 
     def report_missed(self, on_change: OnChange) -> None:
         """Report everything that the server honours as changed, because it may have changed during an interruption."""
@@ -215,10 +210,10 @@ class Changes:
         if not self._over:
             self._over = True
             self.failure = None if failure is None else without_traceback(failure)
-        self._changed.set()
+        self._readers.unpark_all()
 
     def _check_begun(self) -> None:
-        if not self._entered:
+        if self._source is None:
             raise RuntimeError("open it with `async with`: async with client.listen(...) as changes")
 
     def _wants(self, change: Change) -> bool:

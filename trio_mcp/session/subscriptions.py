@@ -115,7 +115,7 @@ class Subscriptions:
         self._characters = 0
         self.closed = False
         self._streams = 0
-        self._streams_ended = trio.Event()
+        self._waiting_for_streams = trio.lowlevel.ParkingLot()
 
     def announce(self, change: Change) -> None:
         """Deliver a change to its subscribers, soon; safe in any thread, also after the end of the service."""
@@ -171,14 +171,13 @@ class Subscriptions:
         finally:
             self.discard(subscriber)
             self._streams -= 1
-            self._streams_ended.set()
+            if not self._streams:
+                self._waiting_for_streams.unpark_all()
 
     async def wait_streams_ended(self) -> None:
         """Wait until no such stream is left."""
         while self._streams:
-            if self._streams_ended.is_set():
-                self._streams_ended = trio.Event()
-            await self._streams_ended.wait()
+            await self._waiting_for_streams.park()
 
     def __len__(self) -> int:
         return len(self._subscribers)
