@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypedDict, TypeVar
 
 import trio
 
@@ -54,14 +54,24 @@ EMPTY_ROUND_DELAYS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before answering a round without questions, by round: such a server is not ready yet."""
 
 
-class CallOptions(NamedTuple):
-    """How a call is made; `Client.call_tool` describes each option."""
+class CallKeywords(TypedDict, total=False):
+    """The keyword arguments of a call, as type checkers see them; `Client.call_tool` describes each."""
 
-    meta: JsonObject | None
     timeout: float
     on_progress: OnProgress | None
+    meta: JsonObject | None
     max_rounds: int
     idle_timeout: float
+
+
+class CallOptions(NamedTuple):
+    """How a call is made: its keyword arguments with their defaults."""
+
+    timeout: float = math.inf
+    on_progress: OnProgress | None = None
+    meta: JsonObject | None = None
+    max_rounds: int = MAX_ROUNDS
+    idle_timeout: float = math.inf
 
     def check(self) -> None:
         """Raise `TypeError` or `ValueError` if an option is invalid."""
