@@ -165,7 +165,7 @@ class CacheView:
         """Return the cached result of a request; `request_key` is all that it depends on besides the method."""
         if self.cache is None:
             return None
-        return self.cache.find(self._private(method, request_key), self._public(method, request_key))
+        return self.cache.find(*self._keys(method, request_key))
 
     def generation(self) -> int:
         """Return the number of invalidations so far; take it before a request is sent, and give it to `store`."""
@@ -175,7 +175,7 @@ class CacheView:
         """Store a result, unless something was invalidated since `generation`: it may be older than the change."""
         if self.cache is None or generation != self.cache.changes:
             return
-        private, public = self._private(method, request_key), self._public(method, request_key)
+        private, public = self._keys(method, request_key)
         kept, other = (public, private) if result.cache_scope == "public" else (private, public)
         # A server may change its mind about the scope. A public result must not hide a newer private one, or the reverse.
         self.cache.remove(other)
@@ -196,11 +196,10 @@ class CacheView:
         if self.cache is not None:
             self.cache.invalidate(stale)
 
-    def _private(self, method: str, request_key: str | None) -> CacheKey:
-        return CacheKey(self.server, method, request_key, self.context, ("private", self.principal))
-
-    def _public(self, method: str, request_key: str | None) -> CacheKey:
-        return CacheKey(self.server, method, request_key, self.context, None)
+    def _keys(self, method: str, request_key: str | None) -> tuple[CacheKey, CacheKey]:
+        """Return the keys of a private and of a public result."""
+        private = CacheKey(self.server, method, request_key, self.context, ("private", self.principal))
+        return private, private._replace(principal=None)
 
 
 NO_CACHE = CacheView(None, None, None)

@@ -83,21 +83,20 @@ class Dialect(ABC):
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
         """Request log messages of this level and above from now on. Raises the errors of the request, if one is sent."""
 
-    @abstractmethod
     async def reopen(self) -> None:
         """Open a session again after the server lost it. Raises the errors of opening."""
+        raise Disconnected("the server lost a session, although its revision has none")
 
-    @abstractmethod
-    def announce_changed_roots(self) -> None:
-        """Notify the server that the roots changed, if it takes the notification."""
+    def announce_changed_roots(self) -> None:  # noqa: B027
+        """Notify the server that the roots changed. Does nothing in an era in which the server asks for them (L-ROOT-1c)."""
 
-    @abstractmethod
-    def parameter_headers(self, tool: Tool) -> ParameterHeaders | None:
-        """Return which arguments of a tool are repeated in headers, or None.
+    def parameter_headers(self, tool: Tool) -> ParameterHeaders | None:  # noqa: ARG002
+        """Return which arguments of a tool are repeated in headers, or None: only modern revisions have that annotation.
 
         Raises:
             ValueError: the tool's annotations are not valid, and the client must not offer it (S-57).
         """
+        return None
 
     @abstractmethod
     def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
@@ -157,9 +156,6 @@ class LegacyDialect(Dialect):
     def announce_changed_roots(self) -> None:
         self.session.notify("notifications/roots/list_changed", NotificationParams())
 
-    def parameter_headers(self, tool: Tool) -> None:  # noqa: ARG002  these revisions have no such annotation
-        return None
-
     def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
         return Subscriptions(link, on_change)
 
@@ -195,9 +191,6 @@ class ModernDialect(Dialect):
         info = Implementation.model_validate(server) if isinstance(server, dict) else None
         self.facts = ServerFacts(version, result.capabilities, info, result.instructions)
 
-    async def reopen(self) -> None:
-        raise Disconnected("the server lost a session, although its revision has none")
-
     async def apply_log_level(self, level: LoggingLevel) -> None:
         terms = self.session.terms
         self.session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
@@ -206,9 +199,6 @@ class ModernDialect(Dialect):
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:  # noqa: ARG002
         await self.apply_log_level(level)
-
-    def announce_changed_roots(self) -> None:
-        """The server asks for the roots whenever it needs them (L-ROOT-1c)."""
 
     def parameter_headers(self, tool: Tool) -> ParameterHeaders:
         return ParameterHeaders.of(tool.input_schema)

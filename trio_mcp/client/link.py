@@ -219,15 +219,12 @@ class Link:
             while self._state.is_session_lost and self._needs_session and self.session.closed_because is None:
                 generation = self._state.generation
                 await trio.sleep(self._state.delay(trio.current_time()))
-                await self._try_to_reopen(generation)
+                try:
+                    await self._reopen(generation)
+                except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
+                    logger.warning("the session was lost, and could not be reopened: %s", error)
         finally:
             self._state.is_watched = False
-
-    async def _try_to_reopen(self, generation: int) -> None:
-        try:
-            await self._reopen(generation)
-        except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
-            logger.warning("the session was lost, and could not be reopened: %s", error)
 
     async def _reopen(self, generation: int) -> None:
         """Reopen the session unless that happened since `generation`. All callers share one attempt and its failure."""

@@ -62,13 +62,13 @@ class RejectedCursor(PeerError):
     """The server rejected the cursor of a cached page; all cached pages of the list were invalidated (M-CACHE-2c)."""
 
 
+@dataclass(slots=True, eq=False)
 class Lists:
     """Reads the lists of one server."""
 
-    def __init__(self, link: Link, cache: CacheView, tools: ListedTools) -> None:
-        self._link = link
-        self._cache = cache
-        self._tools = tools
+    _link: Link
+    _cache: CacheView
+    _tools: ListedTools
 
     async def read_all(self, kind: ListKind[T]) -> list[T]:
         """Return all items of all pages.

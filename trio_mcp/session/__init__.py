@@ -3,7 +3,7 @@
 from .batch import OpenBatch
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.facts import Question, RequestFacts, ResumeMode
-from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
+from .channel import AnyChannel, MessageChannel, as_message_channel
 from .client import ClientSession
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .options import ServiceOptions
@@ -26,7 +26,6 @@ __all__ = [
     "MessageChannel",
     "OpenBatch",
     "Peer",
-    "PlainChannel",
     "Plan",
     "Question",
     "Received",
