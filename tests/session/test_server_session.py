@@ -166,7 +166,7 @@ async def test_a_closed_session_cancels_its_calls_and_says_why() -> None:
         await talk.question()
         talk.session.close(CancelReason.DISCONNECT)
         with trio.fail_after(1):
-            await talk.session.idle()
+            await talk.session.requests.wait_none_left()
         assert unwound == [CancelReason.DISCONNECT]
         await talk.silence()
 

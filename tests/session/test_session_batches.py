@@ -280,7 +280,7 @@ async def test_the_end_of_a_session_cancels_its_batches_and_says_nothing(stage: 
     await wait_all_tasks_blocked()
     talk.session.close(CancelReason.DISCONNECT)
     with trio.fail_after(1):
-        await talk.session.idle()
+        await talk.session.requests.wait_none_left()
     assert stage.reasons == [CancelReason.DISCONNECT]
 
 

@@ -74,7 +74,7 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
         await wait_all_tasks_blocked()
         player.talk.session.close(CancelReason.DISCONNECT)
         with trio.fail_after(GRACE + 0.1):
-            await player.talk.session.idle()
+            await player.talk.session.requests.wait_none_left()
 
 
 async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_else_waits_too(
@@ -93,7 +93,7 @@ async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_
         with trio.fail_after(SOON):
             async with trio.open_nursery() as nursery:
                 for _ in range(2):
-                    nursery.start_soon(talk.session.idle)
+                    nursery.start_soon(talk.session.requests.wait_none_left)
                     nursery.start_soon(talk.service.drain, 1000)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self, TypeAlias
 
 import trio
@@ -134,9 +133,7 @@ class Changes:
         await self._source.begin(self)
         return self
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         """Unsubscribe; bounded, also when cancelled."""
         self._exited = True
         self.end()

@@ -6,7 +6,6 @@ import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from ..checks import check_choice, check_seconds, check_str, check_str_mapping
@@ -147,9 +146,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
     # lists
@@ -284,7 +281,7 @@ class Client:
             TypeError: `uris` is one string.
         """
         # A function, because the listeners depend on the era, which is not known before the client is open.
-        return Changes(lambda: self._link.listeners, subscription_filter(tools, prompts, resources, uris))
+        return Changes(lambda: self._link.dialect.listeners, subscription_filter(tools, prompts, resources, uris))
 
     async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """Subscribe to changes of one resource at a legacy server; `on_change` is called with them.
@@ -292,11 +289,11 @@ class Client:
         Raises:
             CapabilityError: the server is a modern one, where `listen` does this.
         """
-        await run_with_timeout(timeout, uri, partial(self._link.listeners.subscribe, uri))
+        await run_with_timeout(timeout, uri, partial(self._link.dialect.listeners.subscribe, uri))
 
     async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """End a subscription made with `subscribe`. Raises the same errors."""
-        await run_with_timeout(timeout, uri, partial(self._link.listeners.unsubscribe, uri))
+        await run_with_timeout(timeout, uri, partial(self._link.dialect.listeners.unsubscribe, uri))
 
     def roots_changed(self) -> None:
         """Notify the server that `on_roots` would return something else now, so that it can ask again.

@@ -62,6 +62,7 @@ class Dialect(ABC):
 
     Attributes:
         facts: what the server declared about itself.
+        listeners: the subscribers to changes, from when the session is open.
         ping_method: the request that any server answers.
         can_reopen: whether the server may lose the session, and `reopen` opens another.
         session: sends and receives.
@@ -70,6 +71,7 @@ class Dialect(ABC):
     ping_method: ClassVar[str]
     can_reopen: ClassVar[bool]
     facts: ServerFacts
+    listeners: Listeners
 
     def __init__(self, session: ClientSession, options: ClientOptions) -> None:
         self.session = session
@@ -99,8 +101,8 @@ class Dialect(ABC):
         return None
 
     @abstractmethod
-    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
-        """Return the subscribers' source of changes. `on_change` is called with each change, before any subscriber gets it."""
+    def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+        """Return the subscribers of this era. `on_change` is called with each change, before any subscriber gets it."""
 
 
 class LegacyDialect(Dialect):
@@ -156,7 +158,7 @@ class LegacyDialect(Dialect):
     def announce_changed_roots(self) -> None:
         self.session.notify("notifications/roots/list_changed", NotificationParams())
 
-    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+    def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:
         return Subscriptions(link, on_change)
 
 
@@ -203,5 +205,5 @@ class ModernDialect(Dialect):
     def parameter_headers(self, tool: Tool) -> ParameterHeaders:
         return ParameterHeaders.of(tool.input_schema)
 
-    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+    def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:
         return ListenStreams(link, on_change)

@@ -35,7 +35,6 @@ from ..groups import single_exception, split_group
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
 from ..types import LoggingLevel, Model, RequestParams
-from .changes import Listeners
 from .dialects import Dialect
 from .link_state import LinkEvent, LinkState, Phase
 from .notifications import NotificationRouter
@@ -159,13 +158,6 @@ class Link:
         return self._dialect
 
     @property
-    def listeners(self) -> Listeners:
-        """The subscribers to changes; raises `Disconnected` when the link is not open."""
-        if self._router.listeners is None or self._closing.is_set():
-            raise Disconnected(NOT_OPEN)
-        return self._router.listeners
-
-    @property
     def facts(self) -> ServerFacts:
         """What the server declared about itself; raises `Disconnected` before the link is open, but not after it was closed."""
         if self._dialect is None:
@@ -258,7 +250,7 @@ class Link:
     async def _restore(self, session: ClientSession) -> None:
         if self._log_level is not None:
             await self.dialect.apply_log_level(self._log_level)
-        await self.listeners.restore(session)
+        await self.dialect.listeners.restore(session)
 
     # tasks
 
@@ -309,7 +301,7 @@ class Link:
         # `aclose` may have come meanwhile, and what it has put there stays.
         if not self._closing.is_set():
             self.request = self._request_with_retry if dialect.can_reopen else session.request
-        self._router.listeners = dialect.listeners(self, self._router.dispatch_change)
+        self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
         if self._log_level is not None:
             await dialect.apply_log_level(self._log_level)
 

@@ -282,28 +282,16 @@ async def run_within(fn: Work[T], timeout: float, deadline: float, lane: Lane) -
     # The scope has caught its own expiry. A cancel from outside that came at the same time arrives here, and must win: the branch
     # did not fail then.
     await trio.lowlevel.checkpoint()
-    raise BranchLimit(
-        f"a branch of this call did not end within {timeout:g} seconds",
-        kind="time",
-        limit=timeout,
-        used=trio.current_time() - deadline + timeout,
-    )
+    why = f"a branch of this call did not end within {timeout:g} seconds"
+    raise BranchLimit(why, kind="time", limit=timeout, used=trio.current_time() - deadline + timeout)
 
 
 def new_lane(parent: Lane, max_depth: int, siblings: Branches | None = None) -> Lane:
     """Return a lane for the parent's next branch, or raise `BranchLimit`."""
     if parent.actor.branches >= MAX_BRANCHES:
-        raise BranchLimit(
-            f"this call already runs {MAX_BRANCHES} branches, which is the limit",
-            kind="branches",
-            limit=MAX_BRANCHES,
-            used=MAX_BRANCHES + 1,
-        )
+        why = f"this call already runs {MAX_BRANCHES} branches, which is the limit"
+        raise BranchLimit(why, kind="branches", limit=MAX_BRANCHES, used=MAX_BRANCHES + 1)
     if parent.depth >= max_depth:
-        raise BranchLimit(
-            f"the branches of this call may nest {max_depth} deep; this one would be {parent.depth + 1} deep",
-            kind="depth",
-            limit=max_depth,
-            used=parent.depth + 1,
-        )
+        why = f"the branches of this call may nest {max_depth} deep; this one would be {parent.depth + 1} deep"
+        raise BranchLimit(why, kind="depth", limit=max_depth, used=parent.depth + 1)
     return Lane(parent.actor, parent.next_path(), parent, siblings)

@@ -301,7 +301,7 @@ class Context:
     @property
     def deadline(self) -> float:
         """When the call will be cancelled, on Trio's clock (seconds); infinity without a timeout."""
-        return min(self._call.deadline, trio.current_effective_deadline())
+        return min(self._call.actor.deadline, trio.current_effective_deadline())
 
     @property
     def cancel_reason(self) -> CancelReason | None:
@@ -353,7 +353,7 @@ class Context:
         return work, options.get("timeout", math.inf), max_depth
 
     def __repr__(self) -> str:
-        until = "" if self._call.deadline == math.inf else f" deadline={self._call.deadline:.1f}"
+        until = "" if self._call.actor.deadline == math.inf else f" deadline={self._call.actor.deadline:.1f}"
         return f"<Context of {self._call!r}{until}>"
 
 

@@ -20,6 +20,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypedDict
 
@@ -57,7 +58,7 @@ from ..types import (
     SubscriptionsListenResult,
 )
 from .batch import OpenBatch
-from .channel import AnyChannel, as_message_channel, write_all
+from .channel import AnyChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP
@@ -200,13 +201,7 @@ class ClientSession:
         why = "the server closed the connection"
         nursery.start_soon(self._write)
         try:
-            async for envelope in self._channel:
-                self._receive(envelope, nursery)
-                # The next one may come in an hour, and this one may be large.
-                del envelope
-                # A server that asks without reading our answers is not read either, or the outbox would grow without a limit.
-                if self._outbox.is_full:
-                    await self._outbox.wait_not_full()
+            await read_all(self._channel, partial(self._receive, nursery), self._outbox)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
         except trio.Cancelled:
@@ -270,7 +265,7 @@ class ClientSession:
             self._mailbox.close(self.closed_because)
             self._outbox.close()
 
-    def _receive(self, envelope: Envelope[Received], nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
+    def _receive(self, nursery: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
         message = envelope.message
         # With an id, the request itself gets `SessionLost`, and its sender reopens the session.
         if isinstance(message, Unanswered) and message.session_lost and message.id is None:
@@ -305,7 +300,7 @@ class ClientSession:
         """Receive each message of a batch; the answers to its requests go back in one array (L-RPC-1b)."""
         batch = OpenBatch(self._outbox)
         for message in event.messages:
-            self._receive(Envelope(message), nursery, batch)
+            self._receive(nursery, Envelope(message), batch)
         batch.all_read()
 
     def _cancelled(self, request_id: RequestId) -> None:

@@ -88,6 +88,7 @@ class ReplyTarget:
 # n² steps. The values of `_further` are dicts because a set does not remember which request is the oldest.
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OpenRequests:
     """The requests of one connection that wait for a reply; every step takes constant time, however many there are.
 
@@ -98,16 +99,13 @@ class OpenRequests:
     request was cancelled may be used again while the cancelled call cleans up.
     """
 
-    __slots__ = ("_cancelled", "_first", "_further", "_ids_in_use", "_none_left", "count")
-
-    def __init__(self, ids_in_use: set[RequestId]) -> None:
-        self._ids_in_use = ids_in_use
-        self._none_left: trio.Event | None = None
-        self.count = 0
-        """How many are open."""
-        self._first: dict[RequestId, ReplyTarget] = {}
-        self._further: dict[RequestId, dict[ReplyTarget, None]] = {}
-        self._cancelled: dict[ReplyTarget, None] = {}
+    _ids_in_use: set[RequestId]
+    count: int = 0
+    """How many are open."""
+    _first: dict[RequestId, ReplyTarget] = field(default_factory=dict)
+    _further: dict[RequestId, dict[ReplyTarget, None]] = field(default_factory=dict)
+    _cancelled: dict[ReplyTarget, None] = field(default_factory=dict)
+    _none_left: trio.Event | None = None
 
     def add(self, target: ReplyTarget) -> None:
         self.count += 1

@@ -158,7 +158,7 @@ class ServerSession:
         """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self._state.close()
-        self._asks.close()
+        self._asks.mailboxes.clear()
         for target in list(self.requests):
             withdraw(target, reason)
 
@@ -184,10 +184,6 @@ class ServerSession:
     def working(self) -> bool:
         """Some request of the client that is more than listening has no answer yet."""
         return any(target.work is None or target.work.method != LISTEN_METHOD for target in self.requests)
-
-    async def idle(self) -> None:
-        """Wait until every request of the client has been answered or given up."""
-        await self.requests.wait_none_left()
 
     def __repr__(self) -> str:
         client = self.connection.session.client_info

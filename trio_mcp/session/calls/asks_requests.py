@@ -54,10 +54,6 @@ class PendingAsks:
         if mailbox is not None:
             mailbox.post(str(request_id), result)
 
-    def close(self) -> None:
-        """The connection is over: no answer comes any more."""
-        self.mailboxes.clear()
-
 
 class CallByRequests(Call[PendingAsks]):
     """A call that asks by requests. Its origin is the connection that they go out on, with those that have no answer yet.
@@ -78,16 +74,19 @@ class CallByRequests(Call[PendingAsks]):
         if in_turn:
             await self._wait_turn()
         try:
+            target = self.target
+            if target is None:
+                raise Disconnected(CALL_OVER_MESSAGE)
             request, slot = self._open_request(question)
             try:
-                await self._send(request)
+                await target.outbox.send(Envelope(request, about=target.request_id))
             except BaseException:
                 # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
                 self._origin.forget(request.id)
                 slot.give_up()
                 raise
             # A person may take an hour, and a thousand calls may wait: a kilobyte each.
-            del question, request
+            del question, request, target
             return await slot.take()
         finally:
             if in_turn:
@@ -95,8 +94,6 @@ class CallByRequests(Call[PendingAsks]):
 
     def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
-        if self.target is None:
-            raise Disconnected(CALL_OVER_MESSAGE)
         mailbox = self.actor.mailbox
         request = self._origin.new_request(question, mailbox)
         try:
@@ -105,11 +102,6 @@ class CallByRequests(Call[PendingAsks]):
             self._origin.forget(request.id)
             raise
         return request, slot
-
-    async def _send(self, request: Request) -> None:
-        target = self.target
-        assert target is not None
-        await target.outbox.send(Envelope(request, about=target.request_id))
 
     def _on_settled(self, request_id: RequestId) -> None:
         """A question has its answer, or the call stopped waiting for it; the client gets a cancellation if it still owes one.

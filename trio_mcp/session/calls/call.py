@@ -193,11 +193,6 @@ class Call(ABC, Generic[OriginT_co]):
         return self.facts.method
 
     @property
-    def deadline(self) -> float:
-        """When the call must be over, on Trio's clock (seconds); infinity without a limit."""
-        return self.actor.deadline
-
-    @property
     def owns_outbox(self) -> bool:
         """The current request is answered on a channel that serves no other request."""
         return self.target is not None and self.target.owns_outbox
