@@ -62,7 +62,7 @@ async def play(server: Server, era: type[Legacy]) -> AsyncIterator[Legacy]:
 
 
 def quiet(statistics: ServiceStatistics) -> bool:
-    return statistics.quiet
+    return statistics.is_idle
 
 
 # who is told

@@ -294,4 +294,4 @@ def new_lane(parent: Lane, max_depth: int, siblings: Branches | None = None) -> 
     if parent.depth >= max_depth:
         why = f"the branches of this call may nest {max_depth} deep; this one would be {parent.depth + 1} deep"
         raise BranchLimit(why, kind="depth", limit=max_depth, used=parent.depth + 1)
-    return Lane(parent.actor, parent.next_path(), parent, siblings)
+    return Lane(parent.actor, parent.next_path(), parent, siblings, parent.depth + 1)

@@ -72,7 +72,7 @@ class Supervisor:
         self._serial = itertools.count(1)
         self._counts = SupervisorStatistics()
         self._deadlines = CleanupDeadlines(nursery, grace, self._actors, self._mark_stuck)
-        self._watchdog = Watchdog(watchdog, self._is_busy, self._owner)
+        self.watchdog = Watchdog(watchdog, self._is_busy, self._owner)
         self._draining = self._closing = False
         self._draining_tasks = trio.lowlevel.ParkingLot()
 
@@ -107,8 +107,8 @@ class Supervisor:
         self._per_principal[principal] += 1
         self._counts.started += 1
         self._nursery.start_soon(self._run, actor, body, name=actor.name)
-        if self._watchdog.asleep:
-            self._watchdog.wake()
+        if self.watchdog.asleep:
+            self.watchdog.wake()
         if deadline != math.inf:
             self._deadlines.expect_end(actor, deadline)
         return actor
@@ -151,8 +151,8 @@ class Supervisor:
         actor.state = ActorState.RUNNING
         actor.scope.deadline = actor.deadline
         self._deadlines.expect_end(actor, actor.deadline)
-        if self._watchdog.asleep:
-            self._watchdog.wake()
+        if self.watchdog.asleep:
+            self.watchdog.wake()
 
     def cancel_all(self, reason: CancelReason) -> None:
         """Cancel every actor."""
@@ -189,11 +189,6 @@ class Supervisor:
         self._closing = True
         if not self._actors:
             self._end_timing()
-
-    @property
-    def blocked(self) -> int:
-        """How often the watchdog saw an actor block the event loop."""
-        return self._watchdog.incidents
 
     @property
     def actors(self) -> tuple[Actor, ...]:
@@ -301,7 +296,7 @@ class Supervisor:
 
     def _end_timing(self) -> None:
         self._deadlines.stop()
-        self._watchdog.close()
+        self.watchdog.close()
 
     def _mark_stuck(self, actor: Actor) -> None:
         """Report an actor as cancelled although it has not ended: its grace period is over."""

@@ -13,7 +13,7 @@ from .server import ServerSession
 from .server_requests import RequestHandler
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
-from .tokens import TokenEstimate, estimate_tokens, used_tokens
+from .token_usage import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [

@@ -59,15 +59,17 @@ class ServerRequests:
         if batch is not None:
             batch.expect()
         # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
+        answer: Response | ErrorResponse
         if request.method == "ping":
-            self._connection.answered(request.id)
-            self.reply(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
+            answer = Response(request.id, request.codec.encode_result("ping", EmptyResult()))
         elif len(self._scopes) >= MAX_SERVER_REQUESTS:
-            self._connection.answered(request.id)
-            self.reply(ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY)), batch)
+            answer = ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY))
         else:
             scope = self._scopes[request.id] = trio.CancelScope()
             nursery.start_soon(self._serve, request, scope, batch)
+            return
+        self._connection.answered(request.id)
+        self.reply(answer, batch)
 
     def cancel(self, request_id: RequestId) -> bool:
         """Cancel the handler of a request, which then gets no answer. Return False if none runs."""

@@ -84,7 +84,7 @@ class Service:
             open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
             dropped=ReplyStatistics(**{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}),
             threads=None if self._threads is None else self._threads.statistics(),
-            blocked=self.supervisor.blocked,
+            blocked=self.supervisor.watchdog.incidents,
         )
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:

@@ -224,7 +224,7 @@ async def wait_expired(service: Service) -> None:
 def remaining_gauges(service: Service) -> Iterator[str]:
     """Yield a sentence for each gauge of a server that is not back at zero."""
     now = service.statistics()
-    if not now.quiet or now.actors.parked_bytes:
+    if not now.is_idle or now.actors.parked_bytes:
         yield f"the server is not quiet: {now}"
     if len(service.calls.directory):
         yield f"{len(service.calls.directory)} calls can still be resumed"
