@@ -157,14 +157,11 @@ class Slot(Generic[T]):
         self._outcome = outcome
         task, self._task = self._task, None
         # Before the task is woken: the lane must count as busy in this step.
-        self._announce()
+        on_settled, self._on_settled = self._on_settled, None
+        if on_settled is not None:
+            on_settled()
         if task is not None:
             trio.lowlevel.reschedule(task)
-
-    def _announce(self) -> None:
-        callback, self._on_settled = self._on_settled, None
-        if callback is not None:
-            callback()
 
     def _abort(self, _raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
         self._task = None

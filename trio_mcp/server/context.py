@@ -159,7 +159,7 @@ class Context:
         if budget is None:
             answer = await self._ask(question, limit)
         else:
-            estimate = self._call.options.estimate_tokens
+            estimate = self._call.services.options.estimate_tokens
             answer = await charge(lambda: self._ask(question, limit), params, budget, estimate)
         if asked is not None:
             # Both in one assignment, after the answer: no other task sees a prompt without its answer. Read again here, since
@@ -348,7 +348,7 @@ class Context:
         inherited = self._messages if options.get("inherit_messages", True) else ()
         messages = (*inherited, *freeze_messages(options.get("messages", ())))
         terms = self._terms.for_branch(options, self._messages)
-        max_depth = min(terms.max_depth, self._call.options.max_depth)
+        max_depth = min(terms.max_depth, self._call.services.options.max_depth)
         work = lambda lane: fn(Context(self._call, lane, terms, messages))  # noqa: E731
         return work, options.get("timeout", math.inf), max_depth
 

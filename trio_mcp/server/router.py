@@ -43,6 +43,6 @@ class Router:
     def _uncallable_tools(self, facts: RequestFacts) -> frozenset[Tool]:
         """Return the tools that this client cannot call (row 30), where a list belongs to its session."""
         # A modern list belongs to no session, and may be cached for other clients.
-        if not facts.codec.revision.hides_gated:
+        if not facts.terms.codec.revision.hides_gated:
             return frozenset()
         return frozenset(tool for tool in self._registry.tools if not tool.callable_by(facts.client_capabilities))

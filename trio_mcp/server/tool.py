@@ -178,7 +178,7 @@ def check_retry_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model
 
 def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams) -> None:
     """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s); a pipe has no headers."""
-    if tool.mirrored is not None and facts.headers and facts.codec.revision.mirrors:
+    if tool.mirrored is not None and facts.headers and facts.terms.codec.revision.mirrors:
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 

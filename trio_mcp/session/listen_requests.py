@@ -17,7 +17,6 @@ from ..types import (
     CancelledNotificationParams,
     JsonObject,
     Model,
-    ServerCapabilities,
     SubscriptionsAcknowledgedNotificationParams,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
@@ -25,28 +24,24 @@ from ..types import (
 )
 from .calls.call import Call, Plan
 from .changes import Change, announced_lists, filter_of
+from .service import Service
 from .subscriptions import Subscriber, Subscriptions
 
 
-def listen_plan(
-    params: SubscriptionsListenRequestParams,
-    capabilities: ServerCapabilities,
-    limit: int,
-    subscriptions: Subscriptions,
-) -> Plan:
+def listen_plan(service: Service, params: SubscriptionsListenRequestParams) -> Plan:
     """Return the plan that serves a `subscriptions/listen`: an actor that notifies until it is cancelled, or the server ends.
 
     Raises:
         RemoteProtocolError: -32602, the filter names something that is no URI, or too many of them.
     """
     wanted = params.notifications
-    lists = [Change(kind) for kind in announced_lists(wanted, capabilities)]
+    lists = [Change(kind) for kind in announced_lists(wanted, service.capabilities)]
     signal = trio.lowlevel.ParkingLot()
-    subscriber = Subscriber(lists, limit, signal.unpark_all)
-    if declares(capabilities, "resources.subscribe"):
+    subscriber = Subscriber(lists, service.options.watched, signal.unpark_all)
+    if declares(service.capabilities, "resources.subscribe"):
         for uri in wanted.resource_subscriptions or ():
             check_subscription(subscriber, uri)
-    return Plan(partial(run_listen, subscriptions, subscriber, signal), "subscriptions/listen")
+    return Plan(partial(run_listen, service.subscriptions, subscriber, signal), "subscriptions/listen")
 
 
 def check_subscription(subscriber: Subscriber, uri: str) -> None:
@@ -74,7 +69,7 @@ async def run_listen(
             for change in subscriber.take():
                 await call.notify(change.method, change.params(meta))
         # Over HTTP the end of the stream says it; where requests share the channel, the one that ends is named (M-CAN-2s).
-        if not call.owns_outbox:
+        if call.target is not None and not call.target.owns_outbox:
             ended = CancelledNotificationParams(request_id=request_id, reason="the server is shutting down", meta=meta)
             await call.notify("notifications/cancelled", ended)
     return SubscriptionsListenResult(meta=meta)

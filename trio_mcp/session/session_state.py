@@ -149,8 +149,7 @@ class SessionState:
 
     def listen(self, params: Model) -> Plan:
         assert isinstance(params, SubscriptionsListenRequestParams)
-        service = self._service
-        return listen_plan(params, service.capabilities, service.options.watched, service.subscriptions)
+        return listen_plan(self._service, params)
 
 
 SESSION_METHODS: Mapping[str, Callable[[SessionState, Model], Model | Encoded | Plan]] = {

@@ -70,7 +70,7 @@ class CallByRequests(Call[PendingAsks]):
         missing = lacks(self.facts.terms.client_capabilities, question.needs)
         if missing is not None:
             raise capability_error(missing)
-        in_turn = question.kind == "elicit" and not self.options.parallel_prompts
+        in_turn = question.kind == "elicit" and not self.services.options.parallel_prompts
         if in_turn:
             await self._wait_turn()
         try:

@@ -90,10 +90,10 @@ class CallInRounds(Call[str]):
             self._end_round(legs)
         elif legs.delayed != legs.number:
             legs.delayed = legs.number
-            self._services.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
+            self.services.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
 
     async def _end_round_after_delay(self, legs: LegBook, number: int) -> None:
-        await trio.sleep(self._services.options.settle)
+        await trio.sleep(self.services.options.settle)
         if self.is_answering and legs.number == number:
             legs.delayed = 0
             self._end_round(legs)
@@ -101,25 +101,25 @@ class CallInRounds(Call[str]):
     def _end_round(self, legs: LegBook) -> None:
         if not legs.questions or self.actor.scope.cancel_called or legs.is_storing:
             return
-        node = self._services.node
+        node = self.services.node
         if self.memory is None:
             self._send_round(legs, {"node": node})
             return
         payload = self.memory.payload(
-            node, legs.records(), self._services.options.max_state, self._services.options.store
+            node, legs.records(), self.services.options.max_state, self.services.options.store
         )
         if payload.journal_key is None:
             self._send_round(legs, payload.wire())
         else:
             legs.is_storing = True
-            self._services.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
+            self.services.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""
-        store = self._services.options.store
+        store = self.services.options.store
         assert store is not None
         try:
-            stored = await payload.stored(store, self._services.options.actors.park_ttl)
+            stored = await payload.stored(store, self.services.options.actors.park_ttl)
         finally:
             legs.is_storing = False
         if not self.is_answering or legs.number != number or self.actor.scope.cancel_called:
@@ -134,19 +134,19 @@ class CallInRounds(Call[str]):
         try:
             result = self._encode_round(legs, payload)
             # After the encoding: a call that is parked by mistake would have to be resumed and its limits be taken back.
-            self._services.supervisor.park(self.actor)
+            self.services.supervisor.park(self.actor)
         except (LimitExceeded, LocalProtocolError) as error:
             code = SERVER_BUSY if isinstance(error, LimitExceeded) else INTERNAL_ERROR
             self.end_leg(ErrorDetail(code, f"the question cannot be asked: {error}"))
             self.actor.cancel(CancelReason.EXPIRED)
             return
         self.end_leg(result)
-        if self._services.options.always_replay:
+        if self.services.options.always_replay:
             self.forget()
 
     def _encode_round(self, legs: LegBook, payload: JsonObject) -> Encoded:
         """Return the interim result: every open question, and the sealed state that leads back to this call."""
-        services, facts = self._services, self.facts
+        services, facts = self.services, self.facts
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
         state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
@@ -155,13 +155,13 @@ class CallInRounds(Call[str]):
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
         kept_bytes = legs.finish(final)
         if legs.call_id is not None:
-            self._services.directory.finish(legs.call_id, kept_bytes)
+            self.services.directory.finish(legs.call_id, kept_bytes)
 
     def forget(self) -> None:
         """Give the parked call up, outcomes and all: its next leg is a replay."""
         legs = self._book
         assert legs.call_id is not None
-        self._services.directory.forget(legs.call_id)
+        self.services.directory.forget(legs.call_id)
         legs.call_id = None
         self.actor.cancel(CancelReason.EXPIRED)
 
@@ -219,13 +219,13 @@ class CallInRounds(Call[str]):
             answer = answers.get(key)
             if answer is not None:
                 decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
-        self._services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
+        self.services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
             self._check_client(questions[key].question, facts)
         return decoded
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
-        self._services.supervisor.resume(self.actor)
+        self.services.supervisor.resume(self.actor)
         self.actor.held_bytes += facts.size
         self._open_leg(legs, facts, target)
         mailbox = self.actor.opened_mailbox

@@ -132,7 +132,7 @@ class Call(ABC, Generic[OriginT_co]):
         LimitExceeded: the server runs too many calls, or is shutting down.
     """
 
-    _services: CallServices
+    services: CallServices
     _plan: Plan
     facts: RequestFacts
     """The request that it answers, or answered last."""
@@ -153,7 +153,7 @@ class Call(ABC, Generic[OriginT_co]):
     _last_progress: float = field(default=-math.inf, init=False)
 
     def __post_init__(self, journal: Journal | None) -> None:
-        services, plan, facts = self._services, self._plan, self.facts
+        services, plan, facts = self.services, self._plan, self.facts
         self.actor = services.supervisor.start(
             partial(plan.run, self),
             self._on_actor_done,
@@ -185,17 +185,8 @@ class Call(ABC, Generic[OriginT_co]):
         """
 
     @property
-    def options(self) -> ServiceOptions:
-        return self._services.options
-
-    @property
     def method(self) -> str:
         return self.facts.method
-
-    @property
-    def owns_outbox(self) -> bool:
-        """The current request is answered on a channel that serves no other request."""
-        return self.target is not None and self.target.owns_outbox
 
     # messages about the request
 
@@ -353,14 +344,16 @@ class Call(ABC, Generic[OriginT_co]):
                 return None
             case Cancelled(reason):
                 timed_out = reason is CancelReason.DEADLINE
-                cause = timeout_error(plan.target, plan.timeout, self.options.max_seconds) if timed_out else reason
+                cause = (
+                    timeout_error(plan.target, plan.timeout, self.services.options.max_seconds) if timed_out else reason
+                )
         result = plan.error_result(cause)
         if result is not None:
             return self._encoded(result)
         return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
 
     def _encoded(self, result: Model) -> Encoded:
-        facts, info = self.facts, self._services.server_info_json
+        facts, info = self.facts, self.services.server_info_json
         try:
             return facts.terms.codec.encode_result(facts.method, result, info)
         except LocalProtocolError as error:

@@ -60,10 +60,10 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(error.code, str(error), error.data)
         case CapabilityError():
             return ErrorDetail(
-                facts.codec.revision.missing_capability, str(error), {"requiredCapabilities": error.required}
+                facts.terms.codec.revision.missing_capability, str(error), {"requiredCapabilities": error.required}
             )
         case ResourceNotFound(uri=uri):
-            return ErrorDetail(facts.codec.revision.missing_resource, str(error), {"uri": uri})
+            return ErrorDetail(facts.terms.codec.revision.missing_resource, str(error), {"uri": uri})
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
         case ToolError() | RequestTimeout():
