@@ -55,7 +55,7 @@ async def test_an_answer_that_comes_after_its_slot_was_given_up_is_dropped() -> 
     mailbox = Mailbox()
     slot = mailbox.open("a", str)
     slot.give_up()
-    assert "a" not in mailbox
+    assert len(mailbox) == 0
     assert not mailbox.post("a", "late")
 
 
@@ -109,7 +109,7 @@ async def test_a_cancelled_wait_gives_the_slot_up(autojump_clock: MockClock) -> 
         await slot.take()
     assert scope.cancelled_caught
     assert settled == ["a"]
-    assert "a" not in mailbox
+    assert len(mailbox) == 0
     assert not mailbox.post("a", "late")
     with pytest.raises(trio.ClosedResourceError):
         await slot.take()

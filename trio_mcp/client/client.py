@@ -256,7 +256,7 @@ class Client:
         """
         check_choice("level", level, LOGGING_LEVELS)
         check_seconds("timeout", timeout)
-        await self._link.set_log_level(level, timeout)
+        await self._link.dialect.set_log_level(self._link, level, timeout)
 
     # changes
 

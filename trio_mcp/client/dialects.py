@@ -76,14 +76,19 @@ class Dialect(ABC):
     def __init__(self, session: ClientSession, options: ClientOptions) -> None:
         self.session = session
         self._options = options
+        self._log_level: LoggingLevel | None = None if options.on_log is None else options.log_level
+        """The least severe log messages that are requested; None requests none."""
 
     @abstractmethod
-    async def apply_log_level(self, level: LoggingLevel) -> None:
-        """Request log messages of this level and above in a session that was just opened. A rejection is only logged."""
+    async def apply_log_level(self) -> None:
+        """Request the log messages that the program wants in a session that was just opened. A rejection is only logged."""
 
     @abstractmethod
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
-        """Request log messages of this level and above from now on. Raises the errors of the request, if one is sent."""
+        """Request log messages of this level and above from now on, also in a session that is reopened.
+
+        Raises the errors of the request, if one is sent.
+        """
 
     async def reopen(self) -> None:
         """Open a session again after the server lost it. Raises the errors of opening."""
@@ -142,17 +147,18 @@ class LegacyDialect(Dialect):
         # The revision of the last session and not the newest: calls that wait are going to be sent again as they are.
         await self.open(self.facts.protocol_version)
 
-    async def apply_log_level(self, level: LoggingLevel) -> None:
+    async def apply_log_level(self) -> None:
         # Without the capability the server would reject the request, and the program asked for logs only in passing.
-        if self.facts.capabilities.logging is None:
+        if self._log_level is None or self.facts.capabilities.logging is None:
             return
-        params = SetLevelRequestParams(level=level)
+        params = SetLevelRequestParams(level=self._log_level)
         try:
             await self.session.request("logging/setLevel", params, timeout=HANDSHAKE_TIMEOUT)
         except (PeerError, RequestTimeout, RemoteProtocolError) as error:
             logger.debug("the server keeps its own log level: %s", error)
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
+        self._log_level = level
         await link.request("logging/setLevel", SetLevelRequestParams(level=level), timeout=timeout)
 
     def announce_changed_roots(self) -> None:
@@ -193,14 +199,18 @@ class ModernDialect(Dialect):
         info = Implementation.model_validate(server) if isinstance(server, dict) else None
         self.facts = ServerFacts(version, result.capabilities, info, result.instructions)
 
-    async def apply_log_level(self, level: LoggingLevel) -> None:
-        terms = self.session.terms
-        self.session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
-        # A checkpoint in this era too: a program that loops over it must behave the same with both.
-        await trio.lowlevel.checkpoint()
+    async def apply_log_level(self) -> None:
+        if self._log_level is not None:
+            terms = self.session.terms
+            self.session.terms = replace(
+                terms, request_meta={**terms.request_meta, LOG_LEVEL: self._log_level}
+            )  # M-LOG-1s
+            # A checkpoint in this era too: a program that loops over it must behave the same with both.
+            await trio.lowlevel.checkpoint()
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:  # noqa: ARG002
-        await self.apply_log_level(level)
+        self._log_level = level
+        await self.apply_log_level()
 
     def parameter_headers(self, tool: Tool) -> ParameterHeaders:
         return ParameterHeaders.of(tool.input_schema)

@@ -34,7 +34,7 @@ from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
-from ..types import LoggingLevel, Model, RequestParams
+from ..types import Model, RequestParams
 from .dialects import Dialect
 from .link_state import LinkEvent, LinkState, Phase
 from .notifications import NotificationRouter
@@ -71,8 +71,6 @@ class Link:
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._channel = channel
         self._options = options
-        self._log_level: LoggingLevel | None = None if options.on_log is None else options.log_level
-        """The least severe log messages that are asked for; None: none are."""
         # An attribute that opening and closing replace, and not a method: with a server that has no session to lose, a
         # request then goes straight to `ClientSession.request`.
         self.request: SendRequest = reject_request
@@ -137,13 +135,6 @@ class Link:
         self._nursery.start_soon(fn, *args)
 
     # requests
-
-    async def set_log_level(self, level: LoggingLevel, timeout: float) -> None:
-        """Request log messages of this level and above, also in a session that is reopened."""
-        # Looked up first, so that a link that is not open keeps its level.
-        dialect = self.dialect
-        self._log_level = level
-        await dialect.set_log_level(self, level, timeout)
 
     @property
     def session(self) -> ClientSession:
@@ -248,8 +239,7 @@ class Link:
             attempt.done.set()
 
     async def _restore(self, session: ClientSession) -> None:
-        if self._log_level is not None:
-            await self.dialect.apply_log_level(self._log_level)
+        await self.dialect.apply_log_level()
         await self.dialect.listeners.restore(session)
 
     # tasks
@@ -302,8 +292,7 @@ class Link:
         if not self._closing.is_set():
             self.request = self._request_with_retry if dialect.can_reopen else session.request
         self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
-        if self._log_level is not None:
-            await dialect.apply_log_level(self._log_level)
+        await dialect.apply_log_level()
 
     async def _run(self, session: ClientSession, nursery: trio.Nursery) -> None:
         try:

@@ -13,11 +13,10 @@ from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Lane, Mailbox, Slot
 from ...types import Model
-from ...types.capabilities import lacks
 from ..envelope import Envelope
 from .call import CALL_OVER_MESSAGE, Call
 from .facts import Question
-from .failures import capability_error
+from .failures import check_capabilities
 
 T = TypeVar("T", bound=Model)
 
@@ -67,9 +66,7 @@ class CallByRequests(Call[PendingAsks]):
     async def ask(self, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check_can_ask(sends_requests=True)
-        missing = lacks(self.facts.terms.client_capabilities, question.needs)
-        if missing is not None:
-            raise capability_error(missing)
+        check_capabilities(self.facts, question.needs)
         in_turn = question.kind == "elicit" and not self.services.options.parallel_prompts
         if in_turn:
             await self._wait_turn()

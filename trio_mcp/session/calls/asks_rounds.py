@@ -20,11 +20,10 @@ from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Enc
 from ...protocol.sealing.request_state import Claims
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
-from ...types.capabilities import lacks
 from ..replies import LegOutcome, ReplyTarget
 from .call import Call
 from .facts import Question, RequestFacts
-from .failures import SENDER_DISCONNECTED, capability_error
+from .failures import SENDER_DISCONNECTED, check_capabilities
 from .legs import Decision, LegBook, OpenQuestion
 from .memory import StatePayload
 
@@ -44,7 +43,7 @@ class CallInRounds(Call[str]):
         if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
             self.check_can_ask(sends_requests=False)
         if self.is_answering:
-            self._check_client(question, self.facts)
+            check_capabilities(self.facts, question.needs)
         key, order = lane.next_question(question.kind, question.name)
         fingerprint = ""
         if self.memory is not None:
@@ -72,12 +71,6 @@ class CallInRounds(Call[str]):
             raise
         finally:
             legs.questions.pop(key, None)
-
-    def _check_client(self, question: Question[T], facts: RequestFacts) -> None:
-        """Raise `CapabilityError` unless the client declared what the question needs, for this request."""
-        missing = lacks(facts.terms.client_capabilities, question.needs)
-        if missing is not None:
-            raise capability_error(missing)
 
     # the end of a leg
 
@@ -221,7 +214,7 @@ class CallInRounds(Call[str]):
                 decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
         self.services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
-            self._check_client(questions[key].question, facts)
+            check_capabilities(facts, questions[key].question.needs)
         return decoded
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:

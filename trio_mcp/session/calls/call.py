@@ -149,7 +149,8 @@ class Call(ABC, Generic[OriginT_co]):
     """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
     memory: CallMemory | None = field(default=None, init=False)
     """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
-    _copies: dict[ReplyTarget, None] | None = field(default=None, init=False)
+    _copies: dict[ReplyTarget, None] = field(default_factory=dict, init=False)
+    """Further requests that get the same reply, in the order in which they came."""
     _last_progress: float = field(default=-math.inf, init=False)
 
     def __post_init__(self, journal: Journal | None) -> None:
@@ -248,7 +249,6 @@ class Call(ABC, Generic[OriginT_co]):
         if self.target is None:
             self.target = target
         else:
-            self._copies = self._copies or {}
             self._copies[target] = None
         target.work = self
 
@@ -270,13 +270,11 @@ class Call(ABC, Generic[OriginT_co]):
             self.actor.cancel(CancelReason.DISCONNECT)
 
     def _remove(self, target: ReplyTarget) -> None:
-        copies = self._copies
         if self.target is not target:
-            if copies is not None:
-                copies.pop(target, None)
-        elif copies:
-            self.target = next(iter(copies))
-            del copies[self.target]
+            self._copies.pop(target, None)
+        elif self._copies:
+            self.target = next(iter(self._copies))
+            del self._copies[self.target]
         else:
             self.target = None
 
@@ -284,13 +282,13 @@ class Call(ABC, Generic[OriginT_co]):
         """End the open leg: everyone who waits for it gets this outcome."""
         target, copies = self.target, self._copies
         # Before any reply goes out: a task that the reply wakes must find the call in its new state.
-        self.target = self._copies = None
+        self.target, self._copies = None, {}
         self.is_answering = False
         if self.legs is not None:
             self.legs.end(outcome)
         if target is not None:
             target.finish(outcome)
-        for copy in copies or ():
+        for copy in copies:
             copy.finish(outcome)
 
     @property
@@ -363,7 +361,7 @@ class Call(ABC, Generic[OriginT_co]):
             return facts.terms.codec.encode_result(facts.method, instead, info)
 
     def __repr__(self) -> str:
-        targets = ([] if self.target is None else [self.target]) + list(self._copies or ())
+        targets = ([] if self.target is None else [self.target]) + list(self._copies)
         state = "open" if self.is_answering else "ended"
         return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
 
