@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from ..backoff import STABLE_AFTER, Backoff
+from ..backoff import RECONNECT_BACKOFF, STABLE_AFTER
 from ..errors import Disconnected, RemoteProtocolError, RequestTimeout, without_traceback
 from ..session.changes import change_of
 from ..types import (
@@ -29,8 +29,6 @@ from .requester import Requester
 from .timeouts import SUBSCRIBE_TIMEOUT, UNSUBSCRIBE_TIMEOUT
 
 logger = logging.getLogger("trio_mcp.client")
-
-BACKOFF = Backoff(first=0.5)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -74,7 +72,7 @@ class ListenStream:
             # an acknowledgement is not stable. Without one the time is infinite, and the difference negative.
             if trio.current_time() - self._acknowledged_at >= STABLE_AFTER:
                 self._losses = 0
-            await trio.sleep(BACKOFF.delay(self._losses))
+            await trio.sleep(RECONNECT_BACKOFF.delay(self._losses))
             self._losses += 1
 
     async def _open(self) -> None:

@@ -78,7 +78,7 @@ class Service:
         }
 
     def statistics(self) -> ServiceStatistics:
-        """What runs, waits and is held now, and what was dropped; a snapshot."""
+        """Return what runs and waits now, and how calls and replies ended."""
         return ServiceStatistics(
             actors=self.supervisor.statistics(),
             open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
@@ -90,12 +90,12 @@ class Service:
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
 
-        Streams of changes end in order, however few the seconds, unless they are not read (M-SUB-3s).
+        Streams of changes end with their results, however few the seconds, unless they are not read (M-SUB-3s).
         """
         until = trio.current_time() + seconds
         self.supervisor.refuse_new()
         self.subscriptions.close()
-        with trio.move_on_after(FAREWELL):
+        with trio.move_on_after(STREAM_END_TIMEOUT):
             await self.subscriptions.wait_streams_ended()
         await self.supervisor.drain(max(0, until - trio.current_time()), clean_up)
 
@@ -103,7 +103,7 @@ class Service:
         return f"<Service {self.identity.name} {self.supervisor!r}>"
 
 
-FAREWELL: Final = 0.5
+STREAM_END_TIMEOUT: Final = 0.5
 """Seconds for ending the streams of change notifications with their results."""
 
 NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
@@ -119,7 +119,7 @@ async def open_service(
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
     threads: ThreadLimiter | None = None,
 ) -> AsyncIterator[Service]:
-    """A service for the length of the block; leaving it cancels what still runs, and waits for it all.
+    """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
     Args:
         threads: where plain functions run, for the statistics.

@@ -36,11 +36,6 @@ class PendingAsks:
         self.mailboxes[request.id] = mailbox
         return request
 
-    def forget(self, request_id: RequestId) -> None:
-        """Forget a request that was not sent."""
-        self.mailboxes.pop(request_id, None)
-        self._connection.withdraw(request_id, "never sent")
-
     def settle(self, request_id: RequestId) -> Notification | None:
         """Stop waiting for an answer; the notification tells the client, if it still owes one."""
         if self.mailboxes.pop(request_id, None) is None:
@@ -79,7 +74,7 @@ class CallByRequests(Call[PendingAsks]):
                 await target.outbox.send(Envelope(request, about=target.request_id))
             except BaseException:
                 # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
-                self._origin.forget(request.id)
+                self._origin.settle(request.id)
                 slot.give_up()
                 raise
             # A person may take an hour, and a thousand calls may wait: a kilobyte each.
@@ -96,7 +91,7 @@ class CallByRequests(Call[PendingAsks]):
         try:
             slot = mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
         except (LimitExceeded, Disconnected):
-            self._origin.forget(request.id)
+            self._origin.settle(request.id)
             raise
         return request, slot
 

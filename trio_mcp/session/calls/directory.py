@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import trio
@@ -41,15 +41,15 @@ class FinishedCall(Generic[C]):
     size: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallDirectory(Generic[C]):
     """Calls by name. Names carry 128 bits from the system's generator (reliability S-41)."""
 
-    def __init__(self, grace: float) -> None:
-        self._grace = grace
-        self._unfinished: dict[str, C] = {}
-        self._finished: OrderedDict[str, FinishedCall[C]] = OrderedDict()
-        self._finished_bytes = 0
-        self._replayed: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+    _grace: float
+    _unfinished: dict[str, C] = field(default_factory=dict)
+    _finished: OrderedDict[str, FinishedCall[C]] = field(default_factory=OrderedDict)
+    _finished_bytes: int = 0
+    _replayed: OrderedDict[tuple[str, str, int], None] = field(default_factory=OrderedDict)
 
     def add(self, call: C) -> str:
         """Give the call a name under which later requests find it."""
