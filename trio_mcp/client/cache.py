@@ -39,8 +39,7 @@ class CacheKey(NamedTuple):
     principal: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class CachedResult:
+class CachedResult(NamedTuple):
     """A result, when it expires, and its size in bytes."""
 
     result: CacheableResult

@@ -353,7 +353,5 @@ def complete_params(
         )
     check_str("argument", argument)
     check_str("value", value)
-    given = None
-    if context is not None:
-        given = CompletionContext(arguments=check_str_mapping("context", context))
-    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=given)
+    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
+    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)

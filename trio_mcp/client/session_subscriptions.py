@@ -122,7 +122,11 @@ class Subscriptions(Listeners):
             # A copy: a subscriber may come or go during any of these requests. They go to the session directly, since the
             # link's `request` would wait for the very attempt that this is a part of.
             for uri in list(self._uris):
-                await resubscribe(session, uri)
+                try:
+                    await session.request("resources/subscribe", SubscribeRequestParams(uri=uri))
+                # The other subscriptions still work.
+                except (PeerError, RemoteProtocolError) as error:
+                    logger.warning("the server no longer announces changes of %s: %s", uri, error)
         if bound.cancelled_caught:
             logger.warning("the server took too long to restore the subscriptions to resources")
         for changes in self._open:
@@ -131,11 +135,3 @@ class Subscriptions(Listeners):
     def end(self, why: Disconnected) -> None:
         for changes in self._open:
             changes.end(why)
-
-
-async def resubscribe(session: ClientSession, uri: str) -> None:
-    """Subscribe to a resource in a new session. A refusal is only logged: the other subscriptions still work."""
-    try:
-        await session.request("resources/subscribe", SubscribeRequestParams(uri=uri))
-    except (PeerError, RemoteProtocolError) as error:
-        logger.warning("the server no longer announces changes of %s: %s", uri, error)

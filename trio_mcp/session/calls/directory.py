@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -32,8 +32,7 @@ MAX_FINISHED_BYTES = 64 * 1024 * 1024
 """Bytes of their encoded outcomes; the oldest goes first, the newest stays whatever its size."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCall(Generic[C]):
+class FinishedCall(NamedTuple, Generic[C]):
     """A call that is over, the time until which its outcomes are kept, and their size in bytes."""
 
     until: float
