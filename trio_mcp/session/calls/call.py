@@ -317,8 +317,8 @@ class Call(ABC, Generic[OriginT_co]):
         if self.legs is not None:
             self.keep_outcomes(self.legs, answer if ended else None)
 
-    def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:  # noqa: B027  only calls that ask in rounds have a book
-        """Keep the outcomes of the legs of an ended call for a repeated request, and `final` for a next leg."""
+    def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
+        """Keep the outcomes of the legs of an ended call for repeated requests, and `final` for a next leg."""
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
