@@ -17,7 +17,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import WireOracle
 
-from trio_mcp.protocol.connection import Refused
+from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.jsonrpc import RequestId, dump, parse
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -35,16 +35,16 @@ BOUND = 5
 class Talk:
     """One connection: what is sent is a dict, what comes back is a dict."""
 
-    def __init__(self, service: Service, *, principal: str | None = None, shared: bool = True) -> None:
+    def __init__(self, service: Service, *, principal: str | None = None, shared_channel: bool = True) -> None:
         self.service = service
-        self.session = ServerSession(service, shared=shared)
+        self.session = ServerSession(service, shared_channel=shared_channel)
         self.outbox: Outbox[Envelope] = Outbox()
         self.listeners: dict[RequestId, ReplyTarget] = {}
         self._peer = Peer(principal)
         self._ids: Iterator[int] = itertools.count(1)
         self._received: deque[Json] = deque()
         self._oracle = WireOracle()
-        if shared:  # as on a pipe, where everything goes one way
+        if shared_channel:  # as on a pipe, where everything goes one way
             self.session.attach(self.outbox)
 
     # out
@@ -59,7 +59,7 @@ class Talk:
         if isinstance(listener, ReplyTarget):
             self.listeners[listener.request_id] = listener
 
-    def send_batch(self, *messages: Json) -> ReplyTarget | OpenBatch | Refused | None:
+    def send_batch(self, *messages: Json) -> ReplyTarget | OpenBatch | Rejected | None:
         """Send several messages in one array; returns what the session says to it."""
         for message in messages:
             self._oracle.sent(message)

@@ -104,7 +104,7 @@ async def test_the_end_of_an_old_request_frees_no_id_that_a_new_one_uses(
 
 async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: Server) -> None:
     async with server.open_service() as service:
-        talk = Talk(service, shared=False)
+        talk = Talk(service, shared_channel=False)
         await talk.initialize()
         for _ in range(3):
             talk.call("forever", id=1)

@@ -11,7 +11,7 @@ from talk import Json, Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server, ToolError
-from trio_mcp.protocol.connection import Refused
+from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, SERVER_BUSY, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Limits, Outbox
@@ -173,7 +173,7 @@ async def test_a_call_over_the_servers_limit_is_refused_within_the_batch() -> No
 async def test_nothing_of_a_batch_is_executed_in_another_revision(stage: Stage, version: str) -> None:
     async with talk_to(stage.server) as talk:
         await talk.initialize(version)
-        assert isinstance(talk.send_batch(call(1, "echo", text="a"), call(2, "echo", text="b")), Refused)
+        assert isinstance(talk.send_batch(call(1, "echo", text="a"), call(2, "echo", text="b")), Rejected)
         message = await talk.receive()
         assert (message["error"]["code"], message.get("id")) == (INVALID_REQUEST, None)
         await talk.silence()

@@ -11,13 +11,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import RemoteProtocolError
 
 
-@dataclass(frozen=True, slots=True)
-class LineTooLong:
+class LineTooLong(NamedTuple):
     """Takes the place of a line over the limit; the next line is read as usual.
 
     Attributes:
@@ -63,21 +62,20 @@ class LineDecoder:
         A line over the limit is reported once, with the byte that exceeds it, whether or not its end ever comes.
         """
         lines: list[bytes | LineTooLong] = []
-        start = 0
-        while (end := data.find(b"\n", start)) >= 0:
-            self._add(data, start, end, lines)
+        *complete, rest = data.split(b"\n")
+        for piece in complete:
+            self._add(piece, lines)
             self._end(lines)
-            start = end + 1
-        self._add(data, start, len(data), lines)
+        self._add(rest, lines)
         return lines
 
-    def _add(self, data: bytes, start: int, end: int, lines: list[bytes | LineTooLong]) -> None:
-        if self._skipping or start == end:
+    def _add(self, piece: bytes, lines: list[bytes | LineTooLong]) -> None:
+        if self._skipping or not piece:
             return
         # One byte more than the limit is kept while it may be the `\r` of a line end.
-        size = len(self._rest) + end - start
-        if size <= self._max_line or (size == self._max_line + 1 and data[end - 1] == 0x0D):
-            self._rest += memoryview(data)[start:end]
+        size = len(self._rest) + len(piece)
+        if size <= self._max_line or (size == self._max_line + 1 and piece.endswith(b"\r")):
+            self._rest += piece
             return
         self._rest.clear()
         self._skipping = True

@@ -34,7 +34,7 @@ from ..protocol.connection import (
     Connection,
     Ignored,
     NotificationIn,
-    Refused,
+    Rejected,
     ReplyIn,
     RequestIn,
 )
@@ -170,7 +170,7 @@ class ClientSession:
         # Not the id of the request: the token is part of its params, which are encoded before the connection assigns the id.
         token = next(self._tokens)
         params = self._with_request_meta(params, None if on_progress is None else token)
-        request = self.connection.ask(method, params, self.terms.codec)
+        request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
         if on_progress is not None:
             self._progress[token] = on_progress
@@ -279,12 +279,12 @@ class ClientSession:
             # The server may send requests in a session only (M-RPC-1c).
             case RequestIn(request_id, method) if self.terms.stateless:
                 logger.warning("the server sent the request %s, which its revision forbids; it was ignored", method)
-                self.connection.answered(request_id)
+                self.connection.release_id(request_id)
             case RequestIn():
                 self._server_requests.admit(event, nursery, batch)
             case CancelIn(request_id):
                 self._cancelled(request_id)
-            case Refused(error, answer):
+            case Rejected(error, answer):
                 logger.warning("the server sent something invalid: %s", error)
                 # A modern server gets no answers, not even errors: it may not have sent a request (M-RPC-1c).
                 if answer and error.request_id is not None and not self.terms.stateless:

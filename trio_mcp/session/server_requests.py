@@ -61,14 +61,14 @@ class ServerRequests:
         # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
         answer: Response | ErrorResponse
         if request.method == "ping":
-            answer = Response(request.id, request.codec.encode_result("ping", EmptyResult()))
+            answer = Response(request.id, request.terms.codec.encode_result("ping", EmptyResult()))
         elif len(self._scopes) >= MAX_SERVER_REQUESTS:
             answer = ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY))
         else:
             scope = self._scopes[request.id] = trio.CancelScope()
             nursery.start_soon(self._serve, request, scope, batch)
             return
-        self._connection.answered(request.id)
+        self._connection.release_id(request.id)
         self.reply(answer, batch)
 
     def cancel(self, request_id: RequestId) -> bool:
@@ -92,7 +92,7 @@ class ServerRequests:
                 answer = await self._answer(request)
         finally:
             del self._scopes[request.id]
-            self._connection.answered(request.id)
+            self._connection.release_id(request.id)
         self.reply(answer, batch)
 
     async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
@@ -101,7 +101,7 @@ class ServerRequests:
             if handler is None:
                 raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
             result = await handler(request.params)
-            return Response(request.id, request.codec.encode_result(request.method, result))
+            return Response(request.id, request.terms.codec.encode_result(request.method, result))
         except PeerError as error:
             detail = ErrorDetail(error.code, error.message, error.data)
         except CapabilityError as error:

@@ -34,7 +34,7 @@ HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     PendingAsks: ("mailboxes", "prompting"),
     ClientSession: ("_progress", "_streams"),
     ServerRequests: ("_scopes",),
-    Connection: ("open_ids", "_asked"),
+    Connection: ("open_ids", "_pending"),
     Mailbox: ("_slots",),
     Outbox: ("items",),
 }
