@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 import trio
-from scripted import Json, Wire, as_legacy, conversation, said
-from trio.testing import MockClock, wait_all_tasks_blocked
+from scripted import Json, as_legacy, calling, conversation, said
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.session.server_requests import MAX_SERVER_REQUESTS
@@ -32,9 +32,11 @@ async def test_answers_that_come_in_a_batch_are_those_of_their_requests() -> Non
 
 async def test_progress_and_the_answer_may_come_in_one_batch() -> None:
     reports: list[float] = []
-    async with conversation(as_batching) as (client, wire, start):
-        call = start(client.call_tool, "a", on_progress=lambda report: reports.append(report.progress))
-        request = await wire.request("tools/call")
+    async with calling(as_batching, on_progress=lambda report: reports.append(report.progress)) as (
+        wire,
+        call,
+        request,
+    ):
         token = request["params"]["_meta"]["progressToken"]
         progress = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
         await wire.send_batch(progress, {"id": request["id"], "result": said("a")})
@@ -69,7 +71,7 @@ async def test_a_ping_is_answered_however_much_is_asked_at_once(version: str) ->
         assert (await wire.answer("alive?"))["result"] == {}
 
 
-async def test_a_question_that_the_server_cancels_is_missing_from_the_array(autojump_clock: MockClock) -> None:
+async def test_a_question_that_the_server_cancels_is_missing_from_the_array() -> None:
     async with conversation(as_batching, on_roots=trio.sleep_forever) as (_client, wire, _start):
         await wire.send_batch(ROOTS, PING)
         await wait_all_tasks_blocked()
@@ -90,7 +92,3 @@ async def test_questions_over_the_limit_are_refused_within_the_array() -> None:
             (MAX_SERVER_REQUESTS, SERVER_BUSY),
             (MAX_SERVER_REQUESTS + 1, SERVER_BUSY),
         ]
-
-
-async def cancelled(wire: Wire) -> None:
-    await wire.notification("notifications/cancelled")

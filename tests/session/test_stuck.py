@@ -5,44 +5,29 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 import trio
 from naming import naming
-from talk import ERAS, EVERYTHING, Legacy, Modern, Talk, accept, talk_to
+from talk import Legacy, Talk, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Client, Context, Disconnected, RequestTimeout, Server, ServiceOptions
+from trio_mcp import Context, Disconnected, RequestTimeout, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason, Limits
-from trio_mcp.session import Service, ServiceStatistics
+from trio_mcp.session import Service
 
 GRACE = 2.0
 FREED = 1000.0
 SOON = 10.0
 
 
-def made(**options: float) -> Server:
-    """A server with a tool that no cancel reaches, and one that answers at once."""
-    server = Server("tester", options=ServiceOptions(cancel_grace=GRACE, actors=Limits(park_ttl=60), **options))
-
-    @server.tool
-    async def deaf() -> str:
-        await deafly()
-        return "too late"
-
-    @server.tool(timeout=1)
-    async def deaf_for_a_second() -> str:
-        await deafly()
-        return "too late"
-
-    @server.tool
-    async def fine() -> str:
-        return "fine"
-
-    return server
+def made(*tools: Callable[..., object], **options: Any) -> Server:
+    """A server that gives a cancelled call a grace, and a parked one a minute."""
+    return offering(*tools, cancel_grace=GRACE, actors=Limits(park_ttl=60), **options)
 
 
 async def deafly() -> None:
@@ -50,26 +35,14 @@ async def deafly() -> None:
         await trio.sleep_until(FREED)
 
 
-@pytest.fixture(params=ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[Legacy]:
-    return request.param
-
-
-@asynccontextmanager
-async def play(server: Server, era: type[Legacy]) -> AsyncIterator[Legacy]:
-    async with talk_to(server) as talk:
-        yield era(talk, EVERYTHING)
-
-
-def quiet(statistics: ServiceStatistics) -> bool:
-    return statistics.is_idle
-
-
 # who is told
 
 
 async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy], autojump_clock: MockClock) -> None:
-    async with play(made(), era) as player:
+    async def deaf() -> None:
+        await deafly()
+
+    async with play(made(deaf), era) as player:
         await player.call("deaf")
         await wait_all_tasks_blocked()
         player.talk.session.close(CancelReason.DISCONNECT)
@@ -80,15 +53,11 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
 async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_else_waits_too(
     autojump_clock: MockClock,
 ) -> None:
-    server = made()
-
-    @server.tool
     async def naps() -> str:
         await trio.sleep(1)
         return "rested"
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(made(naps)) as talk:
         talk.call("naps")
         with trio.fail_after(SOON):
             async with trio.open_nursery() as nursery:
@@ -97,20 +66,7 @@ async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_
                     nursery.start_soon(talk.service.drain, 1000)
 
 
-async def test_the_caller_of_a_stuck_call_is_told_of_the_shutdown(era: type[Legacy], autojump_clock: MockClock) -> None:
-    async with play(made(), era) as player:
-        await player.call("deaf")
-        await wait_all_tasks_blocked()
-        await player.talk.service.drain(1, clean_up=1)
-        assert trio.current_time() == 2
-        error = await player.error()
-        assert error["code"] == SERVER_BUSY
-        assert "shutting down" in error["message"]
-
-
-async def test_a_stuck_prompt_or_resource_is_a_busy_error_that_names_its_limit(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_stuck_prompt_is_a_busy_error_that_names_its_limit(autojump_clock: MockClock) -> None:
     server = made()
 
     @server.prompt(timeout=1)
@@ -119,12 +75,7 @@ async def test_a_stuck_prompt_or_resource_is_a_busy_error_that_names_its_limit(
         return ""
 
     async with talk_to(server) as talk:
-        if era is Modern:
-            call = talk.ask("prompts/get", name="slow")
-        else:
-            await talk.initialize()
-            call = talk.request("prompts/get", {"name": "slow"})
-        error = await talk.error(call)
+        error = await talk.error(talk.ask("prompts/get", name="slow"))
     assert error == {"code": SERVER_BUSY, "message": "slow did not finish within 1 seconds, its timeout."}
 
 
@@ -140,13 +91,12 @@ async def test_the_same_leg_sent_again_is_told_what_the_first_was_told(autojump_
 
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("asks"))
-        leg = {"state": asked.state, "answers": {asked.key: accept(value=1)}}
-        first = talk.leg("asks", **leg)
+        first = asked.retry(1)
         await trio.sleep(10 + GRACE)
-        told = await talk.failure(first)
-        assert told == "asks did not finish within 10 seconds, its timeout."
+        failure = await talk.failure(first)
+        assert failure == "asks did not finish within 10 seconds, its timeout."
         await trio.sleep(30)
-        assert await talk.failure(talk.leg("asks", **leg)) == told
+        assert await talk.failure(asked.retry(1)) == failure
 
 
 async def test_a_call_whose_time_was_up_while_it_was_parked_says_so_when_it_has_cleaned_up(
@@ -166,34 +116,12 @@ async def test_a_call_whose_time_was_up_while_it_was_parked_says_so_when_it_has_
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("tidies"))
         await trio.sleep(1 + GRACE / 4)
-        answers = {asked.key: accept(value=1)}
-        late, copy = (talk.leg("tidies", state=asked.state, answers=answers) for _ in range(2))
+        late, copy = asked.retry(1), asked.retry(1)
         for leg in (late, copy):
             assert await talk.failure(leg) == "tidies did not finish within 1 seconds, its timeout."
         assert trio.current_time() == 1 + GRACE / 2
         assert not talk.session.busy
-        again = talk.leg("tidies", state=asked.state, answers=answers)
-        assert await talk.failure(again) == "tidies did not finish within 1 seconds, its timeout."
-
-
-async def test_a_parked_call_that_ignores_its_expiry_is_no_longer_carried_forward(autojump_clock: MockClock) -> None:
-    server = made()
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        try:
-            await ctx.elicit("How many?", int)
-        finally:
-            await deafly()
-        return "never"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("asks"))
-        await trio.sleep(60 + GRACE + 1)
-        statistics = talk.service.statistics()
-        assert (statistics.actors.parked, statistics.actors.stuck) == (0, 1)
-        error = await talk.error(talk.leg("asks", state=asked.state, answers={asked.key: accept(value=1)}))
-        assert "requestState" in error["message"]
+        assert await talk.failure(asked.retry(1)) == "tidies did not finish within 1 seconds, its timeout."
 
 
 # what a stuck call can still do
@@ -224,7 +152,7 @@ async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
         await trio.sleep(10)
         await player.talk.silence()
         assert ["over" in failure for failure in failures] == [True] * 3
-        assert quiet(player.talk.service.statistics())
+        assert player.talk.service.statistics().is_idle
 
 
 async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn(
@@ -239,18 +167,14 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
             await ctx.elicit("Undo?", bool)
         return "never"
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         call = talk.call("asks_behind_a_shield")
         question = await talk.question()
         assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
         assert await talk.failure(call) == "asks_behind_a_shield did not finish within 1 seconds, its timeout."
         assert trio.current_time() == 1 + GRACE
         await wait_all_tasks_blocked()
-        assert quiet(talk.service.statistics())
-
-
-# cancels at every moment
+        assert talk.service.statistics().is_idle
 
 
 # which deadline
@@ -270,32 +194,6 @@ async def test_the_servers_maximum_is_for_prompts_and_resources_too(autojump_clo
     assert error["message"] == "slow://one did not finish within 3 seconds, the most that this server allows."
 
 
-async def test_questions_and_rounds_do_not_move_the_servers_maximum(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    server = made(max_seconds=3)
-    ended: list[float] = []
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        try:
-            for _ in range(5):
-                await ctx.elicit("How many?", int)
-        finally:
-            ended.append(trio.current_time())
-        return "never"
-
-    async with play(server, era) as player:
-        await player.call("asks")
-        for _ in range(2):
-            await player.question()
-            await trio.sleep(1)
-            await player.answer(accept(value=1))
-        await player.question()
-        await trio.sleep(5)
-    assert ended == [3]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"max_seconds": 0}, {"max_seconds": math.nan}, {"cancel_grace": -1}, {"cancel_grace": 0}, {"watchdog": 0}],
@@ -309,48 +207,10 @@ def test_what_is_no_time_is_refused_where_it_is_written(wrong: dict[str, float])
 # threads
 
 
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-async def test_an_abandoned_thread_says_and_asks_nothing(era: type[Legacy], gate: threading.Event) -> None:
-    server = made()
-    heard: list[str] = []
-    inside, over = threading.Event(), threading.Event()
-
-    @server.tool
-    def goes_on(ctx: Context) -> str:
-        inside.set()
-        gate.wait(SOON)
-        trio.from_thread.run(ctx.log, "error", "still here")
-        try:
-            trio.from_thread.run(ctx.roots)
-        except Disconnected as error:
-            heard.append(str(error))
-        finally:
-            over.set()
-        return "too late"
-
-    async with play(server, era) as player:
-        call = await player.call("goes_on")
-        assert await trio.to_thread.run_sync(inside.wait, SOON)
-        player.talk.cancel(call)
-        await wait_all_tasks_blocked()
-        gate.set()
-        assert await trio.to_thread.run_sync(over.wait, SOON)
-        await player.talk.silence()
-        assert ["over" in text for text in heard] == [True]
-
-
 async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_goes_on(era: type[Legacy]) -> None:
     """What `trio.from_thread` runs for a thread that may be abandoned is no part of the call's own task."""
-    server = made()
     heard: list[str] = []
 
-    @server.tool
     def asks(ctx: Context) -> str:
         try:
             trio.from_thread.run(ctx.elicit, "How many?", int)
@@ -358,7 +218,7 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
             heard.append(str(error))
         return "too late"
 
-    async with play(server, era) as player:
+    async with play(made(asks), era) as player:
         call = await player.call("asks")
         question = await player.question()
         if era is Legacy:
@@ -369,7 +229,7 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
         else:
             player.talk.service.supervisor.cancel_all(CancelReason.SHUTDOWN)
         with trio.fail_after(SOON):
-            while not quiet(player.talk.service.statistics()):
+            while not player.talk.service.statistics().is_idle:
                 await trio.lowlevel.checkpoint()
         await player.talk.silence()
     assert ["over" in text for text in heard] == [True]
@@ -379,21 +239,19 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
 
 
 async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    server = made(watchdog=0.02)
     logged = threading.Event()
 
     class Told(logging.Handler):
         def emit(self, _record: logging.LogRecord) -> None:
             logged.set()
 
-    @server.tool
     async def computes() -> bool:
         return logged.wait(SOON)  # on the loop
 
     told = Told(logging.WARNING)
     logging.getLogger("trio_mcp.watchdog").addHandler(told)
     try:
-        async with talk_to(server) as talk:
+        async with talk_to(made(computes, watchdog=0.02)) as talk:
             assert "true" in (await talk.text(talk.leg("computes"))).lower()
             assert talk.service.statistics().blocked == 1
     finally:
@@ -404,45 +262,28 @@ async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.
 # a server that calls itself
 
 
-async def test_a_tool_may_call_its_own_server_through_a_client(autojump_clock: MockClock) -> None:
-    server = made()
-
-    @server.tool
-    async def down(depth: int) -> str:
-        if not depth:
-            return "."
-        async with Client.connect(server) as client:
-            result = await client.call_tool("down", {"depth": depth - 1})
-        return "." + result.text
-
-    async with Client.connect(server) as client:
-        assert (await client.call_tool("down", {"depth": 5})).text == "......"
-
-
 async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_all_come_back(
     autojump_clock: MockClock,
 ) -> None:
     """On one service, whose actors are capped; no call waits for another's place (reliability 82)."""
-    server = Server("tester", options=ServiceOptions(actors=Limits(actors=20)))
     deepest: list[int] = []
     services: list[Service] = []
 
-    @server.tool
     async def down(depth: int) -> str:
         deepest.append(depth)
         talk = Talk(services[0])
         await talk.initialize()
-        reply = await talk.reply(talk.call("down", {"depth": depth + 1}))
+        reply = await talk.reply_to(talk.call("down", {"depth": depth + 1}))
         return str(reply.get("error", reply.get("result")))
 
-    async with server.open_service() as service:
+    async with offering(down, actors=Limits(actors=20)).open_service() as service:
         services.append(service)
         talk = Talk(service)
         await talk.initialize()
         text = await talk.text(talk.call("down", {"depth": 1}))
         assert "already runs 20 calls" in text
         assert max(deepest) == 20
-        assert quiet(service.statistics())
+        assert service.statistics().is_idle
 
 
 # statistics
@@ -451,40 +292,34 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
 async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
     era: type[Legacy], autojump_clock: MockClock
 ) -> None:
-    server = made()
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         await ctx.branch_all(*[lambda child: child.elicit("How many?", int)] * 3)
         return "done"
 
-    async with play(server, era) as player:
+    async with play(made(asks), era) as player:
         service = player.talk.service
-        assert quiet(service.statistics())
+        assert service.statistics().is_idle
         call = await player.call("asks")
         await wait_all_tasks_blocked()
         now = service.statistics()
         at_once = 1 if era is Legacy else 3  # prompts of a live session go out one at a time
-        assert (now.open_questions, quiet(now)) == (at_once, False)
+        assert (now.open_questions, now.is_idle) == (at_once, False)
         assert (now.actors.running, now.actors.parked) == ((1, 0) if era is Legacy else (0, 1))
         if era is Legacy:
             player.talk.cancel(call)
         else:
             await trio.sleep(61)
         await trio.sleep(1)
-        assert quiet(service.statistics())
+        assert service.statistics().is_idle
 
 
 async def test_replies_that_reach_nobody_are_counted_by_what_they_were(autojump_clock: MockClock) -> None:
-    server = made()
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         with suppress(RequestTimeout):
             await ctx.elicit("How many?", int, timeout=1)
         return "done"
 
-    async with server.open_service() as service:
+    async with made(asks).open_service() as service:
         ana, ben = Talk(service), Talk(service)
         for talk in (ana, ben):
             await talk.initialize()
@@ -506,15 +341,12 @@ async def test_replies_that_reach_nobody_are_counted_by_what_they_were(autojump_
 
 
 async def test_an_answer_of_a_round_that_was_not_asked_for_is_counted_and_dropped() -> None:
-    server = made()
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         answer = await ctx.elicit("How many?", int)
         return answer.action
 
-    async with talk_to(server) as talk:
+    async with talk_to(made(asks)) as talk:
         asked = await talk.round(talk.leg("asks"))
-        answers = {asked.key: accept(value=1), "elicit-9": accept(value=2)}
-        assert await talk.text(talk.leg("asks", state=asked.state, answers=answers)) == "accept"
+        last = asked.leg({asked.key: accept(value=1), "elicit-9": accept(value=2)})
+        assert await talk.text(last) == "accept"
         assert talk.service.statistics().dropped.unknown == 1
