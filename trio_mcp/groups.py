@@ -46,10 +46,6 @@ def leaf_exceptions(error: BaseException) -> Sequence[BaseException]:
     return [error]
 
 
-@overload
-def unwrap(error: Exception) -> Exception: ...
-@overload
-def unwrap(error: BaseException) -> BaseException: ...
 def unwrap(error: BaseException) -> BaseException:
     """Return the only exception of a group, one level down; or `error`, if it is no group or has several.
 

@@ -11,7 +11,7 @@ from scripted import Json, as_legacy, calling, conversation, said
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.session.client import MAX_SERVER_REQUESTS
+from trio_mcp.session.server_requests import MAX_SERVER_REQUESTS
 
 as_batching = partial(as_legacy, version="2025-03-26")
 ROOTS: Json = {"id": "r", "method": "roots/list"}

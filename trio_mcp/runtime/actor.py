@@ -264,10 +264,6 @@ class Lane:
     _named: tuple[str, ...] = ()
     _names: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.parent is not None:
-            self.depth = self.parent.depth + 1
-
     def next_key(self, kind: str) -> str:
         """Return a key for the next question of this lane: the same in every run of the same body."""
         self._asked += 1

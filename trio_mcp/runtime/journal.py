@@ -99,8 +99,5 @@ class Journal:
         """All entries, oldest first."""
         return tuple(self._entries.values())
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def __repr__(self) -> str:
         return f"<Journal {[f'{e.kind.value} {e.name}' for e in self._entries.values()]}>"

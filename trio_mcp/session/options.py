@@ -11,7 +11,7 @@ from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
-from .tokens import TokenEstimate, estimate_tokens
+from .token_usage import TokenEstimate, estimate_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,8 @@ class ServerSession:
                     target = batch.reply_target(request.id, self.requests)
                     self._serve(request, target, envelope.peer, envelope.size)
                 case Rejected(error, answer=True):
-                    batch.answer(error_response(error))
+                    batch.expect()
+                    batch.settle(error_response(error))
                 case other:
                     self._take(other)
         return batch if batch.all_read() else None
@@ -137,7 +138,7 @@ class ServerSession:
                 return event
             case Ignored(why):
                 if isinstance(event, StrayReply):
-                    self.service.stray_replies[event.kind] += 1
+                    self.service.calls.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
         return None
 
@@ -157,7 +158,7 @@ class ServerSession:
         """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self._state.close()
-        self._asks.close()
+        self._asks.mailboxes.clear()
         for target in list(self.requests):
             withdraw(target, reason)
 
@@ -183,10 +184,6 @@ class ServerSession:
     def working(self) -> bool:
         """Some request of the client that is more than listening has no answer yet."""
         return any(target.work is None or target.work.method != LISTEN_METHOD for target in self.requests)
-
-    async def idle(self) -> None:
-        """Wait until every request of the client has been answered or given up."""
-        await self.requests.wait_none_left()
 
     def __repr__(self) -> str:
         client = self.connection.terms.client_info

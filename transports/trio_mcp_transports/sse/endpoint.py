@@ -145,9 +145,9 @@ class SseEndpoint:
             HttpRejection: 503, there was no room in time; 404, the session has ended meanwhile.
         """
         # A cancellation is let in even then: it is what makes room.
-        if isinstance(message, Request | Batch) and entry.stream.outbox.full:
+        if isinstance(message, Request | Batch) and entry.stream.outbox.is_full:
             with trio.move_on_after(FULL_OUTBOX_TIMEOUT) as waiting:
-                await entry.stream.outbox.room()
+                await entry.stream.outbox.wait_not_full()
             if waiting.cancelled_caught:
                 raise HttpRejection(503, "Too many answers wait in the stream: read them first.")
         if entry.ended:

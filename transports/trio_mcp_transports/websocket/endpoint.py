@@ -196,7 +196,7 @@ class AsgiWebSocket(MessageChannel):
 
     def _deliver(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope], data: bytes) -> bool:
         # What is declined here is received as an ASGI message, where it waits for room or ends the connection.
-        if self._closed or self._ending is not None or outbox.full or len(data) > self._limits.max_bytes:
+        if self._closed or self._ending is not None or outbox.is_full or len(data) > self._limits.max_bytes:
             return False
         take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
         return True

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -32,8 +32,7 @@ MAX_FINISHED_BYTES = 64 * 1024 * 1024
 """Bytes of their encoded outcomes; the oldest goes first, the newest stays whatever its size."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCall(Generic[C]):
+class FinishedCall(NamedTuple, Generic[C]):
     """A call that is over, the time until which its outcomes are kept, and their size in bytes."""
 
     until: float
@@ -41,15 +40,15 @@ class FinishedCall(Generic[C]):
     size: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallDirectory(Generic[C]):
     """Calls by name. Names carry 128 bits from the system's generator (reliability S-41)."""
 
-    def __init__(self, grace: float) -> None:
-        self._grace = grace
-        self._unfinished: dict[str, C] = {}
-        self._finished: OrderedDict[str, FinishedCall[C]] = OrderedDict()
-        self._finished_bytes = 0
-        self._replayed: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+    _grace: float
+    _unfinished: dict[str, C] = field(default_factory=dict)
+    _finished: OrderedDict[str, FinishedCall[C]] = field(default_factory=OrderedDict)
+    _finished_bytes: int = 0
+    _replayed: OrderedDict[tuple[str, str, int], None] = field(default_factory=OrderedDict)
 
     def add(self, call: C) -> str:
         """Give the call a name under which later requests find it."""

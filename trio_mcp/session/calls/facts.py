@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from ...protocol.codec import Codec
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
@@ -24,10 +23,6 @@ class RequestFacts(NamedTuple):
     principal: str | None
     headers: Mapping[str, str]
     size: int = 0
-
-    @property
-    def codec(self) -> Codec:
-        return self.terms.codec
 
     @property
     def client_capabilities(self) -> ClientCapabilities:

@@ -291,7 +291,7 @@ class BackgroundLogger:
                 # while no client reads.
                 if stream.last - first >= MAX_UNREAD_EVENTS:
                     await trio.sleep_forever()
-                await stream.outbox.ready()
+                await stream.outbox.wait_ready()
                 await stream.flush(self)
         # The call ended while there was no room for its last messages. They are logged although the time is over: the
         # answer is among them.
