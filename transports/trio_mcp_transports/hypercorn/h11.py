@@ -207,7 +207,7 @@ class GuardedH11Protocol(H11Protocol):
             self.keep_alive_requests >= self.config.keep_alive_max_requests
             or self.context.terminated.is_set()
             or (self.connection.their_state is h11.SEND_BODY and not self._short_body)
-        ):
+        ) and (b"connection", b"close") not in headers:
             headers.append((b"connection", b"close"))
         return headers
 
