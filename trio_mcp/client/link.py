@@ -290,7 +290,10 @@ class Link:
         dialect = self._dialect = await open_dialect(session, self._options)
         # `aclose` may have come meanwhile, and what it has put there stays.
         if not self._closing.is_set():
-            self.request = self._request_with_retry if dialect.can_reopen else session.request
+            # Pyright wants a closed TypedDict for the options (PEP 728), which Python 3.11 has not.
+            self.request = (  # pyright: ignore[reportAttributeAccessIssue]
+                self._request_with_retry if dialect.can_reopen else session.request
+            )
         self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
         await dialect.apply_log_level()
 
