@@ -141,7 +141,7 @@ class Slot(Generic[T]):
             self.settle(Error(trio.ClosedResourceError(f"the question {self.key!r} was given up")))
 
     def checked(self, answer: object) -> Outcome[T]:
-        """Return the answer as an outcome: a TypeError for the task that takes it if it has another type than was asked for."""
+        """Return the answer as an outcome: a TypeError for the task that takes it if its type is not the expected one."""
         if isinstance(answer, self._type):
             return Value(answer)
         if isinstance(answer, Exception):

@@ -64,7 +64,7 @@ class Endpoint(Protocol):
         ...
 
     async def stop(self, seconds: float) -> None:
-        """Shut the server down, and return when it has ended: it rejects new calls, and gives running ones so many seconds.
+        """Shut the server down, and return when it has ended: it rejects new calls, and running ones have `seconds` to end.
 
         The connections stay open as long as the transport allows.
         """
