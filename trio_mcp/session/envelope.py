@@ -14,7 +14,7 @@ Sent: TypeAlias = Message | Answers
 """What a session may send: a message, or the answers to a batch."""
 
 Received: TypeAlias = Message | Malformed | Unanswered
-"""What a channel may receive: a message, bytes that are none (a `Batch` too), or the news that a request gets no answer."""
+"""What a channel may receive: a message, bytes that are not a message (`Malformed`), a `Batch`, or `Unanswered`."""
 
 M_co = TypeVar("M_co", bound=Sent | Received, default=Sent, covariant=True)
 

@@ -1,6 +1,6 @@
 """The server's end of a connection: messages in, actors started, answers out.
 
-A session owns no task. `receive` works out what a message means and acts on it at once: it answers, cancels, posts a reply to
+A session owns no task. `receive` decides what a message means and acts on it immediately: it answers, cancels, posts a reply to
 the mailbox that waits for it, or starts an actor in the service's supervisor. So a reader is never held up by a tool, and a
 cancellation overtakes all work.
 """

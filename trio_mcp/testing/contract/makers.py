@@ -73,7 +73,7 @@ class Endpoint(Protocol):
     async def send_bytes(self, channel: AnyChannel, data: bytes, /) -> bytes:
         """Send these bytes in place of a message. Only with `Trait.TEXT`.
 
-        Returns the answer if the transport gives one at once, as to a POST; no bytes if it will come as a message.
+        Return the response if the transport sends one immediately, as to a POST; no bytes if it arrives as a message.
         """
         ...
 
