@@ -2,8 +2,8 @@
 
 An actor that asks a question opens a *slot* under the question's key and waits on it. The session posts the answer under that
 key. A slot takes one answer and is removed when it is settled or given up, so an answer can only reach the lane that asked. A
-late, repeated or unsolicited answer finds no slot and is dropped. The mailbox knows nothing of wires, ids or
-sessions; the session decides which key a reply belongs to.
+late, repeated or unsolicited answer finds no slot and is dropped. The mailbox does not depend on wires, ids or sessions; the
+session decides which key a reply belongs to.
 """
 
 # Why not one memory channel per question: a channel is four objects, and its `send` could block or fail. A slot settles in the

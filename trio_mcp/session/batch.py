@@ -1,7 +1,7 @@
 """A batch (2025-03-26): requests that came in one array, and whose answers go back in one array.
 
-Only the answers wait for each other. What a request says on its way (progress, logs, questions) goes out at once, as it does
-for any other.
+Only the replies wait for each other. Messages about a running request (progress, logs, questions) are sent immediately, as they
+are for any other.
 """
 
 from __future__ import annotations

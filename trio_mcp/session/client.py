@@ -86,7 +86,7 @@ class SessionTerms:
     """What applies to every message of a session; the client's dialect sets it.
 
     Attributes:
-        codec: writes messages in the revision that is spoken.
+        codec: writes messages in the negotiated revision.
         request_meta: members of `_meta` that every request carries.
         stateless: each request carries all its context, so there is no session at the server. It must send no requests then, and
             is sent no answers (M-RPC-1c).

@@ -49,7 +49,7 @@ class Claims(BaseModel):
         method: its method.
         digest: of its name or URI and its arguments, see `digest`.
         audience: the server that sealed it.
-        call_id: the call that goes on when the state returns.
+        call_id: the call that continues when the state returns.
         leg: the number of the round.
         issued_at: when it was sealed, in Unix seconds.
         expires_at: from when on it is refused, in Unix seconds.

@@ -119,7 +119,7 @@ class CallServices:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Call(ABC, Generic[OriginT_co]):
-    """One logical call of a client, and what its body may do with it. Making one starts its actor.
+    """One logical call of a client, and the methods that its body uses. Creating one starts its actor.
 
     Args:
         facts: the first request of the call.
@@ -389,7 +389,7 @@ class Plan(NamedTuple):
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
-"""Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to reject."""
+"""Serve one request method: return a result, or the plan of an actor. Raises `ProtocolError` to reject."""
 
 RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
 """Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""
