@@ -30,7 +30,7 @@ def split_group(
 
 
 def without(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
-    """Return what is left of `error` when everything of `kind` is taken out of it, or None."""
+    """Return `error` without the exceptions of `kind`, or None if nothing is left."""
     return split_group(error, kind)[1]
 
 

@@ -26,7 +26,7 @@ class JournalStore(Protocol):
 
 
 class LogKey(NamedTuple):
-    """The key of a stream's log: its number, its session and its owner. A session id alone proves no ownership (S-46)."""
+    """The key of a stream's log: its number, its session and its owner. A session id alone does not prove ownership."""
 
     principal: str | None
     session: str
@@ -52,8 +52,8 @@ class EventStore(Protocol):
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store `events` under the numbers from `first` on, in place of any that are stored under these or later numbers.
 
-        A hole before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the
-        caller appends them again.
+        A gap before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the caller
+        appends them again.
         """
         ...
 

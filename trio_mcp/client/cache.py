@@ -149,7 +149,7 @@ class CacheView:
     Attributes:
         cache: None caches nothing.
         server: the server that these results come from.
-        principal: who asks; private results are found under the same one only.
+        principal: cache partition; private results are found only by the same principal.
         context: what else about the client the server's results may depend on.
     """
 

@@ -205,7 +205,7 @@ class Client:
                 time in which this client answers a question does not count.
 
         Returns:
-            the result; check `is_error`, and at `text` or `structured_content`. If the tool was listed, the structured content
+            the result; check `is_error`, then read `text` or `structured_content`. If the tool was listed, the structured content
             was validated against its output schema.
         """
         return await self._calls.tool(name, arguments, CallOptions(**options))

@@ -101,7 +101,7 @@ class Dialect(ABC):
         """Return which arguments of a tool are repeated in headers, or None: only modern revisions have that annotation.
 
         Raises:
-            ValueError: the tool's annotations are not valid, and the client must not offer it (S-57).
+            ValueError: the tool's annotations are not valid, and the client must not offer it.
         """
         return None
 
@@ -175,11 +175,11 @@ class ModernDialect(Dialect):
     can_reopen = False
 
     async def open(self, version: str, timeout: float = HANDSHAKE_TIMEOUT) -> None:
-        """Ask the server what it is, in this revision.
+        """Discover the server in this revision.
 
         Raises:
             RemoteProtocolError: the server answered, but does not list this revision.
-            PeerError, RequestTimeout, Disconnected: the server did not answer with what it is.
+            PeerError, RequestTimeout, Disconnected: the server could not be discovered.
         """
         session, options = self.session, self._options
         codec = codec_for(version)

@@ -92,7 +92,7 @@ class ListedTools:
         self._without_headers: OrderedDict[str, None] = OrderedDict()
 
     def add(self, tools: Sequence[Tool], dialect: Dialect) -> list[Tool]:
-        """Store these tools, and return those that a client may offer; the others are logged (S-57)."""
+        """Store these tools, and return those that a client may offer; the others are logged."""
         return [tool for tool in tools if self._add(tool, dialect)]
 
     def _add(self, tool: Tool, dialect: Dialect) -> bool:

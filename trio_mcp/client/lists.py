@@ -140,7 +140,7 @@ class Lists:
         return page, False
 
     def _usable(self, page: PaginatedResult) -> PaginatedResult:
-        """Return the page without the tools that this client must not offer (S-57), and remember the others.
+        """Return the page without the tools that this client must not offer, and remember the others.
 
         Cached pages pass through here too: another client of the same cache may have stored them.
         """

@@ -31,7 +31,7 @@ class SendRequest(Protocol):
 
 
 class Requester(Protocol):
-    """The part of the link that sends requests, and knows the server."""
+    """The part of the link that sends requests, and describes the server."""
 
     request: SendRequest
 

@@ -1,4 +1,4 @@
-"""The actor runtime: mailboxes, actors, branches, budgets, the supervisor, the journal. It uses Trio and knows nothing of MCP."""
+"""The actor runtime: mailboxes, actors, branches, budgets, the supervisor, the journal. Uses Trio, does not depend on MCP."""
 
 from .actor import (
     Actor,

@@ -2,8 +2,8 @@
 
 An actor that asks a question opens a *slot* under the question's key and waits on it. The session posts the answer under that
 key. A slot takes one answer and is removed when it is settled or given up, so an answer can only reach the lane that asked. A
-late, repeated or unsolicited answer finds no slot and is dropped. The mailbox knows nothing of wires, ids or
-sessions; the session decides which key a reply belongs to.
+late, repeated or unsolicited answer finds no slot and is dropped. The mailbox does not depend on wires, ids or sessions; the
+session decides which key a reply belongs to.
 """
 
 # Why not one memory channel per question: a channel is four objects, and its `send` could block or fail. A slot settles in the
@@ -141,7 +141,7 @@ class Slot(Generic[T]):
             self.settle(Error(trio.ClosedResourceError(f"the question {self.key!r} was given up")))
 
     def checked(self, answer: object) -> Outcome[T]:
-        """Return the answer as an outcome: a TypeError for the task that takes it if it has another type than was asked for."""
+        """Return the answer as an outcome: a TypeError for the task that takes it if its type is not the expected one."""
         if isinstance(answer, self._type):
             return Value(answer)
         if isinstance(answer, Exception):

@@ -1,4 +1,4 @@
-"""Sessions: run the calls that a protocol connection receives as actors. The only package that uses both."""
+"""Sessions: run the calls that a protocol connection receives as actors. It alone uses both `protocol` and `runtime`."""
 
 from .batch import OpenBatch
 from .calls.call import Call, Plan, RequestCheck, Route

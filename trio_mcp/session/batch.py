@@ -1,7 +1,7 @@
 """A batch (2025-03-26): requests that came in one array, and whose answers go back in one array.
 
-Only the answers wait for each other. What a request says on its way (progress, logs, questions) goes out at once, as it does
-for any other.
+Only the replies wait for each other. Messages about a running request (progress, logs, questions) are sent immediately, as they
+are for any other.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class OpenBatch:
     """A batch that has not been answered yet.
 
     Args:
-        outbox: where the answers go.
-        owns_outbox: the outbox serves nothing but this batch; it is closed when the batch has had its answers.
+        outbox: where the replies are sent.
+        owns_outbox: the outbox is used for this batch only; it is closed when the batch has its replies.
     """
 
     outbox: Outbox[Envelope]
@@ -43,7 +43,7 @@ class OpenBatch:
 
     @property
     def finished(self) -> bool:
-        """It has had its answers, or will get none."""
+        """Whether the batch has its replies, or will get none."""
         return not self._open
 
     def reply_target(self, request_id: RequestId, open_requests: OpenRequests) -> BatchReplyTarget:
@@ -54,11 +54,11 @@ class OpenBatch:
         return target
 
     def expect(self) -> None:
-        """One more request is to be settled."""
+        """Count one more request that must be settled."""
         self._open += 1
 
     def settle(self, answer: Response | ErrorResponse | None) -> None:
-        """A request has its answer, or will get none; the last one sends what there is."""
+        """Record the reply to a request, or that it gets none; the last one sends the array."""
         if answer is not None:
             self._answers.append(answer)
         self._open -= 1
@@ -66,7 +66,7 @@ class OpenBatch:
             self._send()
 
     def all_read(self) -> bool:
-        """Every message has been read; returns whether the batch gets an answer, now or later. It may still end without one."""
+        """Note that every message has been read; return whether a reply is possible, now or later."""
         waits = bool(self._answers) or bool(self.reply_targets)
         self.settle(None)
         return waits

@@ -86,7 +86,7 @@ class SessionTerms:
     """What applies to every message of a session; the client's dialect sets it.
 
     Attributes:
-        codec: writes messages in the revision that is spoken.
+        codec: writes messages in the negotiated revision.
         request_meta: members of `_meta` that every request carries.
         stateless: each request carries all its context, so there is no session at the server. It must send no requests then, and
             is sent no answers (M-RPC-1c).
@@ -101,12 +101,12 @@ class ClientSession:
     """One connection to a server over a channel.
 
     Args:
-        request_handlers: what serves the server's requests, by method.
+        request_handlers: the handlers of the server's requests, by method.
         on_notification: called with each notification that belongs to no request of this client.
         on_session_lost: called when the transport learns that the server no longer knows the session that is open now.
 
     Attributes:
-        terms: what applies to every message; the client sets it once it knows the revision.
+        terms: the terms of every message; the client sets them once it knows the revision.
         closed_because: why the connection has ended; None while it is open.
     """
 
@@ -157,7 +157,7 @@ class ClientSession:
             RemoteProtocolError: its answer is malformed.
             RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds. The request is withdrawn at the server,
                 unless it is `initialize` (L-CAN-1b).
-            Disconnected: the connection ended first; `SessionLost` if the server did nothing for this request.
+            Disconnected: the connection ended first; `SessionLost` if the server did not process this request.
 
         A cancel withdraws the request at the server.
         """
@@ -212,7 +212,7 @@ class ClientSession:
             self._end(why if reason is None else f"{why} ({reason})")
 
     async def flush(self) -> None:
-        """Stop queueing, and wait until what is queued is written, `CLEAN_UP` seconds at most."""
+        """Accept no more messages, and wait until the queued ones are written, `CLEAN_UP` seconds at most."""
         self._outbox.close()
         with trio.move_on_after(CLEAN_UP, shield=True):
             await self._written.wait()

@@ -42,7 +42,7 @@ class Answering(Protocol):
 
 @dataclass(slots=True, eq=False)
 class ReplyTarget:
-    """One request id and the outbox its reply goes to; `owns_outbox` if the outbox serves nothing but this request."""
+    """One request id and the outbox its reply goes to; `owns_outbox` if the outbox is used for this request only."""
 
     request_id: RequestId
     outbox: Outbox[Envelope]
@@ -68,7 +68,7 @@ class ReplyTarget:
             self.outbox.close()
 
     def close(self) -> None:
-        """Take the request off the list of open ones."""
+        """Remove the request from the open ones."""
         self.finished = True
         # Both know this target: without a reference back, nothing is left to the garbage collector.
         self.work = self.end_response = None

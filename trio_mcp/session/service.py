@@ -33,12 +33,12 @@ logger = logging.getLogger("trio_mcp.session")
 
 @dataclass(eq=False, repr=False)
 class Service:
-    """Made by `open_service`.
+    """The state that all connections of a running server share; made by `open_service`.
 
     Attributes:
-        capabilities: what is offered now; changed by `declare`.
-        request_checks: checks of requests that carry a call forward, by method; those that start one are checked by their route.
-        calls: what calls are handed.
+        capabilities: the capabilities that the server offers now; changed by `declare`.
+        request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
+        calls: the services that every call uses.
     """
 
     supervisor: Supervisor
@@ -65,7 +65,7 @@ class Service:
         )
 
     def declare(self, capabilities: ServerCapabilities) -> None:
-        """Offer these capabilities from now on; called again when something of a new kind is added while serving."""
+        """Offer these capabilities from now on; called again when an item of a new kind is added while serving."""
         self.capabilities = capabilities
         # A table, because every request asks: the methods of each revision that are not gated, or whose gate is open.
         self.offered: dict[str, frozenset[str]] = {

@@ -1,4 +1,4 @@
-"""What a request must be before anybody reads its body (reliability S-50 to S-55, class B).
+"""Checks of a request before its body is read: host, origin and headers.
 
 Every check is on by default and runs on every verb, so that a web page in a user's browser reaches no server that did not
 list it: neither by DNS rebinding (the Host is foreign), nor across sites (the Origin is), nor by a form (the Content-Type is).

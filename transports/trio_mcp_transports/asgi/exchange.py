@@ -181,7 +181,7 @@ class Exchange:
         await self._send_part(KEEP_ALIVE)
 
     async def _answer(self, envelopes: Sequence[Envelope]) -> None:
-        """The whole answer at once; none at all ends the exchange without one (the call was cancelled by its client)."""
+        """Send the whole response; without a message, end the exchange (its client cancelled the call)."""
         # The client cancelled the call by a message, so nothing answers it.
         if not envelopes:
             await respond(self._send, 202)

@@ -8,7 +8,7 @@ from .access import HttpRejection
 
 
 class Quota:
-    """Counts what is held, so that one principal cannot use up what is there for all.
+    """Counts held resources, so that one principal cannot use up those of all.
 
     Without authentication there is no principal: then only the total counts.
 

@@ -18,7 +18,7 @@ class OpenSession:
     """One session, and whose it is.
 
     Attributes:
-        id: 192 random bits (S-41).
+        id: 192 random bits.
         ended: its id is unknown from then on.
     """
 

@@ -1,9 +1,9 @@
-"""Serving an ASGI application from one process, from its first connection to an end that comes in bounded time.
+"""Serving an ASGI application from one process, from its first connection to an end in bounded time.
 
 The shutdown has four steps, each with a time limit: no connection is accepted any more and idle ones are
-closed; `on_drain` notifies the app, and open exchanges go on, for at most `drain` seconds; what is left is cut, and may
-write for one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can hold
-each of them up: that is what the watchdog thread is for.
+closed; `on_drain` notifies the app, and open requests continue, for at most `drain` seconds; the rest is cut, and may write for
+one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can delay each of them,
+which is why there is a watchdog thread.
 """
 
 from __future__ import annotations
@@ -58,13 +58,12 @@ async def serve_asgi(
 ) -> None:
     """Serve `app` over HTTP/1.1 and WebSocket until SIGTERM or SIGINT, in this process.
 
-    The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open exchanges may end by
-    themselves. What is still open `drain` seconds later, or one second after `on_drain` returned, is cut. A second
-    signal cuts at once. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns.
-    If the process is still in here `drain + 5` seconds after the first signal, it is ended by
-    `os._exit(HARD_EXIT_CODE)`, which is 70.
+    The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open requests may finish.
+    Connections that are still open `drain` seconds later, or one second after `on_drain` returned, are cut. A second signal cuts
+    them immediately. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has
+    not returned `drain + 5` seconds after the first signal, the process is ended by `os._exit(HARD_EXIT_CODE)`, which is 70.
 
-    Signals are only handled in the main thread. A cancel cuts everything at once; the app's lifespan is cancelled with
+    Signals are only handled in the main thread. A cancel cuts every connection immediately; the app's lifespan is cancelled with
     it. Use several processes with shared sockets for more cores.
 
     Args:
@@ -72,9 +71,9 @@ async def serve_asgi(
         host: an address or a name; every address of a name is listened on.
         port: 0 lets the system choose one.
         sockets: bound stream sockets to listen on in place of `host` and `port`; they are closed at the end.
-        drain: seconds open exchanges have after the first signal.
-        on_drain: tells the app that it should come to an end, and returns when it has; cancelled after `drain` seconds.
-        signals: False leaves all signals alone, for a server that is a part of a bigger program.
+        drain: seconds that open requests have after the first signal.
+        on_drain: notifies the app that it must end, and returns when it has ended; cancelled after `drain` seconds.
+        signals: whether to handle signals; False for a server inside a larger program.
         config: made by `guarded_config`, for TLS and limits; its `bind` and `graceful_timeout` are not used.
         task_status: started with the addresses listened on, as URLs, once connections are accepted.
 

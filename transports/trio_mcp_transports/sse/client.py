@@ -58,7 +58,7 @@ class SseChannel(MessageChannel):
         """Open the stream; a task reads it from then on.
 
         Raises:
-            Disconnected: the server cannot be reached, or the stream ended at once.
+            Disconnected: the server cannot be reached, or the stream ended immediately.
             RequestTimeout: its first event did not come in time.
             RemoteProtocolError: it answers with something else, or names a URI of another origin.
 
@@ -191,7 +191,7 @@ async def connect_sse(
     Args:
         headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
         connect_timeout: seconds to reach the server, and until the stream's first event.
-        max_message: bytes that one message of the server may have.
+        max_message: the maximum size of one message of the server, in bytes.
 
     Raises:
         Disconnected, RequestTimeout, RemoteProtocolError: see `SseChannel.open`.

@@ -124,12 +124,12 @@ class LineChannel(MessageChannel):
         self._closed = False
 
     async def receive(self) -> Envelope[Received]:
-        """Return the next message, or `Envelope(Malformed(...))` for a line that is none.
+        """Return the next message, or `Envelope(Malformed(...))` for a line that is not a message.
 
-        An unterminated rest at the end of the stream is never delivered. A cancel loses nothing.
+        An unterminated last line is discarded. A cancel loses nothing.
 
         Raises:
-            trio.EndOfChannel: the peer closed its end; every line it had finished was received.
+            trio.EndOfChannel: the peer closed its end; every complete line was received.
             trio.BrokenResourceError: the stream failed.
             trio.ClosedResourceError: this channel was closed.
             trio.BusyResourceError: another task is waiting here.
@@ -138,7 +138,7 @@ class LineChannel(MessageChannel):
         return self._parse(self._lines.popleft())
 
     async def receive_many(self) -> Iterable[Envelope[Received]]:
-        """Return every message whose line has come; each is parsed when the caller asks for it. See `receive`."""
+        """Return every message whose line has arrived; each is parsed when the caller reaches it. See `receive`."""
         await self._wait_for_line()
         # Parsed one by one as the caller goes on: a flood of small lines costs its bytes, and not an object for each
         # field.
@@ -150,7 +150,7 @@ class LineChannel(MessageChannel):
         await self.send_many((value,))
 
     async def send_many(self, values: Sequence[Envelope]) -> None:
-        """Write several messages in order, in one write. Peers see all of them, or the channel is broken.
+        """Write several messages in order, in one write. The peer receives all of them, or the channel is broken.
 
         A cancel before the write starts leaves the channel as it was; one in the middle of it breaks the sending half.
 
@@ -166,9 +166,9 @@ class LineChannel(MessageChannel):
         await self._write(data)
 
     def send_nowait(self, value: Envelope) -> bool:
-        """Write one small message at once, if nothing is in the way; False when it was not written.
+        """Write one small message, if that is possible without waiting; return whether it was written.
 
-        POSIX writes up to PIPE_BUF bytes to a pipe whole or not at all, so half a message never gets out this way.
+        POSIX writes up to PIPE_BUF bytes to a pipe whole or not at all, so a message is never written in part.
         """
         if not isinstance(self._send_stream, Pipe) or not self._send_stream.atomic:
             return False

@@ -38,13 +38,13 @@ async def connect(
     max_line: int = MAX_LINE,
     write_deadline: float = WRITE_DEADLINE,
 ) -> AsyncGenerator[ProcessChannel]:
-    """Start a server and yield the channel to it; on the way out the server and all it started are gone.
+    """Start a server and yield the channel to it; leaving the block ends the server and every process that it started.
 
     Args:
         argv: the executable and its arguments. No shell is involved.
-        env: variables on top of the few that are passed on (`INHERITED` and `LC_*`); the child gets no others of ours.
-        cwd: the child's working directory; a relative executable with a slash is found from there.
-        stderr: where the child's stderr goes, as for `subprocess.Popen`; by default where ours goes.
+        env: additional variables; from this process the child inherits only `INHERITED` and `LC_*`.
+        cwd: the child's working directory; a relative path of the executable is resolved against it.
+        stderr: where the child's stderr goes, as for `subprocess.Popen`; by default to that of this process.
         shutdown_grace: the seconds the server gets to leave after stdin was closed, and again after SIGTERM.
         max_line: the longest line accepted, in bytes.
         write_deadline: the seconds one write may take before the server counts as not reading.
@@ -81,8 +81,8 @@ async def connect(
 class ProcessChannel(LineChannel):
     """The channel to a child process.
 
-    When the child dies `receive` ends, after what it had written, and `send` breaks, even while a grandchild holds the
-    other ends of its pipes.
+    When the child dies, `receive` returns what it had written and then ends, and `send` raises, even if a grandchild still holds
+    the other ends of the pipes.
 
     Attributes:
         process: the child; its `args`, `pid` and `returncode` (None while it runs, -N after signal N).
@@ -98,9 +98,9 @@ class ProcessChannel(LineChannel):
 
     @property
     def outcome(self) -> str | None:
-        """What became of the process, for messages: `exited with status 3`, `was ended by SIGKILL`.
+        """How the process ended, for messages: `exited with status 3`, `was ended by SIGKILL`.
 
-        None: it runs, or ended so recently that its status is not known yet.
+        None if it is running, or ended so recently that its status is not known yet.
         """
         status = self.process.returncode
         if status is None:
@@ -109,11 +109,11 @@ class ProcessChannel(LineChannel):
 
     @property
     def close_reason(self) -> str | None:
-        """What became of the process, in words; None while `outcome` is."""
+        """How the process ended, as text; None while `outcome` is None."""
         return None if self.outcome is None else f"its process {self.outcome}"
 
     def process_ended(self) -> None:
-        """Break `send` and let `receive` come to its end. `connect` calls it when the child has died."""
+        """Make `send` raise, and `receive` end after the lines that have arrived. `connect` calls it when the child has died."""
         self.break_sending(f"the server process {self.outcome}")
         # What the child wrote before it died may still be in the pipe; it is read until there is nothing for a moment.
         self._linger = _LINGER

@@ -53,15 +53,15 @@ async def serve(
     write_deadline: float = WRITE_DEADLINE,
     shutdown_grace: float = SHUTDOWN_GRACE,
 ) -> None:
-    """Serve one client over stdin and stdout; return when it has closed stdin, or on SIGTERM, SIGHUP or a dead parent.
+    """Serve one client over stdin and stdout; return after the end of stdin, a SIGTERM, a SIGHUP or the parent's death.
 
     Signals are handled only when this runs in the main thread.
 
     Args:
         server: what to serve.
         max_line: the longest line accepted, in bytes.
-        write_deadline: the seconds one write may take before the client counts as not reading.
-        shutdown_grace: seconds that clean-up may take once the process is to end; then it is ended with status 1.
+        write_deadline: seconds that one write may take; then the channel is broken, because the client does not read.
+        shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1.
 
     Raises:
         SystemExit: with code 130, after SIGINT.
@@ -87,10 +87,10 @@ async def serve(
 async def guarded_stdio(
     *, max_line: int = MAX_LINE, write_deadline: float = WRITE_DEADLINE
 ) -> AsyncGenerator[LineChannel]:
-    """Take stdin and stdout over as a channel, so that nothing else in the process, or started by it, touches them.
+    """Use stdin and stdout as a channel; other code of this process and its child processes cannot reach them.
 
-    Inside, fd 0 reads as empty and fd 1 goes to stderr, for Python's `print` and for children alike. Works for pipes,
-    sockets, terminals and files. Both are put back on the way out.
+    Inside the block, fd 0 is empty and fd 1 goes to stderr, for Python's `print` and for child processes. Works for pipes,
+    sockets, terminals and files. Leaving the block restores both.
 
     Raises:
         OSError: stdin or stdout is closed.

@@ -56,19 +56,19 @@ async def connect(
     max_message: int = MAX_MESSAGE,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[WebSocketChannel]:
-    """A channel to the MCP endpoint at a `ws://` or `wss://` URL; on the way out it is closed, in two seconds at most.
+    """Open a channel to the MCP endpoint at a `ws://` or `wss://` URL; leaving the block closes it, in two seconds at most.
 
     Args:
         headers: sent with the request that opens the connection, for example `{"authorization": "Bearer ..."}`.
-        connect_timeout: seconds to reach the server and have its consent.
+        connect_timeout: seconds to connect and complete the handshake.
         write_deadline: seconds that the server may take to read one message.
-        ping_interval: seconds of silence after which the server is pinged; when as many more are silent, it is gone.
-        max_message: bytes that one message of the server may have.
-        tls: whom to trust for `wss`; by default what the system trusts.
+        ping_interval: seconds without data after which the server is pinged; after as many more, the connection is closed.
+        max_message: the maximum size of one message of the server, in bytes.
+        tls: the trusted certificates for `wss`; by default those of the system.
 
     Raises:
-        Disconnected: the server was not reached, or refused the connection: the text has its status and its words.
-        ValueError: that is no such URL.
+        Disconnected: the server was not reached, or rejected the connection; the message has its status and reason.
+        ValueError: the URL is not valid.
     """
     address = Address.of(url)
     async with open_background() as nursery:

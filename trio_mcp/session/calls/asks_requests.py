@@ -1,4 +1,4 @@
-"""Calls whose questions are requests (legacy): each goes out at once, on the channel of the request that is being served."""
+"""Calls whose questions are requests (legacy): each is sent immediately, on the channel of the request that is being served."""
 
 from __future__ import annotations
 

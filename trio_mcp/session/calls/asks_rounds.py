@@ -173,7 +173,7 @@ class CallInRounds(Call[str]):
     def carry_on(
         self, claims: Claims, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]
     ) -> None:
-        """Carry the call forward from the end of the leg that its state names, or repeat what came of it.
+        """Continue the call from the end of the leg that its state names, or send the outcome of the next leg again.
 
         Raises:
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.

@@ -119,14 +119,14 @@ class CallServices:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Call(ABC, Generic[OriginT_co]):
-    """One logical call of a client, and what its body may do with it. Making one starts its actor.
+    """One logical call of a client, and the methods that its body uses. Creating one starts its actor.
 
     Args:
-        facts: the request that it answers first.
-        target: where the answer goes.
-        origin: what its kind needs in order to ask.
-        legs: the book of a call that goes on here after its actor is gone.
-        journal: what an earlier run had recorded.
+        facts: the first request of the call.
+        target: where the result of that request is sent.
+        origin: what this kind of call needs to ask questions.
+        legs: the leg book of a call that continues here although its actor no longer exists.
+        journal: what an earlier run recorded.
 
     Raises:
         LimitExceeded: the server runs too many calls, or is shutting down.
@@ -180,8 +180,8 @@ class Call(ABC, Generic[OriginT_co]):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
-            LocalProtocolError: the call was cancelled and its clean-up asks behind a shield; nothing was sent.
-            Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
+            LocalProtocolError: the call was cancelled, and its shielded clean-up asks; nothing was sent.
+            Disconnected: the call has ended, though one of its threads may still run; or it is stuck.
             PeerError: the client answered with an error (legacy only).
         """
 
@@ -204,7 +204,7 @@ class Call(ABC, Generic[OriginT_co]):
         await self.notify("notifications/progress", params)
 
     async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
-        """Send a log message, if the request's threshold lets it through."""
+        """Send a log message, unless its level is below the threshold of the request."""
         if not self.is_answering or not self.facts.terms.log_threshold.passes(level) or self._is_replaying:
             await trio.lowlevel.checkpoint()
             return
@@ -222,12 +222,12 @@ class Call(ABC, Generic[OriginT_co]):
         await target.outbox.send(Envelope(Notification(method, encoded), about=target.request_id))
 
     def post(self, message: Notification) -> None:
-        """Send without waiting, for what must get out in a clean-up."""
+        """Queue a notification without waiting, also during a clean-up."""
         if self.target is not None:
             self.target.outbox.post(Envelope(message, about=self.target.request_id))
 
     async def end_stream(self, retry: float | None) -> None:
-        """End the response stream of the request, where its client can come back for the rest after `retry` seconds."""
+        """End the response stream of the request, if its client can resume it, which it should do after `retry` seconds."""
         if self.target is None or self.target.end_response is None:
             await trio.lowlevel.checkpoint()
         else:
@@ -236,7 +236,7 @@ class Call(ABC, Generic[OriginT_co]):
     # those who wait for the answer
 
     def answer(self, facts: RequestFacts, target: ReplyTarget) -> None:
-        """Answer this request from now on: a new leg."""
+        """Begin a new leg, whose result is the response to this request."""
         self.facts = facts
         self.target = target
         self.is_answering = True
@@ -245,7 +245,7 @@ class Call(ABC, Generic[OriginT_co]):
         target.work = self
 
     def join(self, target: ReplyTarget) -> None:
-        """Answer one more request with the outcome of the open leg: a copy of the request that started it."""
+        """Send the outcome of the open leg to one more request, a copy of the one that started it."""
         if self.target is None:
             self.target = target
         else:
@@ -253,7 +253,7 @@ class Call(ABC, Generic[OriginT_co]):
         target.work = self
 
     def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:
-        """Stop answering a request. The call is cancelled for this reason, unless a copy of the request waits for it too."""
+        """Drop a request. The call is cancelled for this reason, unless a copy of the request still waits for it."""
         if self._copies:
             self._remove(target)
             target.finish(None)
@@ -279,7 +279,7 @@ class Call(ABC, Generic[OriginT_co]):
             self.target = None
 
     def end_leg(self, outcome: LegOutcome) -> None:
-        """End the open leg: everyone who waits for it gets this outcome."""
+        """End the open leg, and send this outcome to each request that waits for it."""
         target, copies = self.target, self._copies
         # Before any reply goes out: a task that the reply wakes must find the call in its new state.
         self.target, self._copies = None, {}
@@ -375,10 +375,10 @@ class Plan(NamedTuple):
     Attributes:
         run: the body; its result is the request's.
         target: what is called (a tool's name, a resource's URI), for names and logs.
-        timeout: the longest the call may take in seconds, or infinity.
+        timeout: the maximum duration of the call in seconds, or infinity.
         error_result: returns the result that reports a failure or a cancellation, or None to answer with a protocol error. A
             call that timed out is reported as a `LimitExceeded` that says which limit it was.
-        resume: what happens when the call's parked actor is gone.
+        resume: what happens if a retry arrives and the parked actor no longer exists.
     """
 
     run: Body
@@ -389,7 +389,7 @@ class Plan(NamedTuple):
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
-"""Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to reject."""
+"""Serve one request method: return a result, or the plan of an actor. Raises `ProtocolError` to reject."""
 
 RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
 """Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""

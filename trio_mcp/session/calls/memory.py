@@ -1,4 +1,4 @@
-"""What is remembered of a call, so that its body can run again when its parked actor is gone.
+"""What is stored of a call, so that its body can run again when its parked actor no longer exists.
 
 The retry may reach another process, or come after a restart. Then the body can run again from its top, if its author allows
 it: recorded answers and step results return at once, and only new questions are asked. That is a *replay*. A call that must

@@ -45,7 +45,7 @@ class Retry:
         return True
 
     def replay(self, plan: Plan, payload: StatePayload) -> None:
-        """Start the call on its next leg; its body runs again, and what it had recorded returns at once.
+        """Start the call on its next leg; its body runs again, and what it had recorded returns immediately.
 
         A call that must not be replayed, or has lost its journal, ends with an error; its body does not run.
 

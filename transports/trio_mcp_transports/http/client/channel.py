@@ -63,14 +63,13 @@ async def connect(
 
     Args:
         headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
-        connect_timeout: seconds to reach the server, and to hand it a message.
-        post_timeout: seconds that the server may take to accept a message that it does not answer.
-        max_message: bytes that one message of the server may have.
+        connect_timeout: seconds to connect to the server, and to send it a message.
+        post_timeout: seconds that the server may take to accept a message that needs no response.
+        max_message: the maximum size of one message of the server, in bytes.
 
-    A session has one more stream, for what belongs to no request. It is reopened whenever it ends, if the server has it.
-    A server that speaks HTTP+SSE only (2024-11-05) is recognized when the session is opened (L-HTTP-22).
-    On the way out open requests are abandoned, which cancels those without a session, and a session is deleted (in two seconds
-    at most).
+    A session has one more stream, for messages that belong to no request. It is reopened whenever it ends, if the server offers
+    it. A server that speaks HTTP+SSE only (2024-11-05) is recognized when the session is opened (L-HTTP-22). Leaving the block
+    closes the open requests, which cancels those without a session, and deletes the session (in two seconds at most).
     """
     limits = ClientLimits(connect_timeout, post_timeout, max_message)
     async with open_http(limits, headers) as http, open_background() as nursery:

@@ -206,7 +206,7 @@ class RequestExchange:
         self._fall_back = fall_back
 
     async def run(self) -> None:
-        """Post the request and deliver what comes back, until its scope is cancelled."""
+        """Post the request and deliver the messages of its response, until its scope is cancelled."""
         request_id = self._request.id
         with self.entry.scope:
             try:

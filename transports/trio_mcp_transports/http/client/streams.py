@@ -1,7 +1,7 @@
 """Streams of events as a client reads them: over as many connections as it takes (legacy era: L-HTTP-8c, L-HTTP-14c).
 
-An event with an id is a place to go on from. When a stream breaks off, or its server ends it early so as to be polled, the client
-waits as long as the server said and asks by GET for what came after the last such event.
+A stream can be resumed from an event with an id. When a stream breaks off, or its server ends it early to be polled, the client
+waits as long as the server requested, and requests the events after the last such event with a GET.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OnEvent: TypeAlias = Callable[[SseEvent], Awaitable[None]]
 
 
 class NotResumable(Exception):
-    """The server does not go on with a stream.
+    """The server does not resume a stream.
 
     Attributes:
         status: the HTTP status it answered with; 0 when it did not answer at all.
@@ -51,7 +51,7 @@ class ResumableStream:
         on_event: called with each event that has data.
 
     Attributes:
-        last_event_id: where to go on; empty: nowhere.
+        last_event_id: the event to resume from; empty if there is none.
         finished: nothing more is wanted.
         opened: GET connections on which the server sent events.
         tried: set when the server has answered the first GET, or did not.
@@ -74,7 +74,7 @@ class ResumableStream:
 
         Raises:
             httpx2.RequestError: it broke off.
-            RemoteProtocolError: what came is no stream of events.
+            RemoteProtocolError: the response is not an event stream.
         """
         decoder = SseDecoder(self._connection.limits.message)
         # So that `finish` can set a limit to a read that is under way.
@@ -109,8 +109,8 @@ class ResumableStream:
             at_once: do not wait before the first time.
 
         Raises:
-            NotResumable: the server does not go on, or `tries` times in a row brought nothing.
-            RemoteProtocolError: what came is no stream of events.
+            NotResumable: the server does not resume the stream, or `tries` attempts in a row brought no event.
+            RemoteProtocolError: the response is not an event stream.
         """
         failed_attempts = 0
         while not self.finished:

@@ -277,7 +277,7 @@ class McpApp:
     # WebSocket
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An upgrade on the same path: what is refused is refused before it is accepted (reliability S-15)."""
+        """Handle an upgrade on the same path; a rejection is sent before the upgrade is accepted."""
         try:
             incoming = await self._authorized(scope, receive, send)
             if scope["path"] != self._paths.streamable:
