@@ -12,8 +12,6 @@ therefore loads no client, and `trio_mcp.protocol` loads no Trio.
 """
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -101,22 +99,16 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     package = _PACKAGE_OF.get(name, "server")
-    with _collector_paused():
-        value: object = getattr(import_module(f".{package}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Loading makes a hundred thousand objects and hardly any garbage; looking for it takes a tenth of the start."""
-    running = gc.isenabled()
+    # Loading makes a hundred thousand objects and hardly any garbage; looking for it takes a tenth of the start.
+    collecting = gc.isenabled()
     gc.disable()
     try:
-        yield
+        value: object = getattr(import_module(f".{package}", __name__), name)
     finally:
-        if running:
+        if collecting:
             gc.enable()
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

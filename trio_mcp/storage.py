@@ -18,11 +18,9 @@ class JournalStore(Protocol):
 
         After a cancel the value may or may not be stored.
         """
-        ...
 
     async def get(self, key: str) -> bytes | None:
         """Return the value under `key`, or None. A cancel changes nothing."""
-        ...
 
 
 class LogKey(NamedTuple):
@@ -55,7 +53,6 @@ class EventStore(Protocol):
         A gap before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the caller
         appends them again.
         """
-        ...
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
         """Return the events from number `after + 1` on without a gap, at most `limit`; none if `after` is the newest.
@@ -68,4 +65,3 @@ class EventStore(Protocol):
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
         """Remove the log of a stream, or of all streams of a session."""
-        ...

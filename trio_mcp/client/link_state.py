@@ -153,6 +153,3 @@ class LinkState:
         # A failure that comes long after the last attempt is a new one: a server that restarts once a day is reopened at once.
         self._quick_attempts = 0 if now - self._last_attempt_at >= STABLE_AFTER else self._quick_attempts + 1
         return RECONNECT_BACKOFF.delay(self._quick_attempts - 1) if self._quick_attempts else 0.0
-
-    def __repr__(self) -> str:
-        return f"<LinkState {self.phase.value} generation={self.generation}>"

@@ -43,4 +43,3 @@ class Requester(Protocol):
 
     def start(self, fn: Callable[[], Awaitable[object]], /) -> None:
         """Run a function in a task of the link; it must let only `trio.Cancelled` out."""
-        ...

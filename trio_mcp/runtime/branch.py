@@ -213,9 +213,6 @@ class Branches:
             for _ in range(2):
                 await trio.lowlevel.cancel_shielded_checkpoint()
 
-    def __repr__(self) -> str:
-        return f"<Branches of {self.lane!r} running={self._running}>"
-
 
 async def run_branch(lane: Lane, fn: Work[T], *, timeout: float = math.inf, max_depth: int = MAX_DEPTH) -> T:
     """Run one branch in the caller's task and return its value; its exception is not wrapped in a group.

@@ -78,9 +78,6 @@ class OpenBatch:
         if self.owns_outbox:
             self.outbox.close()
 
-    def __repr__(self) -> str:
-        return f"<OpenBatch open={self._open} answers={len(self._answers)}>"
-
 
 @dataclass(slots=True, eq=False)
 class BatchReplyTarget(ReplyTarget):

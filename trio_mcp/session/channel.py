@@ -124,6 +124,3 @@ class _Adapter(MessageChannel):
 
     async def aclose(self) -> None:
         await self._channel.aclose()
-
-    def __repr__(self) -> str:
-        return repr(self._channel)

@@ -33,11 +33,9 @@ class Answering(Protocol):
 
     def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:
         """Stop answering this request; the work is cancelled unless another request waits for it too."""
-        ...
 
     def disconnect(self, target: ReplyTarget) -> None:
         """Forget a request whose reply cannot be delivered any more; otherwise like `withdraw`."""
-        ...
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,6 @@ class ChannelServer(Protocol):
 
     async def serve_channel(self, channel: AnyChannel, /) -> None:
         """Serve one connection; return when the channel has ended and its calls have cleaned up."""
-        ...
 
 
 class Transport(Protocol):

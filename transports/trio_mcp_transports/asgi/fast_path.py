@@ -25,4 +25,3 @@ class FastPath(Protocol):
 
     async def send_many(self, messages: Iterable[bytes]) -> None:
         """Send messages in order, in one write. Raises `OSError` if the client has gone or did not read in time."""
-        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .access import HttpRejection
+from .access import SHUTTING_DOWN, HttpRejection
 
 
 class Quota:
@@ -22,14 +22,22 @@ class Quota:
         self._limit = limit
         self._what = what
         self._per_principal = per_principal
+        self.draining = False
+        """Nothing more is acquired, because the server is shutting down."""
         self._taken = 0
         self._by_principal: Counter[str] = Counter()
 
     def check(self, principal: str | None) -> None:
         """Raise `HttpRejection` (503) unless there is capacity for one more of this principal."""
+        self.check_not_draining()
         rejection = self.rejection(principal)
         if rejection is not None:
             raise HttpRejection(503, rejection)
+
+    def check_not_draining(self) -> None:
+        """Raise `HttpRejection` (503) if the server is shutting down."""
+        if self.draining:
+            raise HttpRejection(503, SHUTTING_DOWN)
 
     def rejection(self, principal: str | None) -> str | None:
         """Return the reason to reject one more of this principal, or None if there is capacity."""

@@ -81,10 +81,9 @@ _connections: weakref.WeakKeyDictionary[Config, Connections] = weakref.WeakKeyDi
 
 def connections_of(config: Config) -> Connections:
     """The connections of the server that runs with `config`."""
-    found = _connections.get(config)
-    if found is None:
-        found = _connections[config] = Connections(connection_limit(limits_of(config)))
-    return found
+    if config not in _connections:
+        _connections[config] = Connections(connection_limit(limits_of(config)))
+    return _connections[config]
 
 
 def connection_limit(limits: ConnectionLimits) -> int:

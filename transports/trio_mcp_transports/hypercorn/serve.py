@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Final, TypeAlias, cast
@@ -117,6 +118,7 @@ async def serve_asgi(
             sock.close()
 
 
+@dataclass(slots=True, eq=False)
 class Shutdown:
     """The steps between the first signal and the end.
 
@@ -125,18 +127,12 @@ class Shutdown:
         serving: the app has started, and connections are accepted.
     """
 
-    def __init__(
-        self,
-        drain: float,
-        on_drain: Callable[[], Awaitable[None]] | None,
-        connections: Connections,
-    ) -> None:
-        self.begun = trio.Event()
-        self.serving = False
-        self._drain = drain
-        self._on_drain = on_drain
-        self._connections = connections
-        self._app_drained = trio.Event()
+    _drain: float
+    _on_drain: Callable[[], Awaitable[None]] | None
+    _connections: Connections
+    _app_drained: trio.Event = field(default_factory=trio.Event)
+    begun: trio.Event = field(default_factory=trio.Event)
+    serving: bool = False
 
     async def follow_signals(self, received: AsyncIterator[int], everything: trio.CancelScope) -> None:
         """First signal: begin, or give up if the app is still starting. Every later one: cut."""

@@ -20,7 +20,7 @@ from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, Received, ServerSession, Service
 
-from ..asgi.access import SHUTTING_DOWN, HttpRejection, check_content, check_stream
+from ..asgi.access import HttpRejection, check_content, check_stream
 from ..asgi.authentication import Expiry
 from ..asgi.exchange import LEGACY_STATUS, Exchange
 from ..asgi.limits import HttpLimits
@@ -84,8 +84,6 @@ class SseEndpoint:
     def __init__(self, service: Service, limits: HttpLimits, message_path: str, read_message: ReadMessage) -> None:
         quota = Quota("streams", limits.sessions, limits.per_principal)
         self.sessions: SessionTable[SseSession] = SessionTable(quota, "open another stream.")
-        self.draining = False
-        """No more streams are opened."""
         self._service = service
         self._message_path = message_path
         self._read_message = read_message
@@ -93,8 +91,6 @@ class SseEndpoint:
     async def get(self, incoming: AuthorizedRequest) -> None:
         """Open a session and carry its stream until either side ends it. A cancel ends the session."""
         check_stream(incoming.peer.headers)
-        if self.draining:
-            raise HttpRejection(503, SHUTTING_DOWN)
         self.sessions.quota.check(incoming.peer.principal)
         entry = self.sessions.add(SseSession(self._service, incoming))
         try:

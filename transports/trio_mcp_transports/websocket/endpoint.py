@@ -19,7 +19,6 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, serve_channel
 
-from ..asgi.access import SHUTTING_DOWN, HttpRejection
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FAST_PATH_KEY, FastPath
 from ..asgi.limits import HttpLimits
@@ -36,29 +35,22 @@ class WebSockets:
     """The open WebSockets of one application.
 
     Attributes:
-        draining: no further one is served.
+        quota: for WebSockets; one that is served counts.
     """
 
     def __init__(self, service: Service, limits: HttpLimits) -> None:
-        self.draining = False
         self._service = service
         self._limits = JsonLimits(max_bytes=limits.body)
-        self._quota = Quota("WebSockets", limits.websockets, limits.per_principal)
+        self.quota = Quota("WebSockets", limits.websockets, limits.per_principal)
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None
-
-    def check_capacity(self, principal: str | None) -> None:
-        """Raise `HttpRejection` (503) unless one more of this principal's can be served now."""
-        if self.draining:
-            raise HttpRejection(503, SHUTTING_DOWN)
-        self._quota.check(principal)
 
     async def serve(self, incoming: AuthorizedRequest) -> None:
         """Accept what asked for an upgrade, and serve it to its end."""
         channel = AsgiWebSocket(incoming, self._limits)
         # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
-        self._quota.acquire(incoming.peer.principal)
+        self.quota.acquire(incoming.peer.principal)
         try:
             if not await channel.accept():
                 return
@@ -68,13 +60,12 @@ class WebSockets:
                 await serve_channel(self._service, channel)
         finally:
             del self._open[channel]
-            self._quota.release(incoming.peer.principal)
+            self.quota.release(incoming.peer.principal)
             if self._all_closed is not None and not self._open:
                 self._all_closed.set()
 
     async def close(self) -> None:
         """Close each of them with 1001 when what was said to it has been written, and wait for that."""
-        self.draining = True
         # A copy, since each removes itself when it ends.
         for channel in list(self._open):
             channel.end(CLOSE_GOING_AWAY)
@@ -189,10 +180,6 @@ class AsgiWebSocket(MessageChannel):
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
         await trio.lowlevel.checkpoint()
-
-    def __repr__(self) -> str:
-        state = "closed" if self._closed else "open" if self._ending is None else f"ending with {self._ending.code}"
-        return f"<AsgiWebSocket {state}>"
 
     def _deliver(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope], data: bytes) -> bool:
         # What is declined here is received as an ASGI message, where it waits for room or ends the connection.

@@ -232,7 +232,3 @@ class LegBook:
         if self.final is not self._outcomes.get(self.number):
             kept.append(self.final)
         return sum(len(outcome.raw) for outcome in kept if isinstance(outcome, Encoded))
-
-    def __repr__(self) -> str:
-        state = "running" if self._is_running else "over" if self._is_over else "parked"
-        return f"<LegBook leg={self.number} {state} questions={list(self.questions)}>"

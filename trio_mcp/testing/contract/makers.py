@@ -57,18 +57,15 @@ class Endpoint(Protocol):
 
     async def cut(self) -> None:
         """Break every open connection at once, without closing it properly. Connections that are opened afterwards work."""
-        ...
 
     def stall(self) -> None:
         """Stop delivering what the server sends to its clients. Only with `Trait.SOCKET`."""
-        ...
 
     async def stop(self, seconds: float) -> None:
         """Shut the server down, and return when it has ended: it rejects new calls, and running ones have `seconds` to end.
 
         The connections stay open as long as the transport allows.
         """
-        ...
 
     async def send_bytes(self, channel: AnyChannel, data: bytes, /) -> bytes:
         """Send these bytes in place of a message. Only with `Trait.TEXT`.

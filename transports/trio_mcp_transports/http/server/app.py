@@ -150,7 +150,8 @@ class McpApp:
         if running is None:
             return
         # All at once and before the first await, so that no request slips in between.
-        running.legacy.draining = running.websockets.draining = running.sse.draining = True
+        for quota in (running.legacy.sessions.quota, running.sse.sessions.quota, running.websockets.quota):
+            quota.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
         running.sse.sessions.close_streams()
@@ -284,7 +285,7 @@ class McpApp:
                 raise HttpRejection(404, no_websocket(self._paths))
             check_upgrade(incoming.peer.headers, scope["subprotocols"])
             websockets = self._started().websockets
-            websockets.check_capacity(incoming.peer.principal)
+            websockets.quota.check(incoming.peer.principal)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -87,6 +88,7 @@ async def serve_http(
     )
 
 
+@dataclass
 class Announcement(trio.TaskStatus[list[str]]):
     """Tells the URLs of the endpoints when the addresses are known.
 
@@ -96,12 +98,9 @@ class Announcement(trio.TaskStatus[list[str]]):
         task_status: started with the URLs.
     """
 
-    def __init__(
-        self, endpoints: Sequence[tuple[str, str]], name: str | None, task_status: trio.TaskStatus[list[str]]
-    ) -> None:
-        self._endpoints = endpoints
-        self._name = name
-        self._task_status = task_status
+    _endpoints: Sequence[tuple[str, str]]
+    _name: str | None
+    _task_status: trio.TaskStatus[list[str]]
 
     def started(self, value: list[str] | None = None) -> None:
         ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]

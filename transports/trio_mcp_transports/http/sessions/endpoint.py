@@ -19,7 +19,7 @@ from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from trio_mcp.storage import EventStore
 
-from ...asgi.access import ALLOW, SHUTTING_DOWN, HttpRejection, check_stream
+from ...asgi.access import ALLOW, HttpRejection, check_stream
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, respond
@@ -37,8 +37,6 @@ class LegacyEndpoint:
 
     def __init__(self, service: Service, store: EventStore, limits: HttpLimits, nursery: trio.Nursery) -> None:
         self.sessions = LegacySessions(limits, nursery.start_soon)
-        self.draining = False
-        """No more streams are opened."""
         self._service = service
         self._store = store
         self._grace = limits.disconnect_grace
@@ -75,8 +73,7 @@ class LegacyEndpoint:
             raise HttpRejection(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
         entry = self._find_session(incoming.peer)
         # A stream that is opened during a drain would hold up the end of it. A 503 tells the client to come back.
-        if self.draining:
-            raise HttpRejection(503, SHUTTING_DOWN)
+        self.sessions.quota.check_not_draining()
         if last := headers.get("last-event-id"):
             await self._resume(entry, last, incoming)
         else:
