@@ -70,8 +70,8 @@ class Exchange:
     def refuse(self, status: int, code: int, message: str = "no") -> None:
         self.answer(status, {"id": self.message["id"], "error": {"code": code, "message": message}})
 
-    def stream(self, headers: Mapping[str, str] | None = None) -> None:
-        """Begin a stream of events."""
+    def stream(self, headers: Mapping[str, str] | None = None, status: int = 200) -> None:
+        """Begin a stream of events, or the body of another answer."""
         self._sends, receives = trio.open_memory_channel[bytes | Exception](100)
 
         async def body() -> AsyncIterator[bytes]:
@@ -84,7 +84,7 @@ class Exchange:
             finally:
                 self.left.set()
 
-        self._response = httpx2.Response(200, headers={**EVENTS, **(headers or {})}, content=body())
+        self._response = httpx2.Response(status, headers={**EVENTS, **(headers or {})}, content=body())
         self._answered.set()
 
     def say(self, piece: bytes) -> None:

@@ -225,6 +225,23 @@ async def test_the_error_of_a_refused_request_is_its_answer() -> None:
         assert (answer.id, answer.error.code) == (1, -32000)
 
 
+async def test_the_error_of_a_refused_request_may_come_some_seconds_after_its_status() -> None:
+    async with talking(saying()) as (channel, wire, _):
+        async with posting(channel, wire) as posted, trio.open_nursery() as nursery:
+            posted.stream(status=503)
+            nursery.start_soon(
+                say_late, posted, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"busy"}}'
+            )
+        answer: Any = (await channel.receive()).message
+        assert (answer.id, answer.error.code) == (1, -32000)
+
+
+async def say_late(exchange: Exchange, body: bytes) -> None:
+    await trio.sleep(5)
+    exchange.say(body)
+    exchange.end()
+
+
 async def test_a_notification_that_is_not_taken_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async with talking(saying()) as (channel, wire, _):
         initialized = Notification("notifications/initialized", Encoded(b"{}"))

@@ -43,3 +43,17 @@ def test_a_reference_leads_within_the_schema_or_nowhere(schema: JsonObject, foun
     before = repr((schema, ROOT))
     assert dereference(schema, ROOT) == found
     assert repr((schema, ROOT)) == before
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"$defs": ["x"], "properties": {"b": True}},
+        {"properties": {"b": "oops"}},
+        {"properties": {"b": {"properties": None}}},
+        {"$defs": {"a": {"$id": 5, "b": {}}}},
+    ],
+)
+@pytest.mark.parametrize("reference", ["#Seat", "#/$defs/a/b"])
+def test_a_malformed_schema_of_a_peer_leads_nowhere(root: JsonObject, reference: str) -> None:
+    assert dereference({"$ref": reference}, root) in (None, {})

@@ -52,7 +52,9 @@ class ServerConnection:
             async with self.http.stream("POST", url, content=dump(message), headers=headers) as response:
                 status = response.status_code
                 # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
-                with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
+                # That of an error may hold its reason, and has all the time there is.
+                rest = LEFTOVER_SECONDS if response.is_success else seconds
+                with trio.move_on_after(rest), suppress(httpx2.HTTPError):
                     body = await read_body(response, self.limits.message)
         if not status:
             raise httpx2.ReadTimeout(f"it did not say within {seconds:g} seconds whether it took it")

@@ -35,8 +35,8 @@ def lookup(reference: str, resolver: Resolver) -> Resolved | None:
 
     try:
         return resolver.lookup(reference)
-    # The last two are raised for a pointer that goes on below a string or a number.
-    except (Unresolvable, ValueError, TypeError):
+    # For a pointer that goes on below a string or a number, and for malformed schemas that are searched for an anchor.
+    except (Unresolvable, ValueError, TypeError, AttributeError):
         return None
 
 
