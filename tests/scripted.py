@@ -2,107 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import outcome
 import trio
+from peer import BOUND, ChannelPeer, Json
 
 from trio_mcp.client import Client, ClientOptions, Handlers
 from trio_mcp.client.cache import NO_CACHE
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, Answers, Batch, dump, parse
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.session import Envelope
 from trio_mcp.types import Implementation
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
-Json = dict[str, Any]
 
-BOUND = 50
-"""Seconds that any wait may take; virtual ones in all tests that wait."""
-
-
-class Wire:
+class Wire(ChannelPeer):
     """The server's end."""
 
-    def __init__(self, channel: MemoryChannel) -> None:
-        self._channel = channel
-
-    async def receive(self) -> Json:
-        with trio.fail_after(BOUND):
-            envelope = await self._channel.receive()
-        assert not isinstance(envelope.message, Batch), envelope.message
-        return json.loads(dump(envelope.message))
-
-    async def answers(self) -> list[Json]:
-        """The next message, which is an array of answers."""
-        with trio.fail_after(BOUND):
-            batch = (await self._channel.receive()).message
-        assert isinstance(batch, Batch), batch
-        return [json.loads(dump(answer)) for answer in batch.messages()]
-
     async def request(self, method: str) -> Json:
-        """The next message, which is this request."""
-        message = await self.receive()
-        assert message.get("method") == method, message
-        assert "id" in message, message
-        return message
-
-    async def notification(self, method: str) -> Json:
-        """The params of the next message, which is this notification."""
-        message = await self.receive()
-        assert message.get("method") == method, message
-        assert "id" not in message, message
-        return message.get("params", {})
-
-    async def answer(self, request_id: int | str) -> Json:
-        """The next message, which answers our request."""
-        message = await self.receive()
-        assert message.get("id") == request_id, message
-        assert "method" not in message, message
-        return message
-
-    async def silence(self, seconds: float = 1) -> None:
-        """Nothing comes for so long."""
-        with trio.move_on_after(seconds):
-            raise AssertionError(f"expected silence, got {await self.receive()}")
-
-    async def end(self) -> None:
-        """The client has closed its end."""
-        with trio.fail_after(BOUND):
-            try:
-                raise AssertionError(f"expected the end, got {await self._channel.receive()}")
-            except trio.EndOfChannel:
-                pass
-
-    async def send(self, message: Json) -> None:
-        parsed = parse(json.dumps({"jsonrpc": "2.0", **message}).encode())
-        with trio.fail_after(BOUND):
-            await self._channel.send(Envelope(parsed))
-
-    async def send_batch(self, *messages: Json) -> None:
-        """Send several messages in one array."""
-        parsed = [parse(json.dumps({"jsonrpc": "2.0", **message}).encode()) for message in messages]
-        with trio.fail_after(BOUND):
-            await self._channel.send(Envelope(Answers(tuple(parsed))))  # type: ignore[arg-type]  not only answers
-
-    async def respond(self, request: Json, result: Json) -> None:
-        await self.send({"id": request["id"], "result": result})
-
-    async def fail(self, request: Json, code: int, message: str = "no", data: Json | None = None) -> None:
-        error = {"code": code, "message": message, **({"data": data} if data is not None else {})}
-        await self.send({"id": request["id"], "error": error})
+        """Return the next message, which is this request of the client."""
+        return await self.question(method)
 
     async def ask(self, request_id: int | str, method: str, params: Json) -> None:
+        """Send a request to the client."""
         await self.send({"id": request_id, "method": method, "params": params})
-
-    async def notify(self, method: str, params: Json) -> None:
-        await self.send({"method": method, "params": params})
-
-    async def close(self) -> None:
-        await self._channel.aclose()
 
 
 class Pending:

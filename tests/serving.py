@@ -18,7 +18,6 @@ from talk import EVERYTHING, modern_meta
 
 from trio_mcp import Server
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp_transports.entry_points import http as transport
 
 ROOT = Path(__file__).parents[1]
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "transports")])}
@@ -31,14 +30,75 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def served(server: Server) -> AsyncIterator[str]:
-    """The URL at which a server of this process is served, with sockets and all, for the length of the block."""
-    serve = partial(transport.serve, server, port=0, announce=False, signals=False)
+async def served(server: Server, transport: str = "http", **options: Any) -> AsyncIterator[str]:
+    """The first URL at which a server of this process is served, with sockets and all, for the length of the block."""
+    serve = partial(server.serve, transport, port=0, announce=False, signals=False, **options)
     async with trio.open_nursery() as nursery:
         with trio.fail_after(START):
-            (url,) = await nursery.start(serve)
+            (url, *_) = await nursery.start(serve)
         yield url
         nursery.cancel_scope.cancel()
+
+
+class Child:
+    """A process whose pipes the test holds."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+
+    async def send(self, line: bytes) -> None:
+        await self.stdin.send_all(line)
+
+    async def line(self) -> bytes:
+        """Return the next line on stdout."""
+        return await line_of(self.stdout)
+
+    async def error_line(self) -> bytes:
+        """Return the next line on stderr."""
+        return await line_of(self.stderr)
+
+    async def errors(self) -> bytes:
+        """Return what it still writes on stderr until it ends."""
+        return await all_of(self.stderr)
+
+    async def end(self) -> int:
+        """Wait for the end of the process and return its status."""
+        with trio.fail_after(SOON):
+            return await self.process.wait()
+
+
+async def line_of(stream: trio.abc.ReceiveStream | None) -> bytes:
+    """Return the next line of a stream, or what there is of it at the end."""
+    assert stream is not None
+    line = b""
+    while not line.endswith(b"\n") and (byte := await stream.receive_some(1)):
+        line += byte
+    return line.rstrip(b"\n")
+
+
+async def all_of(stream: trio.abc.ReceiveStream | None) -> bytes:
+    assert stream is not None
+    return b"".join([bytes(chunk) async for chunk in stream])
+
+
+@asynccontextmanager
+async def child(script: Path, *arguments: str, limit: float = START, **popen: Any) -> AsyncIterator[Child]:
+    """A script as a process of its own, which is killed at the end of the block if it still runs."""
+    command = [sys.executable, "-X", "dev", "-W", "error", str(script), *arguments]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = await trio.lowlevel.open_process(command, **{"env": {**os.environ, **IMPORTS}, **pipes, **popen})
+    try:
+        with trio.fail_after(limit):
+            yield Child(process)
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+                await stream.aclose()
 
 
 class HttpProcess:

@@ -1,4 +1,6 @@
-"""A client for tests that talks to one `ServerSession` in plain JSON, in either era, without any transport.
+"""The peer of most tests: a client of one `ServerSession`, in plain JSON and in either era, without a channel.
+
+Sending is a plain function here, as `ServerSession.receive` is one.
 
 `talk_to` opens a server's service and gives a `Talk`; further ones on the same service are other connections to it. A
 `Legacy` or `Modern` player drives one call through its questions, so that one test can speak for both eras.
@@ -9,65 +11,62 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
+from peer import BOUND, EVERYTHING, Json, Reader, encoded, hello, modern_meta
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import WireOracle
 
-from trio_mcp.protocol.connection import Refused
+from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.jsonrpc import RequestId, dump, parse
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.protocol.meta import LOG_LEVEL
+from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.runtime import Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service
-
-Json = dict[str, Any]
-
-EVERYTHING: Json = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
-BOUND = 5
-"""Seconds that any wait may take, virtual ones where the clock is."""
+from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service, ServiceOptions
 
 
-class Talk:
+class Talk(Reader):
     """One connection: what is sent is a dict, what comes back is a dict."""
 
-    def __init__(self, service: Service, *, principal: str | None = None, shared: bool = True) -> None:
+    def __init__(self, service: Service, *, principal: str | None = None, shared_channel: bool = True) -> None:
         self.service = service
-        self.session = ServerSession(service, shared=shared)
+        self.session = ServerSession(service, shared_channel=shared_channel)
         self.outbox: Outbox[Envelope] = Outbox()
         self.listeners: dict[RequestId, ReplyTarget] = {}
         self._peer = Peer(principal)
         self._ids: Iterator[int] = itertools.count(1)
         self._received: deque[Json] = deque()
+        self._params: dict[RequestId, Json] = {}
+        """Of the requests that were sent, for the retries of those that end with a round."""
         self._oracle = WireOracle()
-        if shared:  # as on a pipe, where everything goes one way
+        if shared_channel:  # as on a pipe, where everything goes one way
             self.session.attach(self.outbox)
 
     # out
 
-    def send_bytes(self, data: bytes) -> None:
-        self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
+    def send_bytes(self, data: bytes) -> ReplyTarget | OpenBatch | Rejected | None:
+        """Send bytes as they are; returns what the session says to them."""
+        return self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
 
     def send(self, message: Json) -> None:
         self._oracle.sent(message)
-        data = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        listener = self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
+        listener = self.send_bytes(encoded(message))
         if isinstance(listener, ReplyTarget):
             self.listeners[listener.request_id] = listener
 
-    def send_batch(self, *messages: Json) -> ReplyTarget | OpenBatch | Refused | None:
+    def send_batch(self, *messages: Json) -> ReplyTarget | OpenBatch | Rejected | None:
         """Send several messages in one array; returns what the session says to it."""
         for message in messages:
             self._oracle.sent(message)
-        data = json.dumps([{"jsonrpc": "2.0", **message} for message in messages]).encode()
-        return self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
+        return self.send_bytes(encoded(*messages, batch=True))
 
     def request(self, method: str, params: Json | None = None, *, id: RequestId | None = None) -> RequestId:
         request_id = next(self._ids) if id is None else id
+        self._params[request_id] = params or {}
         self.send({"id": request_id, "method": method, "params": params or {}})
         return request_id
 
@@ -88,7 +87,7 @@ class Talk:
     def call(
         self, name: str, arguments: Json | None = None, *, id: RequestId | None = None, meta: Json | None = None
     ) -> RequestId:
-        """Call a tool as a handshake-era client does."""
+        """Call a tool as a legacy client does."""
         params = {"name": name, "arguments": arguments or {}, **({"_meta": meta} if meta else {})}
         return self.request("tools/call", params, id=id)
 
@@ -112,10 +111,8 @@ class Talk:
         return self.request("tools/call", params, id=id)
 
     async def initialize(self, version: str = NEWEST_LEGACY, capabilities: Json = EVERYTHING) -> Json:
-        """Open a session of the handshake era; returns the server's answer."""
-        client = {"name": "tester", "version": "1"}
-        params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": client}
-        result = await self.result(self.request("initialize", params))
+        """Open a legacy session; returns the server's answer."""
+        result = await self.result(self.request("initialize", hello(version, capabilities)))
         self.notify("notifications/initialized")
         return result
 
@@ -135,62 +132,11 @@ class Talk:
         self._received.clear()
         return messages
 
-    async def answers(self) -> dict[RequestId | None, Json]:
-        """The next message, which is the array that answers a batch: its members by id."""
-        array = await self.receive()
-        assert isinstance(array, list), array
-        by_id = {answer.get("id"): answer for answer in array}
-        assert len(by_id) == len(array), array
-        return by_id
-
-    async def reply(self, request_id: RequestId) -> Json:
-        """The reply to a request. Nothing else may come before it."""
-        message = await self.receive()
-        assert message.get("id") == request_id, f"expected the reply to {request_id!r}, got {message}"
-        assert "method" not in message, f"expected the reply to {request_id!r}, got {message}"
-        return message
-
-    async def result(self, request_id: RequestId) -> Json:
-        message = await self.reply(request_id)
-        assert "result" in message, f"expected a result, got {message}"
-        return message["result"]
-
-    async def error(self, request_id: RequestId) -> Json:
-        message = await self.reply(request_id)
-        assert "error" in message, f"expected an error, got {message}"
-        return message["error"]
-
-    async def text(self, request_id: RequestId) -> str:
-        """The text of a tool's successful result."""
-        result = await self.result(request_id)
-        assert not result.get("isError"), result
-        return text_of(result)
-
-    async def failure(self, request_id: RequestId) -> str:
-        """The text of a tool's error result."""
-        result = await self.result(request_id)
-        assert result.get("isError"), result
-        return text_of(result)
-
-    async def question(self, method: str = "elicitation/create") -> Json:
-        """The next message, which is a live question of the server."""
-        message = await self.receive()
-        assert message.get("method") == method, message
-        assert "id" in message, message
-        return message
-
-    async def notification(self, method: str) -> Json:
-        """The params of the next message, which is such a notification."""
-        message = await self.receive()
-        assert message.get("method") == method, message
-        assert "id" not in message, message
-        return message["params"]
-
     async def round(self, request_id: RequestId) -> Round:
         """The questions that end a leg."""
         result = await self.result(request_id)
         assert result.get("resultType") == "input_required", result
-        return Round(result)
+        return Round(self, self._params[request_id], result)
 
     async def silence(self) -> None:
         """Nothing comes, and nothing more will happen by itself."""
@@ -206,11 +152,23 @@ class Talk:
 
 
 class Round:
-    """An interim result: the questions by key, and the state to send back."""
+    """An interim result: the questions by key, the state to send back, and the leg that carries the call on."""
 
-    def __init__(self, result: Json) -> None:
+    def __init__(self, talk: Talk, params: Json, result: Json) -> None:
         self.questions: Mapping[str, Json] = result["inputRequests"]
         self.state: str = result["requestState"]
+        self._talk = talk
+        self._params = params
+
+    def retry(self, *values: Any, **more: Any) -> RequestId:
+        """Send the next leg of the tool: an accepted value for each question, in order; returns its id. See `leg`."""
+        answers = {key: accept(value=value) for key, value in zip(self.questions, values, strict=True)}
+        return self.leg(answers, **more)
+
+    def leg(self, answers: Json | None, *, talk: Talk | None = None, **more: Any) -> RequestId:
+        """Send the next leg of the tool with these answers, over another connection if there is one; returns its id."""
+        name, arguments = self._params["name"], self._params["arguments"]
+        return (talk or self._talk).leg(name, arguments, state=self.state, answers=answers, **more)
 
     @property
     def keys(self) -> list[str]:
@@ -229,7 +187,7 @@ class Round:
 
 
 class Legacy:
-    """One call of a handshake-era client, question by question."""
+    """One call of a legacy client, question by question."""
 
     era = "legacy"
 
@@ -295,14 +253,35 @@ class Modern(Legacy):
 ERAS = (Legacy, Modern)
 
 
+def offering(*tools: Callable[..., Any], **options: Any) -> Server:
+    """Return a server with these functions as tools, and with these `ServiceOptions`."""
+    server = Server("tester", version="1", options=ServiceOptions(**options))
+    for tool in tools:
+        server.tool(tool)
+    return server
+
+
 @asynccontextmanager
 async def talk_to(server: Server, *, principal: str | None = None) -> AsyncIterator[Talk]:
     async with server.open_service() as service:
         yield Talk(service, principal=principal)
 
 
-def modern_meta(capabilities: Json = EVERYTHING, more: Json | None = None) -> Json:
-    return {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: capabilities, **(more or {})}
+@asynccontextmanager
+async def session_with(
+    server: Server, version: str = NEWEST_LEGACY, capabilities: Json = EVERYTHING
+) -> AsyncIterator[Talk]:
+    """A legacy session that is open."""
+    async with talk_to(server) as talk:
+        await talk.initialize(version, capabilities)
+        yield talk
+
+
+@asynccontextmanager
+async def play(server: Server, era: type[Legacy], capabilities: Json = EVERYTHING) -> AsyncIterator[Legacy]:
+    """A call that is to be made in this era."""
+    async with talk_to(server) as talk:
+        yield era(talk, capabilities)
 
 
 def log_level(level: str) -> Json:
@@ -316,7 +295,3 @@ def accept(**content: Any) -> Json:
 
 DECLINE: Json = {"action": "decline"}
 DISMISS: Json = {"action": "cancel"}
-
-
-def text_of(result: Json) -> str:
-    return "".join(block["text"] for block in result["content"] if block["type"] == "text")

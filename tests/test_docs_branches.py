@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, get_type_hints
 
 import pytest
 import trio
-from serving import ROOT
+from pages import Names, Page
 from trio.testing import MockClock
 
 from trio_mcp import Client, ServiceOptions, accept
 from trio_mcp.server import BranchOptions
 from trio_mcp.types import CallToolResult, CreateMessageRequestParams
 
-PAGE = (ROOT / "docs" / "branches.md").read_text()
-PROSE = " ".join(PAGE.split())
-"""The page without line breaks."""
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page("branches")
 BOUND = 20.0
-
-Names = dict[str, Any]
 
 both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 
@@ -40,11 +34,7 @@ class Model:
 
 @pytest.fixture
 def page() -> Names:
-    """What the code of the page defines, when it is run from top to bottom."""
-    names: Names = {"__name__": "branches_page"}
-    for block in BLOCKS:
-        exec(block, names)
-    return names
+    return PAGE.run()
 
 
 async def call(page: Names, mode: str, tool: str, model: Model, **arguments: str) -> CallToolResult:
@@ -101,12 +91,12 @@ async def test_the_first_word_decides(page: Names, seconds: float, first: str, a
 
 
 def test_the_page_lists_every_option_of_a_branch() -> None:
-    assert [name for name in get_type_hints(BranchOptions) if f"`{name}=" not in PAGE] == []
+    assert [name for name in get_type_hints(BranchOptions) if f"`{name}=" not in PAGE.text] == []
 
 
 def test_the_numbers_and_names_are_those_of_the_code() -> None:
-    assert f"never more than the server ({ServiceOptions().max_depth})" in PROSE
+    assert f"never more than the server ({ServiceOptions().max_depth})" in PAGE.prose
     assert not ServiceOptions().parallel_prompts
-    assert "ServiceOptions(parallel_prompts=True)" in PROSE
-    assert "ServiceOptions(estimate_tokens=...)" in PROSE
+    assert "ServiceOptions(parallel_prompts=True)" in PAGE.prose
+    assert "ServiceOptions(estimate_tokens=...)" in PAGE.prose
     ServiceOptions(parallel_prompts=True, estimate_tokens=lambda _params, _result: 1)

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from types import ModuleType
-from typing import Any
-
 import pytest
 import trio
 from naming import unnamed
-from serving import ROOT
+from pages import Names, Page
 from talk import ERAS, EVERYTHING, Legacy, accept, talk_to
 from trio.testing import MockClock
 
-PAGE = (ROOT / "docs" / "cancellation.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page("cancellation")
 BOUND = 20.0
-
-Names = dict[str, Any]
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Names:
-    """What the code of the page defines, when it is run from top to bottom."""
-    module = ModuleType("cancellation_page")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in BLOCKS:
-        exec(compile(block, "docs/cancellation.md", "exec", dont_inherit=True), vars(module))
-    return vars(module)
+def page() -> Names:
+    return PAGE.run()
 
 
 @pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)

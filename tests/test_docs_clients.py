@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
-from serving import ROOT
+from pages import Page
 from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Server
 from trio_mcp.session import Envelope
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
+PAGE = Page("clients")
 BOUND = 10.0
-
-
-def page() -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "clients_page"}
-    for block in BLOCKS:
-        exec(block, names)
-    return names
 
 
 class Silent:
@@ -64,14 +55,9 @@ def library(read: list[str]) -> Server:
     return server
 
 
-@pytest.mark.parametrize("block", range(len(BLOCKS)))
-def test_every_block_is_code(block: int) -> None:
-    compile(BLOCKS[block], "clients.md", "exec")
-
-
 async def test_a_visit_prints_what_it_finds(capsys: pytest.CaptureFixture[str]) -> None:
     with trio.fail_after(BOUND):
-        await page()["visit"](library([]))
+        await PAGE.run()["visit"](library([]))
     assert capsys.readouterr().out.splitlines() == [
         "donate",
         "borrow",
@@ -84,7 +70,7 @@ async def test_a_visit_prints_what_it_finds(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("mode", ["legacy", "modern"])
 async def test_what_a_tool_says_on_the_way_is_printed(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names = page()
+    names = PAGE.run()
     names["Client"] = type("InMode", (), {"connect": staticmethod(partial(Client.connect, mode=mode))})
     with trio.fail_after(BOUND):
         await names["borrow"](library([]))
@@ -93,14 +79,14 @@ async def test_what_a_tool_says_on_the_way_is_printed(mode: str, capsys: pytest.
 
 async def test_a_command_that_says_nothing_is_given_up_soon(autojump_clock: MockClock) -> None:
     with pytest.raises(trio.TooSlowError):
-        await page()["connect_soon"](Silent())
+        await PAGE.run()["connect_soon"](Silent())
     assert trio.current_time() < BOUND
 
 
 async def test_what_is_kept_is_read_once() -> None:
     read: list[str] = []
     with trio.fail_after(BOUND):
-        await page()["read_often"](library(read))
+        await PAGE.run()["read_often"](library(read))
     assert read == ["catalogue"]
 
 
@@ -110,7 +96,7 @@ async def test_a_watcher_prints_what_changes(mode: str, capsys: pytest.CaptureFi
     printed = ""
     with trio.fail_after(BOUND):
         async with Client.connect(server, mode=mode) as client, trio.open_nursery() as nursery:
-            nursery.start_soon(page()["watch"], client)
+            nursery.start_soon(PAGE.run()["watch"], client)
             while "catalogue" not in printed:
                 server.resource_updated("library://catalogue")
                 await trio.testing.wait_all_tasks_blocked()

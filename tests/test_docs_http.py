@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from typing import Any
 
 import httpx2
 import pytest
 import trio
-from serving import ROOT
+from pages import Names, Page
 from trio.testing import MockClock
-
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "http.md").read_text(), re.DOTALL)
 
 
 @cache
-def page() -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "http_page"}
-    for block in BLOCKS:
-        exec(block, names)
-    return names
+def page() -> Names:
+    return Page("http").run()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from serving import ROOT
+from pages import Names, Page
 from talk import accept as answer
 from talk import talk_to
 
@@ -20,23 +20,10 @@ from trio_mcp.client import MAX_ROUNDS
 from trio_mcp.protocol.sealing.request_state import MAX_STATE, KeyRing
 from trio_mcp.runtime import Limits
 
-PAGE = (ROOT / "docs" / "rounds.md").read_text()
-PROSE = " ".join(PAGE.split())
-"""The page without line breaks."""
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page("rounds")
 BOUND = 20.0
 
-Names = dict[str, Any]
-
 both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-
-
-def page() -> Names:
-    """What the code of the page defines, when it is run from top to bottom."""
-    names: Names = {"__name__": "rounds_page"}
-    for block in BLOCKS:
-        exec(block, names)
-    return names
 
 
 async def call(server: Server, mode: str, tool: str, arguments: Names) -> Any:
@@ -47,19 +34,19 @@ async def call(server: Server, mode: str, tool: str, arguments: Names) -> Any:
 
 @both_eras
 async def test_a_payment_is_asked_for_and_made_once(mode: str) -> None:
-    names = page()
+    names = PAGE.run()
     assert (await call(names["server"], mode, "pay", {"amount": 5})).text == "Charged 5 euros."
     assert names["ledger"] == ["reserved 5", "charged 5"]
 
 
 @both_eras
 async def test_a_survey_takes_one_round(mode: str) -> None:
-    result = await call(page()["server"], mode, "survey", {"people": ["Ann", "Bob", "Cleo"]})
+    result = await call(PAGE.run()["server"], mode, "survey", {"people": ["Ann", "Bob", "Cleo"]})
     assert result.structured_content == {"result": 3}
 
 
 async def test_an_order_survives_a_replay_of_every_leg() -> None:
-    names = page()
+    names = PAGE.run()
     with trio.fail_after(BOUND):
         await names["check_order"]()
     assert names["ledger"] == ["charged 5"]
@@ -67,13 +54,13 @@ async def test_an_order_survives_a_replay_of_every_leg() -> None:
 
 async def test_the_main_program_runs() -> None:
     with trio.fail_after(BOUND):
-        await page()["main"]()
+        await PAGE.run()["main"]()
 
 
 @pytest.mark.parametrize("policy", ["parked", "replay"])
 async def test_what_becomes_of_a_call_whose_process_is_gone(policy: str) -> None:
     """The page's own tools, under keys that two services share."""
-    names = page()
+    names = PAGE.run()
     tool, done = {"parked": ("pay", ["reserved 5"]), "replay": ("order", ["charged 5"])}[policy]
     server = names["server"].with_options(ServiceOptions(keys=KeyRing.random()))
     async with talk_to(server) as talk:
@@ -86,7 +73,7 @@ async def test_what_becomes_of_a_call_whose_process_is_gone(policy: str) -> None
 
 
 async def test_the_store_of_the_page_keeps_what_is_too_large_to_travel(tmp_path: Path) -> None:
-    names = page()
+    names = PAGE.run()
     store = names["Folder"](str(tmp_path))
     server = names["server"].with_options(ServiceOptions(keys=KeyRing.random(), max_state=1, store=store))
     async with talk_to(server) as talk:
@@ -99,7 +86,7 @@ async def test_the_store_of_the_page_keeps_what_is_too_large_to_travel(tmp_path:
 
 
 def test_the_command_of_the_page_makes_a_key() -> None:
-    (command,) = re.findall(r"```console\n\$ python (.*)\n```", PAGE)
+    (command,) = re.findall(r"```console\n\$ python (.*)\n```", PAGE.text)
     made = subprocess.run(
         [sys.executable, *shlex.split(command)], capture_output=True, text=True, check=True, timeout=60
     )
@@ -117,4 +104,4 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         f"| {MAX_STATE // 1024} KiB |",
         f"give up after {MAX_ROUNDS} rounds",
     ):
-        assert said in PROSE
+        assert said in PAGE.prose

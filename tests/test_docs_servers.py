@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from types import ModuleType
-from typing import Any
-
 import pytest
 import trio
-from serving import ROOT
+from pages import Names, Page
 from talk import Talk, talk_to
 
 from trio_mcp import Client, Context, accept
 from trio_mcp.server.completion import MAX_VALUES
 
-PAGE = (ROOT / "docs" / "servers.md").read_text()
-PROSE = " ".join(PAGE.split())
-"""The page without line breaks."""
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page("servers")
 BOUND = 20.0
-
-Names = dict[str, Any]
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Names:
-    """What the code of the page defines, when it is run from top to bottom."""
-    module = ModuleType("servers_page")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in BLOCKS:
-        exec(compile(block, "docs/servers.md", "exec", dont_inherit=True), vars(module))
-    return vars(module)
+def page() -> Names:
+    return PAGE.run()
 
 
 async def read(talk: Talk, uri: str) -> str:
@@ -93,31 +78,10 @@ async def test_the_tools_do_what_the_page_says(page: Names) -> None:
     assert shelf.text == "Emma in north"
 
 
-async def test_a_variable_that_does_not_fit_its_type_is_refused(page: Names) -> None:
-    async with talk_to(page["server"]) as talk:
-        error = await talk.error(talk.ask("resources/read", uri="library://books/one"))
-    assert error["code"] == -32602
-    assert "number" in error["message"]
-
-
-async def test_a_plain_function_reaches_its_context_from_its_thread(page: Names) -> None:
-    logged: list[object] = []
-
-    def speak(ctx: Context) -> str:
-        trio.from_thread.run(ctx.log, "info", "from a thread")
-        return "spoken"
-
-    page["server"].add_tool(speak)
-    with trio.fail_after(BOUND):
-        async with Client.connect(page["server"], on_log=lambda said: logged.append(said.data)) as client:
-            await client.call_tool("speak")
-    assert logged == ["from a thread"]
-
-
 def test_the_page_lists_everything_that_a_context_can_do() -> None:
     public = [name for name in vars(Context) if not name.startswith("_")]
-    assert [name for name in public if f"ctx.{name}" not in PAGE] == []
+    assert [name for name in public if f"ctx.{name}" not in PAGE.text] == []
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    assert f"The first {MAX_VALUES} suggestions" in PROSE
+    assert f"The first {MAX_VALUES} suggestions" in PAGE.prose

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from serving import ROOT
+from pages import Page
 
 from trio_mcp.testing.sweep import Way
 
-PAGE = (ROOT / "docs" / "sweep.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page("sweep")
 
 
 def test_the_code_of_the_page_runs_and_its_tool_survives() -> None:
-    names: dict[str, Any] = {"__name__": "sweep_page"}
-    for block in BLOCKS:
-        exec(block, names)
+    names = PAGE.run()
     names["test_buying_survives_a_cancel_anywhere"]()
     assert names["report"].problems == ()
 
 
 def test_the_page_names_every_way() -> None:
-    assert re.findall(r"\| `Way\.(\w+)`", PAGE) == [way.name for way in Way]
+    assert re.findall(r"\| `Way\.(\w+)`", PAGE.text) == [way.name for way in Way]

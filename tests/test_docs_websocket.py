@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import fields
 from inspect import signature
-from types import ModuleType
-from typing import Any
 
-import pytest
 import trio
-from serving import ROOT, served
+from pages import Page
+from serving import served
 
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
@@ -20,24 +17,13 @@ from trio_mcp_transports.hypercorn.exchange import MAX_QUEUED_BYTES, MAX_QUEUED_
 from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
 
-PAGE = (ROOT / "docs" / "websocket.md").read_text()
-PROSE = " ".join(PAGE.split())
-"""The page without line breaks."""
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Page("websocket")
 BOUND = 20.0
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    module = ModuleType("websocket_page")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in BLOCKS:
-        exec(compile(block, "docs/websocket.md", "exec", dont_inherit=True), vars(module))
-    return vars(module)
-
-
-async def test_the_clock_of_the_page_counts_over_a_websocket(page: dict[str, Any]) -> None:
+async def test_the_clock_of_the_page_counts_over_a_websocket() -> None:
+    page = PAGE.run()
     with trio.fail_after(BOUND):
         async with served(page["server"]) as url:
             assert await page["visit"](url.replace("http:", "ws:"), "token") == "counted to 3"
@@ -45,7 +31,7 @@ async def test_the_clock_of_the_page_counts_over_a_websocket(page: dict[str, Any
 
 def said(what: str) -> str:
     """The limit in the row of the table that begins with these words."""
-    (found,) = re.findall(rf"^\| {re.escape(what)} \| ([^|]*) \|", PAGE, re.MULTILINE)
+    (found,) = re.findall(rf"^\| {re.escape(what)} \| ([^|]*) \|", PAGE.text, re.MULTILINE)
     return found
 
 
@@ -75,6 +61,6 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     )
     assert said("messages that wait for a slow receiver in our client") == f"{INBOX}, or one `max_message`"
     assert said("what a server may send before our client's connection is open") == f"{MAX_HANDSHAKE // 1024} KiB"
-    assert f"every `HttpLimits.recheck_seconds` ({limits['recheck_seconds']:g})" in PROSE
+    assert f"every `HttpLimits.recheck_seconds` ({limits['recheck_seconds']:g})" in PAGE.prose
     defaults = [f"`{name}` ({options[name]:g}" for name in ("connect_timeout", "write_deadline", "ping_interval")]
-    assert [each for each in defaults if each not in PROSE] == []
+    assert [each for each in defaults if each not in PAGE.prose] == []

@@ -34,10 +34,7 @@ TABLE = {
         f"{ROUNDS}::test_a_state_of_another_server_with_the_same_keys_is_refused",
         f"{STATE}::test_a_state_of_another_server_with_the_same_key_is_refused",
     ],
-    "the same leg again": [
-        f"{ROUNDS}::test_the_same_leg_sent_again_gets_the_same_outcome_and_runs_nothing",
-        "a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing",
-    ],
+    "the same leg again": ["a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing"],
     "copies of a leg at the same time": ["copies_of_a_running_leg_run_once_and_get_one_outcome"],
     "a leg at two servers": [f"{REPLAY}::test_a_call_that_must_not_run_twice_is_lost_and_says_so"],
     "a state with other arguments": [

@@ -154,7 +154,7 @@ def resident() -> float:
 
 async def main(n: int) -> None:
     async with server.open_service() as service:
-        session = ServerSession(service, shared=False)
+        session = ServerSession(service, shared_channel=False)
         outbox: Outbox[Envelope] = Outbox()
         for number, way in enumerate(WAYS):
             gc.collect()

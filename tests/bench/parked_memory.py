@@ -54,7 +54,7 @@ async def park(session: ServerSession, first: int, count: int) -> None:
 
 async def main(count: int) -> None:
     async with server.open_service() as service:
-        session = ServerSession(service, shared=False)
+        session = ServerSession(service, shared_channel=False)
         await park(session, 0, 100)  # what is built once is not charged to the calls
         gc.collect()
         before, started = resident(), time.perf_counter()

@@ -308,7 +308,7 @@ ANSWERS = [
 async def test_a_question_is_answered_by_its_handler(method: str, params: Json, handlers: Json, expected: Json) -> None:
     async with conversation(as_legacy, **handlers) as (_client, wire, _start):
         await wire.ask("q", method, params)
-        assert expected == (await wire.answer("q"))["result"]
+        assert expected == (await wire.reply("q"))["result"]
 
 
 @pytest.mark.parametrize(("method", "params", "handlers", "_expected"), ANSWERS)
@@ -326,7 +326,7 @@ async def test_only_what_has_a_handler_is_declared(method: str, params: Json, ha
 async def test_a_question_without_a_handler_is_refused(method: str, params: Json) -> None:
     async with conversation(as_legacy) as (_client, wire, _start):
         await wire.ask("q", method, params)
-        error = (await wire.answer("q"))["error"]
+        error = (await wire.reply("q"))["error"]
         assert error["code"] == METHOD_NOT_FOUND
         assert method in error["message"]
 
@@ -340,7 +340,7 @@ async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals
     with caplog.at_level(logging.CRITICAL):
         async with conversation(as_legacy, on_elicit=broken) as (client, wire, start):
             await wire.ask("q", "elicitation/create", FORM)
-            error = (await wire.answer("q"))["error"]
+            error = (await wire.reply("q"))["error"]
             assert error["code"] == INTERNAL_ERROR
             assert "hunter2" not in error["message"]
             call = start(client.call_tool, "book")
@@ -355,7 +355,7 @@ async def test_a_handler_may_refuse_with_an_error_of_its_own() -> None:
     async with conversation(as_legacy, on_sample=refuses) as (_client, wire, _start):
         await wire.ask("q", "sampling/createMessage", SAMPLE)
         expected = {"code": -1, "message": "User rejected sampling", "data": {"a": 1}}
-        assert expected == (await wire.answer("q"))["error"]
+        assert expected == (await wire.reply("q"))["error"]
 
 
 async def test_questions_are_answered_side_by_side_and_while_calls_wait() -> None:

@@ -64,7 +64,7 @@ async def test_the_defaults_can_stand_in_for_a_user() -> None:
         await wire.ask(
             "q", "elicitation/create", {"message": "?", "requestedSchema": {"type": "object", "properties": FIELDS}}
         )
-        assert (await wire.answer("q"))["result"] == {"action": "accept", "content": DEFAULTS}
+        assert (await wire.reply("q"))["result"] == {"action": "accept", "content": DEFAULTS}
 
 
 # pages to open
@@ -83,9 +83,9 @@ async def test_a_page_to_open_reaches_its_own_handler() -> None:
         _start,
     ):
         await wire.ask("q", "elicitation/create", URL)
-        assert (await wire.answer("q"))["result"]["action"] == "accept"
+        assert (await wire.reply("q"))["result"]["action"] == "accept"
         await wire.ask("r", "elicitation/create", FORM)
-        assert (await wire.answer("r"))["result"]["action"] == "decline"
+        assert (await wire.reply("r"))["result"]["action"] == "decline"
     assert seen == ["https://example.test/login"]
 
 
@@ -127,7 +127,7 @@ async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_spec
 ) -> None:
     async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
         await wire.ask("q", method, params)
-        assert (await wire.answer("q"))["error"]["code"] == INVALID_PARAMS
+        assert (await wire.reply("q"))["error"]["code"] == INVALID_PARAMS
     async with conversation(eras.modern, **handlers) as (client, wire, start):
         call = start(client.call_tool, "book")
         question = {"q": {"method": method, "params": params}}
@@ -178,7 +178,7 @@ async def test_in_the_handshake_era_the_server_hears_that_the_handler_failed_and
     handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
     async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
         await wire.ask("q", method, params)
-        error = (await wire.answer("q"))["error"]
+        error = (await wire.reply("q"))["error"]
         assert error["code"] == INTERNAL_ERROR
         assert unnamed(error["message"], method) == []
     assert unnamed(caplog.text, *names) == []
@@ -190,5 +190,5 @@ async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
 
     async with conversation(eras.legacy, on_elicit=failing) as (_client, wire, _start):
         await wire.ask("q", "elicitation/create", FORM)
-        message = (await wire.answer("q"))["error"]["message"]
+        message = (await wire.reply("q"))["error"]["message"]
         assert unnamed(message, "elicitation/create", "no more than three questions") == []

@@ -109,7 +109,7 @@ async def test_the_time_in_which_a_live_question_is_answered_here_is_not_the_ser
         call = start(client.call_tool, "book", idle_timeout=7)
         request = await wire.request("tools/call")
         await wire.ask("q", "elicitation/create", FORM)
-        await wire.answer("q")
+        await wire.reply("q")
         await wire.respond(request, said("booked"))
         assert (await call.result()).text == "booked"
 

@@ -38,7 +38,7 @@ async def test_a_server_may_ping_before_it_answers_initialize() -> None:
     async with opening_client(mode="legacy") as (_client, wire, opened):
         request = await wire.request("initialize")
         await wire.ask("p", "ping", {})
-        assert (await wire.answer("p"))["result"] == {}
+        assert (await wire.reply("p"))["result"] == {}
         await wire.respond(request, initialized())
         await wire.notification("notifications/initialized")
         await opened.result()
@@ -59,7 +59,7 @@ async def test_a_root_that_is_no_file_is_refused_before_it_is_sent(uri: str, cap
     with caplog.at_level(logging.ERROR):
         async with conversation(as_legacy, on_roots=lambda: [Root(uri=uri)]) as (_client, wire, _start):
             await wire.ask("q", "roots/list", {})
-            assert "error" in await wire.answer("q")
+            assert "error" in await wire.reply("q")
     assert "file://" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""The contract's server as a process of its own for each case, without importing everything and building the server each time.
+"""The contract's server as a new process for each case, without importing everything and building the server each time.
 
 One parent process does that once, and forks for every connection. What the client starts is `launcher.py`, which hands its stdin,
 stdout and stderr over, passes signals on, and ends as the fork does.

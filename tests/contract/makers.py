@@ -1,6 +1,6 @@
 """The transports of this project, as the contract sees them."""
 
-# ruff: noqa: SLF001  what is no message goes past the channels that send messages
+# ruff: noqa: SLF001  bytes that are not a message bypass the channels
 
 from __future__ import annotations
 

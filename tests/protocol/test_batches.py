@@ -11,7 +11,7 @@ from naming import unnamed
 from spec_schemas import VERSIONS, definitions
 
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.connection import BatchIn, CancelIn, Connection, Ignored, Refused, ReplyIn, RequestIn
+from trio_mcp.protocol.connection import BatchIn, CancelIn, Connection, Ignored, Rejected, ReplyIn, RequestIn
 from trio_mcp.protocol.jsonrpc import (
     INVALID_REQUEST,
     MAX_BATCH,
@@ -46,9 +46,9 @@ def ping(id: Any = 1, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "ping", **more}
 
 
-def agreed(version: str = BATCHING, *, shared: bool = True) -> Connection:
-    connection = Connection(Side.CLIENT, shared=shared)
-    connection.agree(version)
+def agreed(version: str = BATCHING, *, shared_channel: bool = True) -> Connection:
+    connection = Connection(Side.CLIENT, shared_channel=shared_channel)
+    connection.set_version(version)
     return connection
 
 
@@ -61,7 +61,7 @@ def received(*members: Any) -> list[Any]:
 
 
 def refusal(event: object) -> str:
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert event.answer
     assert event.error.code == INVALID_REQUEST
     return str(event.error)
@@ -79,7 +79,7 @@ def test_the_revisions_with_batches_are_those_of_the_schema_files(spec_dir: Path
 def test_a_batch_is_refused_as_one_message_in_every_other_revision(version: str) -> None:
     event = agreed(version).receive(batch(ping()))
     assert unnamed(refusal(event), "batches") == []
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert event.error.request_id is None
 
 
@@ -111,7 +111,7 @@ def test_a_batch_is_received_message_by_message_in_its_order() -> None:
     answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}
     connection = agreed()
-    connection.ask("ping", RequestParams())
+    connection.new_request("ping", RequestParams())
     event = connection.receive(batch(ping("a"), cancel, answer, ping("b")))
     assert isinstance(event, BatchIn)
     first, cancelled, reply, last = [connection.receive(message) for message in event.messages]
@@ -144,7 +144,7 @@ def test_a_member_keeps_the_id_that_could_be_read() -> None:
 
 def test_an_answer_in_a_batch_that_is_malformed_fails_the_request_it_answers() -> None:
     connection = agreed()
-    connection.ask("ping", RequestParams())
+    connection.new_request("ping", RequestParams())
     event = connection.receive(batch({"jsonrpc": "2.0", "id": 1, "result": []}))
     assert isinstance(event, BatchIn)
     (reply,) = map(connection.receive, event.messages)
@@ -152,9 +152,9 @@ def test_an_answer_in_a_batch_that_is_malformed_fails_the_request_it_answers() -
     assert isinstance(reply.result, Exception)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_requests_of_one_batch_that_share_an_id_are_all_refused(shared: bool) -> None:
-    connection = agreed(shared=shared)
+@pytest.mark.parametrize("shared_channel", [True, False])
+def test_requests_of_one_batch_that_share_an_id_are_all_refused(shared_channel: bool) -> None:
+    connection = agreed(shared_channel=shared_channel)
     event = connection.receive(batch(ping("twice"), ping("once"), ping("twice")))
     assert isinstance(event, BatchIn)
     first, other, second = [connection.receive(message) for message in event.messages]

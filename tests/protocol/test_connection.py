@@ -14,7 +14,7 @@ from trio_mcp.protocol.connection import (
     Ignored,
     NotificationIn,
     Phase,
-    Refused,
+    Rejected,
     ReplyIn,
     RequestIn,
 )
@@ -63,20 +63,20 @@ def modern(request_id: RequestId = 1, version: str = MODERN) -> Request:
     return call(request_id, **{PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {}})
 
 
-def opened(peer: Side = Side.CLIENT, *, shared: bool = True) -> Connection:
-    connection = Connection(peer, shared=shared)
-    connection.agree(NEWEST_LEGACY)
+def opened(peer: Side = Side.CLIENT, *, shared_channel: bool = True) -> Connection:
+    connection = Connection(peer, shared_channel=shared_channel)
+    connection.set_version(NEWEST_LEGACY)
     return connection
 
 
 def refusal(event: Event) -> RemoteProtocolError:
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     return event.error
 
 
 def asked(connection: Connection, method: str = "tools/call") -> RequestId:
     params = CallToolRequestParams(name="book") if method == "tools/call" else RequestParams()
-    return connection.ask(method, params).id
+    return connection.new_request(method, params).id
 
 
 # phases
@@ -84,7 +84,7 @@ def asked(connection: Connection, method: str = "tools/call") -> RequestId:
 
 def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
     connection = Connection(Side.CLIENT)
-    assert Phase.OPENING is connection.phase
+    assert Phase.OPENING is connection.terms.phase
     event = connection.receive(Request(1, "initialize", HELLO))
     assert isinstance(event, RequestIn)
     assert isinstance(event.params, InitializeRequestParams)
@@ -95,7 +95,7 @@ def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
 def test_initialize_alone_does_not_open_the_session() -> None:
     connection = Connection(Side.CLIENT)
     connection.receive(Request(1, "initialize", HELLO))
-    assert Phase.OPENING is connection.phase
+    assert Phase.OPENING is connection.terms.phase
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "logging/setLevel"])
@@ -107,25 +107,25 @@ def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str)
 
 def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
     connection = Connection(Side.CLIENT)
-    connection.agree("2025-03-26")
+    connection.set_version("2025-03-26")
     error = refusal(connection.receive(Request(2, "initialize", HELLO)))
     assert error.code == INVALID_REQUEST
     assert "initialized already" in str(error)
-    assert (connection.phase, connection.codec.revision.name) == (Phase.OPEN, "2025-03-26")
+    assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPEN, "2025-03-26")
 
 
 @pytest.mark.parametrize("version", [version for version in SUPPORTED if version != MODERN])
 def test_the_revision_that_was_agreed_on_is_the_one_spoken(version: str) -> None:
     connection = Connection(Side.CLIENT)
-    connection.agree(version)
+    connection.set_version(version)
     event = connection.receive(call())
     assert isinstance(event, RequestIn)
-    assert version == event.codec.revision.name
+    assert version == event.terms.codec.revision.name
 
 
 def test_a_method_that_the_agreed_revision_lacks_is_not_found() -> None:
     client = Connection(Side.SERVER)
-    client.agree("2025-03-26")  # elicitation came with 2025-06-18
+    client.set_version("2025-03-26")  # elicitation came with 2025-06-18
     error = refusal(client.receive(Request(1, "elicitation/create", {"message": "?", "requestedSchema": {}})))
     assert error.code == METHOD_NOT_FOUND
 
@@ -133,7 +133,7 @@ def test_a_method_that_the_agreed_revision_lacks_is_not_found() -> None:
 def test_a_closed_connection_ignores_everything() -> None:
     connection = opened()
     connection.close()
-    assert Phase.CLOSED is connection.phase
+    assert Phase.CLOSED is connection.terms.phase
     for message in (call(), modern(), Notification("notifications/initialized", {}), Response(1, {})):
         assert isinstance(connection.receive(message), Ignored)
 
@@ -181,12 +181,12 @@ def test_either_side_may_ping(peer: Side) -> None:
 
 def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
     connection = Connection(Side.SERVER)
-    request = connection.ask("initialize", InitializeRequestParams.model_validate(HELLO))
+    request = connection.new_request("initialize", InitializeRequestParams.model_validate(HELLO))
     answer = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
     event = connection.receive(Response(request.id, answer))
     assert isinstance(event, ReplyIn)
-    connection.agree(NEWEST_LEGACY)
-    assert Phase.OPEN is connection.phase
+    connection.set_version(NEWEST_LEGACY)
+    assert Phase.OPEN is connection.terms.phase
 
 
 # modern requests
@@ -196,7 +196,7 @@ def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
 def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(connection: Connection) -> None:
     event = connection.receive(modern())
     assert isinstance(event, RequestIn)
-    assert event.codec.revision.name == MODERN
+    assert event.terms.codec.revision.name == MODERN
     assert event.terms.asks_in_rounds
     assert event.terms.codec.revision.name == MODERN
 
@@ -204,7 +204,7 @@ def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(con
 def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> None:
     connection = Connection(Side.CLIENT)
     connection.receive(modern())
-    assert (connection.phase, connection.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
+    assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", NEWEST_LEGACY, ""])
@@ -228,7 +228,7 @@ def test_what_the_modern_era_dropped_is_not_found_there(method: str) -> None:
 
 def test_the_answer_to_a_modern_request_of_ours_may_be_a_round() -> None:
     connection = Connection(Side.SERVER)
-    request = connection.ask("tools/call", CallToolRequestParams(name="book"), codec_for(MODERN))
+    request = connection.new_request("tools/call", CallToolRequestParams(name="book"), codec_for(MODERN))
     event = connection.receive(Response(request.id, {"resultType": "input_required", "requestState": "s"}))
     assert isinstance(event, ReplyIn)
     assert isinstance(event.result, InputRequiredResult)
@@ -249,7 +249,7 @@ def test_an_id_may_be_used_again_once_it_was_answered() -> None:
     connection = opened()
     for _ in range(500):
         assert isinstance(connection.receive(call(1)), RequestIn)
-        connection.answered(1)
+        connection.release_id(1)
 
 
 def test_a_number_and_the_same_digits_are_different_ids() -> None:
@@ -259,14 +259,14 @@ def test_a_number_and_the_same_digits_are_different_ids() -> None:
 
 
 def test_duplicate_ids_are_tolerated_where_every_request_has_a_stream_of_its_own() -> None:
-    connection = opened(shared=False)
+    connection = opened(shared_channel=False)
     for _ in range(3):
         assert isinstance(connection.receive(call(1)), RequestIn)
 
 
 def test_a_request_that_was_refused_does_not_occupy_its_id() -> None:
     connection = opened()
-    assert isinstance(connection.receive(Request(1, "tools/call", {})), Refused)  # no name
+    assert isinstance(connection.receive(Request(1, "tools/call", {})), Rejected)  # no name
     assert isinstance(connection.receive(call(1)), RequestIn)
 
 
@@ -344,7 +344,7 @@ def test_bytes_that_are_no_message_are_refused_and_answered() -> None:
     malformed = parse(b'{"jsonrpc": "2.0", "id": 7, "method": 3}')
     assert isinstance(malformed, Malformed)
     event = opened().receive(malformed)
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert event.answer
     assert event.error.request_id == 7
 
@@ -384,7 +384,7 @@ def test_an_unknown_notification_or_one_that_travels_the_other_way_is_ignored(me
 
 def test_a_broken_notification_is_dropped_and_not_answered() -> None:
     event = opened(Side.SERVER).receive(Notification("notifications/progress", {"progress": "much"}))
-    assert isinstance(event, Refused)
+    assert isinstance(event, Rejected)
     assert not event.answer
 
 
@@ -398,7 +398,7 @@ def test_a_cancellation_names_its_request_and_its_reason() -> None:
 
 def test_a_cancellation_that_names_no_request_is_dropped_without_an_answer() -> None:
     event = opened().receive(Notification("notifications/cancelled", {}))
-    assert isinstance(event, Ignored) or (isinstance(event, Refused) and not event.answer)
+    assert isinstance(event, Ignored) or (isinstance(event, Rejected) and not event.answer)
 
 
 def test_a_withdrawal_tells_the_peer_once() -> None:
@@ -422,7 +422,7 @@ def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody() -> None
 
 def test_initialize_is_never_cancelled() -> None:
     connection = Connection(Side.SERVER)
-    request = connection.ask("initialize", InitializeRequestParams.model_validate(HELLO))
+    request = connection.new_request("initialize", InitializeRequestParams.model_validate(HELLO))
     assert connection.withdraw(request.id, "too slow") is None
 
 
@@ -432,12 +432,12 @@ def test_initialize_is_never_cancelled() -> None:
 def test_a_request_that_this_revision_cannot_say_is_refused_and_nothing_is_awaited() -> None:
     connection = opened(Side.CLIENT)
     with pytest.raises(LocalProtocolError, match="server/discover"):
-        connection.ask("server/discover", RequestParams())
+        connection.new_request("server/discover", RequestParams())
     assert connection.close() == []
 
 
 def test_the_repr_shows_phase_revision_and_what_is_open() -> None:
     connection = opened()
     connection.receive(call(1))
-    connection.ask("ping", RequestParams())
+    connection.new_request("ping", RequestParams())
     assert f"<Connection open {NEWEST_LEGACY} open=1 asked=1>" == repr(connection)

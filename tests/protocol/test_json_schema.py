@@ -224,6 +224,7 @@ def test_the_limits_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
         "#/$defs/none",
         "#none",
         "#/%",
+        "#/properties/a/minimum/x",
     ],
 )
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
@@ -231,7 +232,7 @@ def test_a_reference_out_of_the_schema_is_refused_and_never_fetched(
     keyword: str, reference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("urllib.request.urlopen", pytest.fail)
-    assert unnamed(flaw({"properties": {"a": {keyword: reference}}}), keyword, repr(reference)) == []
+    assert unnamed(flaw({"properties": {"a": {"minimum": 5, keyword: reference}}}), keyword, repr(reference)) == []
 
 
 # What is kept

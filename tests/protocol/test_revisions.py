@@ -12,7 +12,6 @@ from trio_mcp.protocol.revisions import (
     NEWEST_LEGACY,
     REVISIONS,
     SUPPORTED,
-    Direction,
     Era,
     Method,
     Revision,
@@ -61,7 +60,7 @@ def test_each_side_may_send_what_its_union_lists(spec_dir: Path, version: str):
     for side, owner in ((Side.CLIENT, "Client"), (Side.SERVER, "Server")):
         for kind, table in (("Request", revision.requests), ("Notification", revision.notifications)):
             listed = methods_in(defs, defs.get(owner + kind, {"anyOf": []}))
-            ours = {name for name, method in table.items() if method.direction.allows(side)}
+            ours = {name for name, method in table.items() if side in method.senders}
             assert ours == {name for name in listed if "tasks/" not in name}, (side, kind)
 
 
@@ -83,7 +82,7 @@ def test_params_and_results_are_those_of_the_schema_file(spec_dir: Path, version
 
 def test_the_modern_era_asks_only_inside_interim_results():
     assert set(REVISIONS[MODERN].inputs) == INPUTS
-    assert not any(method.direction.allows(Side.SERVER) for method in REVISIONS[MODERN].requests.values())
+    assert not any(Side.SERVER in method.senders for method in REVISIONS[MODERN].requests.values())
     assert all(not REVISIONS[version].inputs for version in SUPPORTED if version != MODERN)
 
 
@@ -105,8 +104,8 @@ def test_the_gate_of_a_method(method: str, version: str, gate: str | None):
 
 def test_progress_flows_to_the_client_only_in_the_modern_era():
     name = "notifications/progress"
-    assert REVISIONS[NEWEST_LEGACY].notifications[name].direction is Direction.BOTH
-    assert REVISIONS[MODERN].notifications[name].direction is Direction.SERVER_TO_CLIENT
+    assert REVISIONS[NEWEST_LEGACY].notifications[name].senders == (Side.CLIENT, Side.SERVER)
+    assert REVISIONS[MODERN].notifications[name].senders == (Side.SERVER,)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trio_mcp.protocol.connection import MAX_WITHDRAWN, Connection, Event, Stray, StrayKind
+from trio_mcp.protocol.connection import MAX_WITHDRAWN, Connection, Event, StrayKind, StrayReply
 from trio_mcp.protocol.jsonrpc import ErrorDetail, ErrorResponse, RequestId, Response, Unanswered
 from trio_mcp.protocol.revisions import NEWEST_LEGACY, Side
 from trio_mcp.types import ClientCapabilities, Implementation, InitializeRequestParams, RequestParams
@@ -14,16 +14,16 @@ from trio_mcp.types import ClientCapabilities, Implementation, InitializeRequest
 
 def opened() -> Connection:
     connection = Connection(Side.SERVER)
-    connection.agree(NEWEST_LEGACY)
+    connection.set_version(NEWEST_LEGACY)
     return connection
 
 
 def asked(connection: Connection) -> RequestId:
-    return connection.ask("ping", RequestParams()).id
+    return connection.new_request("ping", RequestParams()).id
 
 
 def kind(event: Event) -> StrayKind:
-    assert isinstance(event, Stray), event
+    assert isinstance(event, StrayReply), event
     return event.kind
 
 
@@ -66,6 +66,6 @@ def test_initialize_is_never_cancelled_and_its_late_answer_is_late() -> None:
         capabilities=ClientCapabilities(),
         client_info=Implementation(name="x", version="1"),
     )
-    request_id = connection.ask("initialize", hello).id
+    request_id = connection.new_request("initialize", hello).id
     assert connection.withdraw(request_id, "too slow") is None
     assert kind(connection.receive(Response(request_id, {}))) is StrayKind.LATE

@@ -10,13 +10,6 @@ from trio_mcp.errors import BranchLimit, LimitExceeded
 from trio_mcp.runtime import TokenBudget
 
 
-def test_what_is_within_its_budget_is_only_counted() -> None:
-    call = TokenBudget(100)
-    branch = TokenBudget(50, call)
-    branch.charge(50)
-    assert (branch.used, call.used) == (50, 50)
-
-
 def test_a_charge_counts_all_the_way_up_before_it_is_refused() -> None:
     call = TokenBudget(100)
     branch = TokenBudget(10, call, "a branch")
@@ -31,22 +24,6 @@ def test_a_charge_counts_all_the_way_up_before_it_is_refused() -> None:
 def test_the_budget_of_the_call_is_named_as_such() -> None:
     with pytest.raises(BranchLimit, match="this call may use 10 tokens"):
         TokenBudget(1000, TokenBudget(10)).charge(11)
-
-
-def test_of_several_budgets_the_innermost_is_named() -> None:
-    branch = TokenBudget(20, TokenBudget(10))
-    with pytest.raises(BranchLimit) as caught:
-        branch.charge(21)
-    assert caught.value.limit == 20
-
-
-def test_siblings_share_what_their_parent_has() -> None:
-    call = TokenBudget(100)
-    first, second = TokenBudget(80, call), TokenBudget(80, call)
-    first.charge(80)
-    with pytest.raises(BranchLimit) as caught:
-        second.charge(21)
-    assert (caught.value.limit, caught.value.used) == (100, 101)
 
 
 def test_where_nothing_is_left_nothing_is_begun() -> None:

@@ -50,65 +50,6 @@ def record_quiet(actor: Actor) -> list[int]:
     return quiet
 
 
-async def test_the_body_is_busy_from_the_start() -> None:
-    actor = new_actor()
-    assert actor.busy == 1
-    assert actor.busy
-
-
-async def test_a_branch_is_busy_before_its_task_first_runs() -> None:
-    actor = new_actor()
-    async with Branches(actor.root) as branches:
-        branches.start(ask)
-        assert actor.busy == 2
-        branches.cancel()
-
-
-async def test_an_actor_with_a_branch_that_has_not_started_yet_is_not_quiet() -> None:
-    actor = new_actor()
-    quiet = record_quiet(actor)
-
-    async def body() -> None:
-        async with Branches(actor.root) as branches:
-            branches.start(ask)
-            await ask(actor.root)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(body)
-        await wait_all_tasks_blocked()
-        assert quiet == [2]
-        nursery.cancel_scope.cancel()
-
-
-async def test_an_answer_makes_its_lane_busy_in_the_step_that_delivers_it() -> None:
-    actor = new_actor()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask, actor.root)
-        await wait_all_tasks_blocked()
-        assert not actor.busy
-        actor.mailbox.post("ask-1", "answer")
-        assert actor.busy == 1  # the lane's task has not run yet
-
-
-async def test_the_last_branch_passes_its_busyness_to_the_lane_that_joins() -> None:
-    actor = new_actor()
-    quiet = record_quiet(actor)
-
-    async def body() -> None:
-        async with Branches(actor.root) as branches:
-            branches.start(ask)
-        assert actor.busy == 1
-        await ask(actor.root)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(body)
-        for key in ("ask/1-1", "ask-1"):
-            await wait_all_tasks_blocked()
-            assert not actor.busy
-            actor.mailbox.post(key, "answer")
-    assert quiet == [1, 1]  # once for each question, never in between
-
-
 @pytest.mark.parametrize("how", ["a sibling fails", "the body fails", "it is cancelled"])
 async def test_an_actor_is_not_quiet_while_branches_that_were_cancelled_give_their_questions_up(how: str) -> None:
     actor = new_actor()
@@ -151,40 +92,6 @@ async def expecting_failure(body: Callable[[], Awaitable[None]], fails: bool) ->
         await body()
 
 
-async def test_a_lone_branch_passes_its_busyness_to_its_parent() -> None:
-    actor = new_actor()
-    quiet = record_quiet(actor)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_branch, actor.root, ask)
-        await wait_all_tasks_blocked()
-        actor.mailbox.post("ask/1-1", "answer")
-    assert quiet == [1]
-    assert actor.busy == 1
-
-
-async def test_a_lane_that_awaits_one_branch_is_busy_again_when_that_one_ends() -> None:
-    actor = new_actor()
-    quiet = record_quiet(actor)
-
-    async def body() -> None:
-        async with Branches(actor.root) as branches:
-            handle = branches.start(ask)
-            branches.start(ask)
-            assert await handle.result() == "answer"
-            assert actor.busy == 1  # the other branch still waits
-            await ask(actor.root)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(body)
-        await wait_all_tasks_blocked()
-        actor.mailbox.post("ask/1-1", "answer")
-        await wait_all_tasks_blocked()
-        assert not actor.busy
-        for key in ("ask-1", "ask/2-1"):
-            actor.mailbox.post(key, "answer")
-    assert quiet == [2, 2]
-
-
 async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_clock: MockClock) -> None:
     actor = new_actor()
     async with Branches(actor.root) as branches:
@@ -198,33 +105,6 @@ async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_
     assert actor.busy == 1
 
 
-async def test_a_lane_with_several_open_questions_waits_as_long_as_one_of_them_is_open() -> None:
-    actor = new_actor()
-    async with trio.open_nursery() as nursery:  # a nursery of the tool's own, inside one lane
-        for _ in range(3):
-            nursery.start_soon(ask, actor.root)
-        await wait_all_tasks_blocked()
-        assert not actor.busy
-        for key in ("ask-1", "ask-2"):
-            actor.mailbox.post(key, "answer")
-            assert not actor.busy
-        actor.mailbox.post("ask-3", "answer")
-        assert actor.busy
-    assert actor.busy == 1
-
-
-async def test_a_lane_that_is_cancelled_while_it_waits_gives_its_questions_up_and_is_busy_once(
-    autojump_clock: MockClock,
-) -> None:
-    actor = new_actor()
-    with trio.move_on_after(1):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, actor.root)
-            nursery.start_soon(ask, actor.root)
-    assert actor.busy == 1
-    assert actor.mailbox.statistics().open == 0
-
-
 async def test_a_lane_that_waits_and_joins_at_once_is_busy_only_after_both() -> None:
     actor = new_actor()
     lane = actor.root
@@ -234,15 +114,6 @@ async def test_a_lane_that_waits_and_joins_at_once_is_busy_only_after_both() -> 
     assert not actor.busy
     lane.end_join()
     assert actor.busy == 1
-
-
-async def test_an_actor_that_goes_quiet_says_so_each_time() -> None:
-    actor = new_actor()
-    quiet = record_quiet(actor)
-    for _ in range(3):
-        actor.root.begin_wait()
-        actor.root.end_wait()
-    assert len(quiet) == 3
 
 
 async def test_keys_and_paths_are_the_same_from_run_to_run() -> None:

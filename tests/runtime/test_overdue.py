@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 import trio
+from actors import Ended, forever, quick
 from naming import naming
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -20,7 +21,6 @@ from trio_mcp.runtime import (
     Cancelled,
     CancelReason,
     Limits,
-    Outcome,
     Supervisor,
     open_supervisor,
 )
@@ -30,32 +30,11 @@ FREED = 1000.0
 """Seconds after which a body that no cancel reaches ends by itself, so that a test can end."""
 
 
-class Told:
-    """Records what was told of actors, and when."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[tuple[float, Outcome]] = []
-        self._event = trio.Event()
-
-    def __call__(self, _actor: Actor, outcome: Outcome) -> None:
-        self.outcomes.append((trio.current_time(), outcome))
-        self._event.set()
-
-    async def wait(self) -> tuple[float, Outcome]:
-        with trio.fail_after(10_000):
-            await self._event.wait()
-        return self.outcomes[0]
-
-
 async def deaf(_actor: Actor) -> str:
     """A body that no cancel reaches."""
     with trio.CancelScope(shield=True):
         await trio.sleep_until(FREED)
     return "too late"
-
-
-async def forever(_actor: Actor) -> None:
-    await trio.sleep_forever()
 
 
 def counted(supervisor: Supervisor) -> tuple[int, int, int]:
@@ -70,49 +49,45 @@ def counted(supervisor: Supervisor) -> tuple[int, int, int]:
 async def test_a_body_that_ignores_its_cancel_is_told_of_a_grace_later(
     autojump_clock: MockClock, reason: CancelReason
 ) -> None:
-    told = Told()
+    ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
-        actor = supervisor.start(deaf, told)
+        actor = supervisor.start(deaf, ended)
         await trio.sleep(10)
         actor.cancel(reason)
-        assert await told.wait() == (10 + GRACE, Cancelled(reason))
+        assert await ended.first() == (10 + GRACE, Cancelled(reason))
         assert actor.state is ActorState.STUCK
         assert counted(supervisor) == (0, 0, 1)
-
-
-async def test_a_body_that_ignores_its_deadline_is_told_of_a_grace_later(autojump_clock: MockClock) -> None:
-    told = Told()
-    async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(deaf, told, deadline=3)
-        assert await told.wait() == (3 + GRACE, Cancelled(CancelReason.DEADLINE))
 
 
 async def test_the_earlier_of_cancel_and_deadline_counts_and_a_second_cancel_gives_no_more_time(
     autojump_clock: MockClock,
 ) -> None:
-    told = Told()
+    ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
-        actor = supervisor.start(deaf, told, deadline=20)
+        actor = supervisor.start(deaf, ended, deadline=20)
         await trio.sleep(1)
         actor.cancel(CancelReason.CLIENT)
         await trio.sleep(3)
         actor.cancel(CancelReason.SHUTDOWN)
-        assert await told.wait() == (1 + GRACE, Cancelled(CancelReason.CLIENT))
+        assert await ended.first() == (1 + GRACE, Cancelled(CancelReason.CLIENT))
 
 
-async def test_many_are_told_of_in_the_order_of_their_times(autojump_clock: MockClock) -> None:
-    told = Told()
+async def test_bodies_that_ignore_their_deadlines_are_told_of_a_grace_later_each(
+    autojump_clock: MockClock,
+) -> None:
+    ended = Ended()
     times = [7, 3, 5, 3, 11, 2]
     async with open_supervisor(grace=GRACE) as supervisor:
         for time in times:
-            supervisor.start(deaf, told, deadline=time)
+            supervisor.start(deaf, ended, deadline=time)
         await trio.sleep(100)
-        assert [when for when, _ in told.outcomes] == [time + GRACE for time in sorted(times)]
+        late = Cancelled(CancelReason.DEADLINE)
+        assert ended.outcomes == [(time + GRACE, late) for time in sorted(times)]
         assert counted(supervisor) == (0, 0, len(times))
 
 
 async def test_a_body_that_cleans_up_within_the_grace_is_not_stuck(autojump_clock: MockClock) -> None:
-    told = Told()
+    ended = Ended()
 
     async def tidy(_actor: Actor) -> None:
         try:
@@ -122,14 +97,14 @@ async def test_a_body_that_cleans_up_within_the_grace_is_not_stuck(autojump_cloc
                 await trio.sleep(GRACE - 0.5)
 
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(tidy, told).cancel(CancelReason.CLIENT)
-        assert await told.wait() == (GRACE - 0.5, Cancelled(CancelReason.CLIENT))
+        supervisor.start(tidy, ended).cancel(CancelReason.CLIENT)
+        assert await ended.first() == (GRACE - 0.5, Cancelled(CancelReason.CLIENT))
         await trio.sleep(100)
         assert supervisor.statistics().ever_stuck == 0
 
 
 async def test_an_actor_that_swallows_its_cancel_for_ever_is_stuck_too(autojump_clock: MockClock) -> None:
-    told = Told()
+    ended = Ended()
 
     async def swallows(_actor: Actor) -> None:
         while trio.current_time() < FREED:
@@ -139,37 +114,37 @@ async def test_an_actor_that_swallows_its_cancel_for_ever_is_stuck_too(autojump_
                 await trio.lowlevel.checkpoint()
 
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(swallows, told).cancel(CancelReason.CLIENT)
-        assert await told.wait() == (GRACE, Cancelled(CancelReason.CLIENT))
+        supervisor.start(swallows, ended).cancel(CancelReason.CLIENT)
+        assert await ended.first() == (GRACE, Cancelled(CancelReason.CLIENT))
 
 
 async def test_a_parked_actor_that_ignores_its_expiry_is_given_up(autojump_clock: MockClock) -> None:
-    told = Told()
+    ended = Ended()
     async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
-        actor = supervisor.start(deaf, told)
+        actor = supervisor.start(deaf, ended)
         actor.held_bytes = 70
         supervisor.park(actor)
-        assert await told.wait() == (60 + GRACE, Cancelled(CancelReason.EXPIRED))
+        assert await ended.first() == (60 + GRACE, Cancelled(CancelReason.EXPIRED))
         assert counted(supervisor) == (0, 0, 1)
         assert supervisor.statistics().parked_bytes == 0
 
 
 async def test_a_resumed_actor_is_not_overdue_when_its_parking_would_have_been(autojump_clock: MockClock) -> None:
-    told = Told()
+    ended = Ended()
     async with open_supervisor(Limits(park_ttl=60), grace=GRACE) as supervisor:
-        actor = supervisor.start(deaf, told)
+        actor = supervisor.start(deaf, ended)
         supervisor.park(actor)
         await trio.sleep(59)
         supervisor.resume(actor)
         await trio.sleep(100)
-        assert told.outcomes == []
+        assert ended.outcomes == []
 
 
 # what becomes of it
 
 
 async def test_a_stuck_actor_has_one_outcome_whatever_it_does_in_the_end(autojump_clock: MockClock) -> None:
-    told = Told()
+    ended = Ended()
 
     async def raises(actor: Actor) -> None:
         await deaf(actor)
@@ -177,12 +152,12 @@ async def test_a_stuck_actor_has_one_outcome_whatever_it_does_in_the_end(autojum
 
     async with open_supervisor(grace=GRACE) as supervisor:
         for body in (deaf, raises, deaf):
-            supervisor.start(body, told).cancel(CancelReason.DEADLINE)
+            supervisor.start(body, ended).cancel(CancelReason.DEADLINE)
         await trio.sleep(GRACE + 1)
         assert counted(supervisor) == (0, 0, 3)
         assert len(supervisor.actors) == 3
         await trio.sleep_until(FREED + 1)
-        assert [Cancelled(CancelReason.DEADLINE)] * 3 == [outcome for _, outcome in told.outcomes]
+        assert [Cancelled(CancelReason.DEADLINE)] * 3 == [outcome for _, outcome in ended.outcomes]
         assert (counted(supervisor), supervisor.actors) == ((0, 0, 0), ())
         statistics = supervisor.statistics()
         assert (statistics.returned, statistics.raised, statistics.ever_stuck) == (0, 0, 3)
@@ -191,17 +166,17 @@ async def test_a_stuck_actor_has_one_outcome_whatever_it_does_in_the_end(autojum
 
 async def test_a_stuck_actor_counts_against_the_caps(autojump_clock: MockClock) -> None:
     async with open_supervisor(Limits(actors=1), grace=GRACE) as supervisor:
-        supervisor.start(deaf, Told()).cancel(CancelReason.CLIENT)
+        supervisor.start(deaf, Ended()).cancel(CancelReason.CLIENT)
         await trio.sleep(GRACE + 1)
         with pytest.raises(LimitExceeded, match=naming("1 calls")):
-            supervisor.start(forever, Told())
+            supervisor.start(forever, Ended())
         await trio.sleep_until(FREED + 1)
-        supervisor.start(forever, Told())
+        supervisor.start(forever, Ended())
 
 
 async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail(autojump_clock: MockClock) -> None:
     """A clean-up that asks, behind a shield, would wait for ever."""
-    told = Told()
+    ended = Ended()
     failures: list[Exception] = []
 
     async def asks(actor: Actor) -> None:
@@ -213,8 +188,8 @@ async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail(autojump_c
                     failures.append(error)
 
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(asks, told).cancel(CancelReason.DISCONNECT)
-        await told.wait()
+        supervisor.start(asks, ended).cancel(CancelReason.DISCONNECT)
+        await ended.first()
         await wait_all_tasks_blocked()
         assert ["the call is over" in str(failure) for failure in failures] == [True, True]
         assert supervisor.actors == ()
@@ -232,7 +207,7 @@ async def test_it_is_logged_once_with_the_stacks_of_its_tasks(
             nursery.start_soon(waits_behind_a_shield)
 
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(body, Told(), label="pump").cancel(CancelReason.CLIENT)
+        supervisor.start(body, Ended(), label="pump").cancel(CancelReason.CLIENT)
         await trio.sleep(100)
     (stuck,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert stuck.getMessage().startswith("pump-1 is stuck")
@@ -247,7 +222,7 @@ async def test_it_is_logged_once_with_the_stacks_of_its_tasks(
 
 async def test_a_drain_waits_no_longer_for_a_stuck_actor(autojump_clock: MockClock) -> None:
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(deaf, Told()).cancel(CancelReason.CLIENT)
+        supervisor.start(deaf, Ended()).cancel(CancelReason.CLIENT)
         await trio.sleep(GRACE + 1)
         before = trio.current_time()
         await supervisor.drain(60, clean_up=60)
@@ -256,25 +231,25 @@ async def test_a_drain_waits_no_longer_for_a_stuck_actor(autojump_clock: MockClo
 
 async def test_a_drain_that_has_begun_goes_on_when_the_last_actor_is_stuck(autojump_clock: MockClock) -> None:
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(deaf, Told()).cancel(CancelReason.CLIENT)
+        supervisor.start(deaf, Ended()).cancel(CancelReason.CLIENT)
         await supervisor.drain(60)
         assert trio.current_time() == GRACE
 
 
 async def test_what_a_drain_leaves_behind_is_told_of(autojump_clock: MockClock) -> None:
-    told = Told()
+    ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(deaf, told)
+        supervisor.start(deaf, ended)
         await supervisor.drain(10, clean_up=2)
-        assert told.outcomes == [(12, Cancelled(CancelReason.SHUTDOWN))]
+        assert ended.outcomes == [(12, Cancelled(CancelReason.SHUTDOWN))]
 
 
 async def test_what_is_stuck_when_the_block_is_left_is_told_of_as_well(autojump_clock: MockClock) -> None:
-    told = Told()
+    ended = Ended()
     async with open_supervisor(grace=GRACE) as supervisor:
-        supervisor.start(deaf, told)
+        supervisor.start(deaf, ended)
         await trio.sleep(1)
-    assert told.outcomes == [(1 + GRACE, Cancelled(CancelReason.SHUTDOWN))]
+    assert ended.outcomes == [(1 + GRACE, Cancelled(CancelReason.SHUTDOWN))]
     assert trio.current_time() == FREED
 
 
@@ -284,7 +259,7 @@ async def test_what_is_stuck_when_the_block_is_left_is_told_of_as_well(autojump_
 async def test_a_call_without_a_deadline_that_nobody_cancels_starts_no_task(autojump_clock: MockClock) -> None:
     async with open_supervisor() as supervisor:
         before = trio.lowlevel.current_statistics().tasks_living
-        supervisor.start(forever, Told())
+        supervisor.start(forever, Ended())
         assert trio.lowlevel.current_statistics().tasks_living == before + 1
 
 
@@ -295,7 +270,7 @@ async def test_one_task_waits_for_all_and_an_ended_call_leaves_no_time_behind(au
     async with open_supervisor() as supervisor:
         before = trio.lowlevel.current_statistics().tasks_living
         for _ in range(1000):
-            supervisor.start(quick, Told(), deadline=trio.current_time() + 300)
+            supervisor.start(quick, Ended(), deadline=trio.current_time() + 300)
         assert trio.lowlevel.current_statistics().tasks_living == before + 1001
         await trio.sleep(2)
         assert trio.lowlevel.current_statistics().tasks_living == before + 1
@@ -309,7 +284,7 @@ async def test_a_call_that_was_parked_leaves_no_time_behind_either(autojump_cloc
         await go_on.wait()
 
     async with open_supervisor(Limits(park_ttl=60)) as supervisor:
-        actor = supervisor.start(waits, Told(), deadline=trio.current_time() + 300)
+        actor = supervisor.start(waits, Ended(), deadline=trio.current_time() + 300)
         supervisor.park(actor)
         supervisor.resume(actor)  # which makes it overdue when it was at first
         go_on.set()
@@ -318,12 +293,9 @@ async def test_a_call_that_was_parked_leaves_no_time_behind_either(autojump_cloc
 
 
 async def test_a_time_that_has_not_come_keeps_no_ended_actor_alive(autojump_clock: MockClock) -> None:
-    async def quick(_actor: Actor) -> None:
-        await trio.lowlevel.checkpoint()
-
     async with open_supervisor() as supervisor:
-        supervisor.start(forever, Told(), deadline=trio.current_time() + 100)
-        ended = weakref.ref(supervisor.start(quick, Told(), deadline=trio.current_time() + 200))
+        supervisor.start(forever, Ended(), deadline=trio.current_time() + 100)
+        ended = weakref.ref(supervisor.start(quick, Ended(), deadline=trio.current_time() + 200))
         await trio.sleep(1)
         gc.collect()
         assert ended() is None

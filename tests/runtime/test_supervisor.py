@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import trio
+from actors import Ended, forever, quick
 from naming import naming
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -28,32 +29,10 @@ from trio_mcp.runtime import (
 Body = Callable[[Actor], Awaitable[object]]
 
 
-class Ended:
-    """Records how actors ended, and lets a test wait for it."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
-        self._event = trio.Event()
-
-    def __call__(self, _actor: Actor, outcome: Outcome) -> None:
-        self.outcomes.append(outcome)
-        self._event.set()
-
-    async def wait(self) -> Outcome:
-        with trio.fail_after(10_000):
-            await self._event.wait()
-        assert len(self.outcomes) == 1, "an actor has exactly one outcome"
-        return self.outcomes[0]
-
-
 @pytest.fixture
 async def supervisor() -> AsyncIterator[Supervisor]:
     async with open_supervisor() as opened:
         yield opened
-
-
-async def forever(_actor: Actor) -> None:
-    await trio.sleep_forever()
 
 
 async def outcome_of(supervisor: Supervisor, body: Body, deadline: float = math.inf) -> Outcome:
@@ -80,10 +59,7 @@ async def test_the_outcome_is_told_after_the_actor_is_gone(supervisor: Superviso
         seen.append((len(supervisor.actors), actor.state))
         done.set()
 
-    async def body(_actor: Actor) -> None:
-        await trio.lowlevel.checkpoint()
-
-    supervisor.start(body, on_done)
+    supervisor.start(quick, on_done)
     await done.wait()
     assert seen == [(0, ActorState.DONE)]
 
@@ -152,31 +128,21 @@ async def test_the_first_cancel_reason_stands(supervisor: Supervisor) -> None:
 
 
 async def test_a_body_that_returns_in_spite_of_a_cancel_has_returned(supervisor: Supervisor) -> None:
+    async def returns_at_once(_actor: Actor) -> str:
+        return "done"
+
     ended = Ended()
-
-    async def body(_actor: Actor) -> str:
-        with trio.move_on_after(5, shield=True):
-            await trio.sleep(1)
-        return "done"
-
-    async def quick(_actor: Actor) -> str:
-        return "done"
-
-    supervisor.start(quick, ended).cancel(CancelReason.CLIENT)
+    supervisor.start(returns_at_once, ended).cancel(CancelReason.CLIENT)
     assert Returned("done") == await ended.wait()
 
 
 async def test_a_cancel_after_the_end_changes_nothing(supervisor: Supervisor) -> None:
     ended = Ended()
-
-    async def body(_actor: Actor) -> str:
-        return "done"
-
-    actor = supervisor.start(body, ended)
+    actor = supervisor.start(quick, ended)
     await ended.wait()
     actor.cancel(CancelReason.CLIENT)
     await wait_all_tasks_blocked()
-    assert [Returned("done")] == ended.outcomes
+    assert await ended.wait() == Returned("done")
 
 
 async def test_a_deadline_that_passes_is_the_reason(supervisor: Supervisor, autojump_clock: MockClock) -> None:
@@ -283,7 +249,7 @@ async def test_a_drain_lets_running_actors_end_in_their_time(supervisor: Supervi
 
     supervisor.start(body, ended)
     await supervisor.drain(10)
-    assert [Returned("done")] == ended.outcomes
+    assert await ended.wait() == Returned("done")
     assert trio.current_time() == 3
 
 
@@ -293,7 +259,7 @@ async def test_a_drain_cancels_what_is_still_there_after_its_time(
     ended = Ended()
     supervisor.start(forever, ended)
     await supervisor.drain(10)
-    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert await ended.wait() == Cancelled(CancelReason.SHUTDOWN)
     assert trio.current_time() == 10
 
 
@@ -301,7 +267,7 @@ async def test_a_drain_cancels_parked_actors_at_once(supervisor: Supervisor, aut
     ended = Ended()
     supervisor.park(supervisor.start(forever, ended))
     await supervisor.drain(10)
-    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert await ended.wait() == Cancelled(CancelReason.SHUTDOWN)
     assert trio.current_time() == 0
 
 
@@ -316,7 +282,7 @@ async def test_an_actor_that_parks_during_a_drain_is_cancelled_at_once(
     ended = Ended()
     supervisor.start(parks, ended)
     await supervisor.drain(10)
-    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert await ended.wait() == Cancelled(CancelReason.SHUTDOWN)
     assert trio.current_time() == 1
 
 
@@ -344,7 +310,7 @@ async def test_leaving_the_block_cancels_everything_with_the_reason_shutdown() -
     async with open_supervisor() as supervisor:
         supervisor.start(forever, ended)
         await wait_all_tasks_blocked()
-    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert await ended.wait() == Cancelled(CancelReason.SHUTDOWN)
 
 
 async def test_a_cancel_from_outside_gives_every_actor_an_outcome_and_passes_on(autojump_clock: MockClock) -> None:
@@ -354,7 +320,7 @@ async def test_a_cancel_from_outside_gives_every_actor_an_outcome_and_passes_on(
             supervisor.start(forever, ended)
             await trio.sleep_forever()
     assert scope.cancelled_caught
-    assert [Cancelled(CancelReason.SHUTDOWN)] == ended.outcomes
+    assert await ended.wait() == Cancelled(CancelReason.SHUTDOWN)
 
 
 # the wall
@@ -423,21 +389,22 @@ async def test_what_a_task_of_a_body_raises_is_contained_too(supervisor: Supervi
     assert (error,) == outcome.error.exceptions
 
 
+async def breaks_in_clean_up() -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        raise OSError("disk full")
+
+
+async def cleans_up(_actor: Actor) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(breaks_in_clean_up)
+        nursery.start_soon(trio.sleep_forever)
+
+
 async def test_an_error_in_a_clean_up_comes_out_without_the_cancel_it_was_mixed_with(supervisor: Supervisor) -> None:
     ended = Ended()
-
-    async def breaks_in_clean_up() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            raise OSError("disk full")
-
-    async def body(_actor: Actor) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(breaks_in_clean_up)
-            nursery.start_soon(trio.sleep_forever)
-
-    actor = supervisor.start(body, ended)
+    actor = supervisor.start(cleans_up, ended)
     await wait_all_tasks_blocked()
     actor.cancel(CancelReason.CLIENT)
     outcome = await ended.wait()
@@ -449,37 +416,12 @@ async def test_an_error_in_a_clean_up_comes_out_without_the_cancel_it_was_mixed_
 
 async def test_a_cancel_from_outside_wins_over_the_error_it_is_mixed_with(autojump_clock: MockClock) -> None:
     ended = Ended()
-
-    async def breaks_in_clean_up() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            raise OSError("disk full")
-
-    async def body(_actor: Actor) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(breaks_in_clean_up)
-            nursery.start_soon(trio.sleep_forever)
-
     with trio.move_on_after(1) as scope:
         async with open_supervisor() as supervisor:
-            supervisor.start(body, ended)
+            supervisor.start(cleans_up, ended)
             await trio.sleep_forever()
     assert scope.cancelled_caught
     assert len(ended.outcomes) == 1
-
-
-async def test_a_hundred_failing_actors_leave_nothing_behind(supervisor: Supervisor) -> None:
-    ended = [Ended() for _ in range(100)]
-
-    async def raises(_actor: Actor) -> None:
-        raise SystemExit
-
-    for each in ended:
-        supervisor.start(raises, each)
-    for each in ended:
-        await each.wait()
-    assert supervisor.actors == ()
 
 
 # showing

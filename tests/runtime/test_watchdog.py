@@ -10,23 +10,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from actors import Ended, forever, quick
 from naming import unnamed
 from trio.testing import MockClock
 
-from trio_mcp.runtime import Actor, CancelReason, Outcome, Supervisor, open_supervisor
+from trio_mcp.runtime import Actor, CancelReason, Supervisor, open_supervisor
 from trio_mcp.runtime import watchdog as module
 
 SOON = 10.0
 PERIOD = 0.02
 NAME = "trio_mcp watchdog"
-
-
-async def quick(_actor: Actor) -> None:
-    await trio.lowlevel.checkpoint()
-
-
-async def forever(_actor: Actor) -> None:
-    await trio.sleep_forever()
 
 
 async def waits(_actor: Actor) -> None:
@@ -70,14 +63,10 @@ async def watched() -> AsyncIterator[Supervisor]:
 
 
 async def run(supervisor: Supervisor, body: Callable[[Actor], Awaitable[object]], label: str = "actor") -> None:
-    done = trio.Event()
-
-    def on_done(_actor: Actor, _outcome: Outcome) -> None:
-        done.set()
-
+    ended = Ended()
     with trio.fail_after(SOON):
-        supervisor.start(body, on_done, label=label)
-        await done.wait()
+        supervisor.start(body, ended, label=label)
+        await ended.wait()
 
 
 async def test_an_actor_that_blocks_the_loop_is_logged_with_its_name_and_where_it_is(barking: Barking) -> None:
@@ -123,7 +112,7 @@ async def test_a_task_below_the_actor_is_the_actors(barking: Barking) -> None:
 
 async def test_what_blocks_the_loop_and_is_no_actor_is_not_blamed_on_one(barking: Barking) -> None:
     async with watched() as supervisor:
-        supervisor.start(forever, lambda _actor, _outcome: None)
+        supervisor.start(forever, Ended())
         await trio.lowlevel.checkpoint()
         time.sleep(5 * PERIOD)  # noqa: ASYNC251
         assert supervisor.blocked == 0
@@ -148,7 +137,7 @@ async def test_the_thread_starts_with_the_first_actor_and_is_gone_at_the_end() -
 async def test_the_thread_is_gone_when_the_supervisor_is_cancelled() -> None:
     with trio.CancelScope() as scope:
         async with watched() as supervisor:
-            actor = supervisor.start(forever, lambda _actor, _outcome: None)
+            actor = supervisor.start(forever, Ended())
             actor.cancel(CancelReason.CLIENT)
             scope.cancel()
             await trio.sleep_forever()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
 from naming import naming, unnamed
-from talk import Talk, accept, talk_to
+from one_tool import talk_with
+from talk import Talk, accept
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import (
@@ -25,8 +26,6 @@ from trio_mcp import (
     ServiceOptions,
 )
 from trio_mcp import accept as user_accepts
-from trio_mcp.runtime import Branch, Lane
-from trio_mcp.server import BranchGroup
 from trio_mcp.testing import replay_tool
 from trio_mcp.types import (
     CallToolResult,
@@ -118,42 +117,28 @@ async def test_given_messages_are_sent_as_they_are_and_nothing_is_kept_of_them(m
     assert model.heard == [["one"], ["apart"]]
 
 
-async def test_a_sample_that_fails_leaves_nothing_in_the_conversation() -> None:
-    model = Model()
-
-    def unwilling(params: CreateMessageRequestParams) -> CreateMessageResult:
-        answer = model(params)
-        if len(model.asked) == 2:
+async def unanswering(params: CreateMessageRequestParams) -> str:
+    """A model that fails when it is asked to, and takes its time when it is asked to; else it says yes."""
+    match texts(params.messages)[-1]:
+        case "fail":
             raise RuntimeError("no more")
-        return answer
+        case "be slow":
+            await trio.sleep(10)
+    return "yes"
 
+
+@pytest.mark.parametrize(("mode", "prompt"), [("legacy", "fail"), ("legacy", "be slow"), ("2026-07-28", "be slow")])
+async def test_a_sample_without_an_answer_leaves_nothing_in_the_conversation(
+    mode: str, prompt: str, autojump_clock: MockClock
+) -> None:
     async def body(ctx: Context) -> str:
         await ctx.sample("one")
-        with pytest.raises(PeerError):
-            await ctx.sample("two")
-        await ctx.sample("three")
+        with suppress(PeerError), trio.move_on_after(5):
+            await ctx.sample(prompt)
+        await ctx.sample("two")
         return " ".join(texts(ctx.messages))
 
-    assert await text_of(body, model=unwilling) == "one answer 1 three answer 3"
-
-
-@both_eras
-async def test_a_sample_that_is_cancelled_leaves_nothing_in_the_conversation(
-    mode: str, autojump_clock: MockClock
-) -> None:
-    async def slow(params: CreateMessageRequestParams) -> str:
-        if texts(params.messages) == ["slow"]:
-            await trio.sleep(10)
-        return "yes"
-
-    async def body(ctx: Context) -> str:
-        with trio.move_on_after(5):
-            await ctx.sample("slow")
-        assert ctx.messages == ()
-        await ctx.sample("quick")
-        return " ".join(texts(ctx.messages))
-
-    assert await text_of(body, model=slow, mode=mode) == "quick yes"
+    assert await text_of(body, model=unanswering, mode=mode) == "one yes two yes"
 
 
 async def test_samples_side_by_side_in_one_lane_keep_each_prompt_beside_its_answer(autojump_clock: MockClock) -> None:
@@ -172,26 +157,18 @@ async def test_samples_side_by_side_in_one_lane_keep_each_prompt_beside_its_answ
 
 
 @both_eras
-async def test_a_branch_begins_with_a_copy_and_nothing_finds_its_way_back(mode: str) -> None:
-    seen: dict[str, list[str]] = {}
-
-    async def branch(child: Context, name: str) -> str:
-        await child.sample(name)
-        seen[name] = texts(child.messages)
-        assert texts(child.parent_messages) == ["one", "answer 1"]
-        return name
+async def test_a_branch_has_a_conversation_apart_from_its_parent_and_its_siblings(mode: str) -> None:
+    async def branch(child: Context) -> list[str]:
+        await child.sample("inner")
+        return texts(child.messages)
 
     async def body(ctx: Context) -> str:
-        await ctx.sample("one")
-        await ctx.branch_all(lambda child: branch(child, "left"), lambda child: branch(child, "right"))
-        await ctx.branch(lambda child: branch(child, "alone"))
+        await ctx.sample("outer")
+        conversations = [*await ctx.branch_all(branch, branch), await ctx.branch(branch)]
+        assert conversations == [["outer", "yes", "inner", "yes"]] * 3
         return " ".join(texts(ctx.messages))
 
-    assert await text_of(body, mode=mode) == "one answer 1"
-    assert [(name, messages[:3]) for name, messages in sorted(seen.items())] == [
-        (name, ["one", "answer 1", name]) for name in ("alone", "left", "right")
-    ]
-    assert {len(messages) for messages in seen.values()} == {4}
+    assert await text_of(body, model=unanswering, mode=mode) == "outer yes"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +180,7 @@ async def test_a_branch_begins_with_a_copy_and_nothing_finds_its_way_back(mode: 
         ({"inherit_messages": False, "messages": (said("only"),)}, ["only"]),
     ],
 )
-async def test_a_branch_inherits_the_conversation_unless_it_is_told_not_to(
+async def test_a_branch_inherits_the_conversation_unless_an_option_says_no(
     options: dict[str, Any], begins_with: list[str]
 ) -> None:
     async def look(child: Context) -> str:
@@ -240,7 +217,7 @@ async def test_what_a_branch_begins_with_is_what_was_said_when_it_was_started() 
     assert seen == [[], []]
 
 
-async def test_nobody_can_change_what_another_branch_finds() -> None:
+async def test_no_branch_can_change_what_another_one_reads() -> None:
     """A message is frozen, but its blocks may be a list, and what hangs on them dicts."""
     parts = [TextContent(text="a", meta={"k": ["v"]}), TextContent(text="b")]
     given = SamplingMessage(role="user", content=parts)
@@ -270,7 +247,7 @@ async def test_nobody_can_change_what_another_branch_finds() -> None:
     assert await text_of(body) == "a{'k': ['v']}bNone"
 
 
-async def test_nobody_can_change_what_the_model_said() -> None:
+async def test_a_returned_sample_cannot_change_the_conversation() -> None:
     def blocks(params: CreateMessageRequestParams) -> CreateMessageResult:
         return CreateMessageResult(role="assistant", content=[TextContent(text="kept", meta={"k": []})], model="m")
 
@@ -319,11 +296,19 @@ async def test_a_branch_has_the_system_prompt_it_is_given_or_else_that_of_its_pa
     assert [params.system_prompt for params in model.asked] == [expected, "given", expected]
 
 
-async def test_a_conversation_is_the_same_in_every_replay() -> None:
+async def replayed(body: Body, model: Model, **tool: Any) -> str:
+    """Replay a call after every leg, and return the text of its result."""
     server = Server("tester")
+    server.add_tool(body, name="talks", resume="replay", **tool)
+    with trio.fail_after(BOUND):
+        report = await replay_tool(server, "talks", on_sample=model, on_elicit=lambda _: user_accepts(value=True))
+    report.check()
+    assert report.result is not None
+    return report.result.text
 
-    @server.tool(resume="replay")
-    async def talks(ctx: Context) -> str:
+
+async def test_a_conversation_is_the_same_in_every_replay() -> None:
+    async def body(ctx: Context) -> str:
         await ctx.sample("one")
         inner = await ctx.branch(lambda child: child.sample("inner"))
         await ctx.elicit("Go on?", bool)
@@ -331,22 +316,11 @@ async def test_a_conversation_is_the_same_in_every_replay() -> None:
         return f"{inner.text} {' '.join(texts(ctx.messages))}"
 
     model = Model()
-    with trio.fail_after(BOUND):
-        report = await replay_tool(server, "talks", on_sample=model, on_elicit=lambda _: user_accepts(value=True))
-    report.check()
-    assert report.result is not None
-    assert report.result.text == "answer 2 one answer 1 two answer 3"
+    assert await replayed(body, model) == "answer 2 one answer 1 two answer 3"
     assert model.heard == [["one"], ["one", "answer 1", "inner"], ["one", "answer 1", "two"]]
 
 
 # depth
-
-
-async def test_the_depth_of_the_body_is_zero_and_one_more_for_each_branch() -> None:
-    async def down(ctx: Context) -> str:
-        return f"{ctx.depth}" if ctx.depth == 3 else f"{ctx.depth}{await ctx.branch(down)}"
-
-    assert await text_of(down) == "0123"
 
 
 def nesting(ran: list[int], **options: Any) -> Body:
@@ -403,7 +377,7 @@ TEN = {"inputTokens": 6, "outputTokens": 4}
 
 
 @both_eras
-async def test_a_call_that_has_used_its_tokens_is_told_so_and_sends_nothing_more(mode: str) -> None:
+async def test_a_call_that_has_used_its_tokens_fails_and_sends_nothing_more(mode: str) -> None:
     async def body(ctx: Context) -> str:
         while True:
             await ctx.sample("more")
@@ -460,7 +434,7 @@ async def test_a_budget_of_a_branch_needs_none_of_the_tool() -> None:
     assert len(model.asked) == 1
 
 
-async def test_what_no_client_counts_is_estimated_as_the_server_says() -> None:
+async def test_tokens_that_the_client_does_not_count_are_estimated_as_the_server_says() -> None:
     seen: list[tuple[list[str], str | None]] = []
 
     def estimate(params: CreateMessageRequestParams, result: CreateMessageResult | None) -> int:
@@ -480,74 +454,47 @@ async def test_what_no_client_counts_is_estimated_as_the_server_says() -> None:
     assert seen == [(["one"], "answer 1"), (["one", "answer 1", "two", "answer 2", "three"], "answer 3")]
 
 
-async def test_an_attempt_in_vain_counts_what_its_request_is_estimated_at() -> None:
-    async def unwilling(params: CreateMessageRequestParams) -> str:
-        raise RuntimeError
-
+@pytest.mark.parametrize("prompt", ["fail", "be slow"])
+async def test_an_attempt_without_an_answer_counts_what_its_request_is_estimated_at(
+    prompt: str, autojump_clock: MockClock
+) -> None:
     async def body(ctx: Context) -> str:
         for _ in range(2):
-            with pytest.raises(PeerError):
-                await ctx.sample("12345678")  # two tokens
-        with pytest.raises(BranchLimit, match=naming(4)):
-            await ctx.sample("12345678")
+            with suppress(PeerError), trio.move_on_after(1):
+                await ctx.sample(prompt)
+        with pytest.raises(BranchLimit, match=naming(used)):
+            await ctx.sample(prompt)
         return "enough"
 
-    assert await text_of(body, model=unwilling, token_budget=4) == "enough"
-
-
-async def test_an_attempt_that_was_withdrawn_counts_too(autojump_clock: MockClock) -> None:
-    async def slow(params: CreateMessageRequestParams) -> str:
-        await trio.sleep(60)
-        return "late"
-
-    async def body(ctx: Context) -> str:
-        with trio.move_on_after(1):
-            await ctx.sample("1234")
-        with pytest.raises(BranchLimit, match=naming(1)):
-            await ctx.sample("1234")
-        return "enough"
-
-    assert await text_of(body, model=slow, token_budget=1) == "enough"
+    used = 2 * -(-len(prompt) // 4)
+    assert await text_of(body, model=unanswering, token_budget=used) == "enough"
 
 
 async def test_what_was_never_sent_is_not_counted() -> None:
-    server = Server("tester")
-
-    @server.tool(token_budget=1)
-    async def tries(ctx: Context) -> str:
+    async def tries(ctx: Context) -> None:
         for _ in range(3):
             with pytest.raises(CapabilityError):
                 await ctx.sample("a prompt of more than four characters")
-        return "none sent"
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server, mode="legacy") as client:
-            assert (await client.call_tool("tries")).text == "none sent"
+    async with talk_with(tries, token_budget=1) as talk:
+        await talk.text(talk.leg("tries", capabilities={}))
 
 
 async def test_a_replay_charges_the_answers_it_remembers_again() -> None:
-    server = Server("tester")
     spent: list[str] = []
 
-    @server.tool(resume="replay", token_budget=25)
-    async def talks(ctx: Context) -> str:
+    async def body(ctx: Context) -> str:
         await ctx.sample("one")
         await ctx.elicit("Go on?", bool)
         await ctx.branch(lambda child: child.sample("two"), token_budget=10)
-        try:
+        with pytest.raises(BranchLimit) as caught:
             await ctx.sample("three")
-        except BranchLimit as limit:
-            spent.append(str(limit))
+        spent.append(str(caught.value))
         await ctx.elicit("And now?", bool)
         return spent[-1]
 
-    with trio.fail_after(BOUND):
-        report = await replay_tool(
-            server, "talks", on_sample=Model(TEN, TEN, TEN), on_elicit=lambda _: user_accepts(value=True)
-        )
-    report.check()
-    assert report.result is not None
-    assert re.findall(r"\d+", report.result.text) == ["25", "30"]
+    text = await replayed(body, Model(TEN, TEN, TEN), token_budget=25)
+    assert re.findall(r"\d+", text) == ["25", "30"]
     assert len(set(spent)) == 1
     assert len(spent) > 1  # it ran more than once, and each time it came to the same
 
@@ -564,16 +511,13 @@ async def test_a_branch_over_its_time_has_withdrawn_its_question_when_it_fails(a
         finally:
             seen.append((child.cancel_reason, child.deadline))
 
-    server = Server("tester")
-
-    @server.tool
     async def tool(ctx: Context) -> str:
         with pytest.raises(BranchLimit) as caught:
             await ctx.branch(asks, timeout=3)
         assert (caught.value.kind, caught.value.limit, ctx.cancel_reason) == ("time", 3, None)
         return "went on"
 
-    async with talk_to(server) as talk:
+    async with talk_with(tool) as talk:
         await talk.initialize()
         request_id = talk.call("tool")
         question = await talk.question()
@@ -583,9 +527,6 @@ async def test_a_branch_over_its_time_has_withdrawn_its_question_when_it_fails(a
 
 
 async def test_the_time_of_a_branch_runs_while_its_call_is_parked(autojump_clock: MockClock) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def tool(ctx: Context) -> str:
         try:
             await ctx.branch(lambda child: child.elicit("Quick?", bool), timeout=3)
@@ -593,7 +534,7 @@ async def test_the_time_of_a_branch_runs_while_its_call_is_parked(autojump_clock
             return f"gave up after {trio.current_time():g} seconds"
         return "answered"
 
-    async with talk_to(server) as talk:
+    async with talk_with(tool) as talk:
         asked = await talk.round(talk.leg("tool"))
         await trio.sleep(10)
         late = talk.leg("tool", state=asked.state, answers={asked.key: accept(value=True)})
@@ -603,9 +544,7 @@ async def test_the_time_of_a_branch_runs_while_its_call_is_parked(autojump_clock
 @pytest.mark.parametrize("reason", [CancelReason.CLIENT, CancelReason.DISCONNECT])
 async def test_what_cancelled_the_call_is_the_reason_that_a_branch_sees(reason: CancelReason) -> None:
     seen: list[object] = []
-    server = Server("tester")
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         async def unwinds(child: Context) -> None:
             try:
@@ -616,7 +555,7 @@ async def test_what_cancelled_the_call_is_the_reason_that_a_branch_sees(reason: 
         await ctx.branch_all(unwinds, unwinds)
         return "never"
 
-    async with talk_to(server) as talk:
+    async with talk_with(tool) as talk:
         request_id = talk.leg("tool")
         await wait_all_tasks_blocked()
         if reason is CancelReason.CLIENT:
@@ -630,13 +569,11 @@ async def test_what_cancelled_the_call_is_the_reason_that_a_branch_sees(reason: 
 @pytest.mark.parametrize("who", ["a sibling", "the body"])
 async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who: str) -> None:
     """When nothing but questions is left that are being given up, the leg does not end with them."""
-    server = Server("tester")
 
     async def first(child: Context) -> None:
         await child.elicit("First?", bool)
         raise LookupError
 
-    @server.tool
     async def tool(ctx: Context) -> str:
         with pytest.RaisesGroup(LookupError):
             async with ctx.branches() as group:
@@ -647,7 +584,7 @@ async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who
                     await first(ctx)
         return "went on"
 
-    async with talk_to(server) as talk:
+    async with talk_with(tool) as talk:
         asked = await talk.round(talk.leg("tool"))
         first_key = next(key for key in asked.keys if asked.questions[key]["params"]["message"] == "First?")
         assert (
@@ -659,7 +596,7 @@ async def test_no_question_of_a_branch_goes_out_that_a_failure_has_cancelled(who
 
 
 @both_eras
-async def test_a_branch_that_may_not_ask_the_user_asks_nobody_and_says_so(mode: str) -> None:
+async def test_a_branch_that_may_not_ask_the_user_raises_and_asks_nothing(mode: str) -> None:
     async def below(child: Context) -> str:
         with pytest.raises(BranchElicitNotAllowed, match=naming("allow_elicit=False")):
             await child.elicit("May I?", bool)
@@ -692,14 +629,11 @@ async def test_the_model_is_told_of_a_branch_that_may_not_ask() -> None:
 
 @both_eras
 async def test_a_race_of_questions_ends_with_the_first_answer_and_withdraws_the_others(mode: str) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def tool(ctx: Context) -> str:
         first = await ctx.branch_race(lambda child: child.sample("model?"), lambda child: child.elicit("user?", bool))
         return type(first).__name__
 
-    async with talk_to(server) as talk:
+    async with talk_with(tool) as talk:
         if mode == "legacy":
             assert await race_live(talk) == "Accepted"
         else:
@@ -722,7 +656,7 @@ async def race_live(talk: Talk) -> str:
     return await talk.text(request_id)
 
 
-async def test_a_race_needs_somebody_to_run() -> None:
+async def test_a_race_needs_a_branch() -> None:
     async def body(ctx: Context) -> str:
         with pytest.raises(TypeError, match="at least one"):
             await ctx.branch_race()
@@ -764,57 +698,6 @@ async def test_a_wrong_option_of_a_branch_is_rejected_and_nothing_runs(
     assert unnamed(await text_of(body), *names) == []
 
 
-# many
-
-
-@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.long)])
-@pytest.mark.parametrize("how", ["return", "fail", "cancel"])
-async def test_many_branches_of_one_call_end_and_nothing_is_left_of_them(
-    how: str, count: int, autojump_clock: MockClock
-) -> None:
-    server = Server("tester")
-    before = living()
-
-    async def branch(child: Context) -> int:
-        if how != "return":
-            await trio.sleep_forever()
-        await trio.lowlevel.checkpoint()
-        return child.depth
-
-    async def last(_child: Context) -> int:
-        await wait_all_tasks_blocked()
-        raise LookupError
-
-    @server.tool
-    async def tool(ctx: Context) -> str:
-        if how == "cancel":
-            with trio.CancelScope() as scope:
-                async with ctx.branches() as group:
-                    for _ in range(count):
-                        group.start(branch, timeout=3600, messages=[said("hi")])
-                    await wait_all_tasks_blocked()
-                    scope.cancel()
-            return str(count)
-        try:
-            return str(sum(await ctx.branch_all(*[branch] * count, *([last] if how == "fail" else []))))
-        except* LookupError:
-            pass
-        return str(count)
-
-    async with talk_to(server) as talk:
-        assert await talk.text(talk.leg("tool")) == str(count)
-        assert talk.service.supervisor.actors == ()
-        assert talk.service.supervisor.statistics().returned == 1
-    assert living() == before
-
-
-def living() -> tuple[int, int]:
-    """Trio's tasks, and the objects that a branch is made of."""
-    gc.collect()
-    parts = [found for found in gc.get_objects() if isinstance(found, (Context, Branch, BranchGroup, Lane))]
-    return trio.lowlevel.current_statistics().tasks_living, len(parts)
-
-
 async def nothing(_ctx: Context) -> str:
     return ""
 
@@ -829,12 +712,12 @@ async def nothing(_ctx: Context) -> str:
     ids=["a coroutine", "a list", "nothing"],
 )
 @pytest.mark.filterwarnings("ignore:coroutine 'nothing' was never awaited")
-async def test_what_no_branch_can_run_is_refused_in_words(wrong: Callable[[Context], Any], names: list[str]) -> None:
-    server = Server("wrong")
+async def test_a_branch_that_is_not_an_async_function_is_rejected_by_name(
+    wrong: Callable[[Context], Any], names: list[str]
+) -> None:
     heard: list[str] = []
 
-    @server.tool
-    async def begin(ctx: Context) -> None:
+    async def begin(ctx: Context) -> str:
         for start in (ctx.branch, ctx.branch_race):
             with pytest.raises(TypeError) as caught:
                 await start(wrong(ctx))
@@ -843,9 +726,8 @@ async def test_what_no_branch_can_run_is_refused_in_words(wrong: Callable[[Conte
             with pytest.raises(TypeError) as caught:
                 group.start(wrong(ctx))
             heard.append(str(caught.value))
+        return ""
 
-    with trio.fail_after(BOUND):
-        async with Client.connect(server) as client:
-            assert not (await client.call_tool("begin")).is_error
+    await text_of(begin)
     assert len(heard) == 3
     assert [unnamed(text, *names) for text in heard] == [[], [], []]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from talk import Talk, talk_to
+from talk import Json, Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Server
@@ -74,6 +74,22 @@ async def test_a_tool_in_a_thread_may_change_the_server(server: Server) -> None:
     assert [message["id"] for message in came if "id" in message] == [call]
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/list", {}),
+        ("prompts/get", {"name": "x"}),
+        ("resources/list", {}),
+        ("resources/read", {"uri": "a://b"}),
+    ],
+)
+async def test_a_server_without_something_offers_no_method_for_it(method: str, params: Json) -> None:
+    async with talk_to(Server("bare")) as talk:
+        declared = (await talk.result(talk.ask("server/discover")))["capabilities"]
+        assert {"prompts", "resources"}.isdisjoint(declared)
+        assert (await talk.error(talk.ask(method, **params)))["code"] == -32601
+
+
 async def test_what_is_offered_for_the_first_time_is_declared_from_then_on() -> None:
     server = Server("grows")
     async with talk_to(server) as talk:
@@ -113,7 +129,7 @@ async def test_two_threads_that_change_different_things_leave_both_declared(monk
         assert talk.service.capabilities.prompts is not None
 
 
-def test_a_change_outside_of_any_service_tells_nobody(server: Server) -> None:
+def test_a_change_outside_of_any_service_notifies_no_session(server: Server) -> None:
     server.remove_tool("first")
     assert server.tools == ()
     with pytest.raises(LookupError, match="first"):

@@ -8,6 +8,7 @@ import pytest
 from talk import Json, Talk, talk_to
 
 from trio_mcp import Server
+from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.types import Completion
 
 LANGUAGES = ["pascal", "perl", "python", "rust"]
@@ -34,36 +35,37 @@ PROMPT = {"type": "ref/prompt", "name": "review"}
 TEMPLATE = {"type": "ref/resource", "uri": "docs://{language}/{page}"}
 
 
-async def complete(talk: Talk, ref: Json, name: str, value: str = "", **more: object) -> Json:
-    asked = talk.ask("completion/complete", ref=ref, argument={"name": name, "value": value}, **more)
-    return (await talk.result(asked))["completion"]
+def asking(talk: Talk, ref: Json, name: str, value: str = "", **more: object) -> RequestId:
+    return talk.ask("completion/complete", ref=ref, argument={"name": name, "value": value}, **more)
 
 
-async def refusal(talk: Talk, ref: Json, name: str) -> Json:
-    return await talk.error(talk.ask("completion/complete", ref=ref, argument={"name": name, "value": ""}))
+async def complete(server: Server, ref: Json, name: str, value: str = "", **more: object) -> Json:
+    async with talk_to(server) as talk:
+        return (await talk.result(asking(talk, ref, name, value, **more)))["completion"]
+
+
+async def refusal(server: Server, ref: Json, name: str) -> Json:
+    async with talk_to(server) as talk:
+        return await talk.error(asking(talk, ref, name))
 
 
 async def test_a_function_suggests_values_for_what_was_typed(server: Server) -> None:
-    async with talk_to(server) as talk:
-        found = await complete(talk, PROMPT, "language", "p")
+    found = await complete(server, PROMPT, "language", "p")
     assert found == {"values": ["pascal", "perl", "python"], "total": 3, "hasMore": False}
 
 
 async def test_it_is_given_what_was_settled_before(server: Server) -> None:
-    async with talk_to(server) as talk:
-        found = await complete(talk, TEMPLATE, "page", "in", context={"arguments": {"language": "perl"}})
+    found = await complete(server, TEMPLATE, "page", "in", context={"arguments": {"language": "perl"}})
     assert found == {"values": ["perl-in"], "total": 7, "hasMore": True}
 
 
 async def test_a_uri_of_the_family_stands_for_its_template(server: Server) -> None:
-    async with talk_to(server) as talk:
-        found = await complete(talk, {"type": "ref/resource", "uri": "docs://perl/index"}, "page", "x")
+    found = await complete(server, {"type": "ref/resource", "uri": "docs://perl/index"}, "page", "x")
     assert found["values"] == ["?-x"]
 
 
-async def test_an_argument_that_nobody_completes_has_no_suggestions(server: Server) -> None:
-    async with talk_to(server) as talk:
-        assert await complete(talk, PROMPT, "framework") == {"values": []}
+async def test_an_argument_without_a_completion_has_no_suggestions(server: Server) -> None:
+    assert await complete(server, PROMPT, "framework") == {"values": []}
 
 
 async def test_one_answer_has_a_hundred_values_at_most(server: Server) -> None:
@@ -71,8 +73,7 @@ async def test_one_answer_has_a_hundred_values_at_most(server: Server) -> None:
     async def frameworks(value: str) -> list[str]:
         return [f"{value}{number}" for number in range(101)]
 
-    async with talk_to(server) as talk:
-        found = await complete(talk, PROMPT, "framework", "f")
+    found = await complete(server, PROMPT, "framework", "f")
     assert len(found["values"]) == 100
     assert (found["total"], found["hasMore"]) == (101, True)
 
@@ -87,23 +88,13 @@ async def test_one_answer_has_a_hundred_values_at_most(server: Server) -> None:
     ],
 )
 async def test_what_is_unknown_is_refused_by_its_name(server: Server, ref: Json, name: str, named: str) -> None:
-    async with talk_to(server) as talk:
-        error = await refusal(talk, ref, name)
+    error = await refusal(server, ref, name)
     assert error["code"] == -32602
     assert named in error["message"]
 
 
 async def test_a_reference_of_another_kind_is_refused(server: Server) -> None:
-    async with talk_to(server) as talk:
-        assert (await refusal(talk, {"type": "ref/tool", "name": "x"}, "y"))["code"] == -32602
-
-
-async def test_a_server_that_completes_nothing_does_not_offer_it() -> None:
-    server = Server("bare")
-    server.add_prompt(lambda language: language, name="review")
-    async with talk_to(server) as talk:
-        assert "completions" not in (await talk.result(talk.ask("server/discover")))["capabilities"]
-        assert (await refusal(talk, PROMPT, "language"))["code"] == -32601
+    assert (await refusal(server, {"type": "ref/tool", "name": "x"}, "y"))["code"] == -32602
 
 
 async def test_the_oldest_revision_needs_no_capability_for_it(server: Server) -> None:
@@ -133,10 +124,11 @@ async def test_a_completion_that_is_added_while_serving_is_declared_and_asked() 
     server = Server("grows")
     server.add_prompt(lambda language: language, name="review")
     async with talk_to(server) as talk:
-        assert (await refusal(talk, PROMPT, "language"))["code"] == -32601
+        assert "completions" not in (await talk.result(talk.ask("server/discover")))["capabilities"]
+        assert (await talk.error(asking(talk, PROMPT, "language")))["code"] == -32601
         server.complete(prompt="review", argument="language")(lambda value: [value + "thon"])
         assert (await talk.result(talk.ask("server/discover")))["capabilities"]["completions"] == {}
-        assert (await complete(talk, PROMPT, "language", "py"))["values"] == ["python"]
+        assert (await talk.result(asking(talk, PROMPT, "language", "py")))["completion"]["values"] == ["python"]
 
 
 async def test_what_is_removed_takes_its_completions_along(server: Server) -> None:
@@ -144,8 +136,7 @@ async def test_what_is_removed_takes_its_completions_along(server: Server) -> No
     server.add_prompt(lambda language: language, name="review")
     server.remove_resource(TEMPLATE["uri"])
     server.add_resource(TEMPLATE["uri"], lambda language, page: page)
-    async with talk_to(server) as talk:
-        assert (await complete(talk, PROMPT, "language", "p"))["values"] == []
-        assert (await complete(talk, TEMPLATE, "page", "x"))["values"] == []
-        server.complete(prompt="review", argument="language")(lambda value: ["another"])
-        assert (await complete(talk, PROMPT, "language", "p"))["values"] == ["another"]
+    assert (await complete(server, PROMPT, "language", "p"))["values"] == []
+    assert (await complete(server, TEMPLATE, "page", "x"))["values"] == []
+    server.complete(prompt="review", argument="language")(lambda value: ["another"])
+    assert (await complete(server, PROMPT, "language", "p"))["values"] == ["another"]

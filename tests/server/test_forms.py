@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, EmailStr, Field, field_validator
+from pydantic import BaseModel, EmailStr, Field, create_model, field_validator
 
 from trio_mcp.server import FormError, Titled
 from trio_mcp.server.forms import form_of
@@ -119,49 +119,22 @@ def test_the_form_of_a_type_is_made_once() -> None:
 # what cannot be asked
 
 
-class Nested(BaseModel):
-    address: Address
-
-
-class ListOfText(BaseModel):
-    names: list[str]
-
-
-class ListOfModels(BaseModel):
-    places: list[Address]
-
-
-class Choice(BaseModel):
-    either: int | str
-
-
-class Anything(BaseModel):
-    what: Any
-
-
-class Mapping(BaseModel):
-    table: dict[str, int]
-
-
-class Numbers(BaseModel):
-    stars: Stars
-
-
-class Empty(BaseModel):
-    pass
+def holding(**members: Any) -> type[BaseModel]:
+    """A model with these required members."""
+    return create_model("Trip", **{name: (annotation, ...) for name, annotation in members.items()})
 
 
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
-        (Nested, "Nested.address"),
-        (ListOfText, "ListOfText.names"),
-        (ListOfModels, "ListOfModels.places"),
-        (Choice, "Choice.either"),
-        (Anything, "Anything.what"),
-        (Mapping, "Mapping.table"),
-        (Numbers, "Numbers.stars"),
-        (Empty, "Empty"),
+        (holding(address=Address), "Trip.address"),
+        (holding(names=list[str]), "Trip.names"),
+        (holding(places=list[Address]), "Trip.places"),
+        (holding(either=int | str), "Trip.either"),
+        (holding(what=Any), "Trip.what"),
+        (holding(table=dict[str, int]), "Trip.table"),
+        (holding(stars=Stars), "Trip.stars"),
+        (holding(), "Trip"),
         (list[int], "value"),
         (dict[str, int], "value"),
         (Literal[1, 2], "value"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
-from talk import Json, Talk, talk_to
+from talk import Json, talk_to
 
 from trio_mcp import Context, Elicit, Server, ToolError
 from trio_mcp.types import (
@@ -33,12 +34,21 @@ def server() -> Server:
     return server
 
 
-async def get(talk: Talk, name: str, **arguments: str) -> Json:
-    return await talk.result(talk.ask("prompts/get", name=name, arguments=arguments))
+def offering(function: Callable[..., object], **options: Any) -> Server:
+    """A server with this one prompt."""
+    server = Server("tester")
+    server.add_prompt(function, name="say", **options)
+    return server
 
 
-async def refusal(talk: Talk, name: str, **arguments: object) -> Json:
-    return await talk.error(talk.ask("prompts/get", name=name, arguments=arguments))
+async def get(server: Server, name: str = "say", **arguments: str) -> Json:
+    async with talk_to(server) as talk:
+        return await talk.result(talk.ask("prompts/get", name=name, arguments=arguments))
+
+
+async def refusal(server: Server, name: str = "say", **arguments: object) -> Json:
+    async with talk_to(server) as talk:
+        return await talk.error(talk.ask("prompts/get", name=name, arguments=arguments))
 
 
 async def test_the_signature_is_what_is_listed(server: Server) -> None:
@@ -58,26 +68,19 @@ async def test_the_signature_is_what_is_listed(server: Server) -> None:
 
 
 async def test_text_is_one_message_of_the_user(server: Server) -> None:
-    async with talk_to(server) as talk:
-        result = await get(talk, "review", code="x = 1", style="strict")
+    result = await get(server, "review", code="x = 1", style="strict")
     assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": "Be strict: x = 1"}}]
     assert result["description"] == "Look at some code."
 
 
 async def test_several_messages_and_blocks_come_in_order() -> None:
-    server = Server("writer")
-
-    @server.prompt
-    async def show() -> list[str | PromptMessage | ImageContent | EmbeddedResource]:
-        return [
-            "Look:",
-            ImageContent(data="aWs=", mime_type="image/png"),
-            EmbeddedResource(resource=TextResourceContents(uri="a://b", text="t")),
-            PromptMessage(role="assistant", content=TextContent(text="I see.")),
-        ]
-
-    async with talk_to(server) as talk:
-        messages = (await get(talk, "show"))["messages"]
+    parts = [
+        "Look:",
+        ImageContent(data="aWs=", mime_type="image/png"),
+        EmbeddedResource(resource=TextResourceContents(uri="a://b", text="t")),
+        PromptMessage(role="assistant", content=TextContent(text="I see.")),
+    ]
+    messages = (await get(offering(lambda: parts)))["messages"]
     assert [(message["role"], message["content"]["type"]) for message in messages] == [
         ("user", "text"),
         ("user", "image"),
@@ -87,20 +90,12 @@ async def test_several_messages_and_blocks_come_in_order() -> None:
 
 
 async def test_a_whole_result_goes_out_as_it_is() -> None:
-    server = Server("writer")
-
-    @server.prompt
-    def whole() -> GetPromptResult:
-        return GetPromptResult(description="mine", messages=[])
-
-    async with talk_to(server) as talk:
-        result = await get(talk, "whole")
+    result = await get(offering(lambda: GetPromptResult(description="mine", messages=[])))
     assert (result["description"], result["messages"]) == ("mine", [])
 
 
 async def test_an_unknown_prompt_is_refused_by_its_name(server: Server) -> None:
-    async with talk_to(server) as talk:
-        error = await refusal(talk, "revue")
+    error = await refusal(server, "revue")
     assert (error["code"], error["message"]) == (-32602, "Unknown prompt: revue")
 
 
@@ -111,48 +106,33 @@ async def test_an_unknown_prompt_is_refused_by_its_name(server: Server) -> None:
 async def test_an_argument_that_is_missing_wrong_or_unknown_is_named(
     server: Server, arguments: dict[str, str], named: str
 ) -> None:
-    async with talk_to(server) as talk:
-        error = await refusal(talk, "review", **arguments)
+    error = await refusal(server, "review", **arguments)
     assert error["code"] == -32602
     assert named in error["message"]
 
 
 async def test_the_value_of_an_argument_is_a_string(server: Server) -> None:
-    async with talk_to(server) as talk:
-        assert (await refusal(talk, "review", code=1))["code"] == -32602
+    assert (await refusal(server, "review", code=1))["code"] == -32602
 
 
 async def test_a_prompt_publishes_the_questions_that_it_asks_by_key() -> None:
     whom = Elicit("whom", str)
-    server = Server("writer")
 
-    @server.prompt(elicits=[whom], meta={"x/y": 1})
     async def greet(ctx: Context) -> str:
         answer = await ctx.elicit("Whom?", whom)
         return answer.content if answer.action == "accept" else ""
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(greet, elicits=[whom], meta={"x/y": 1})) as talk:
         (listed,) = (await talk.result(talk.ask("prompts/list")))["prompts"]
-        asked = await talk.round(talk.ask("prompts/get", name="greet"))
+        asked = await talk.round(talk.ask("prompts/get", name="say"))
     assert listed["_meta"]["x/y"] == 1
     assert listed["_meta"]["trio-mcp/elicits"]["whom"]["properties"]["value"]["type"] == "string"
     assert asked.key == "whom"
 
 
 async def test_a_tool_error_in_a_prompt_is_told_in_its_own_words() -> None:
-    server = Server("writer")
-
-    @server.prompt
     def fail() -> str:
         raise ToolError("There is nothing to write about.")
 
-    async with talk_to(server) as talk:
-        error = await refusal(talk, "fail")
+    error = await refusal(offering(fail))
     assert (error["code"], error["message"]) == (-32603, "There is nothing to write about.")
-
-
-async def test_a_server_without_prompts_offers_no_method_of_theirs() -> None:
-    async with talk_to(Server("bare")) as talk:
-        assert "prompts" not in (await talk.result(talk.ask("server/discover")))["capabilities"]
-        assert (await talk.error(talk.ask("prompts/list")))["code"] == -32601
-        assert (await talk.error(talk.ask("prompts/get", name="x")))["code"] == -32601

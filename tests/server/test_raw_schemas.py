@@ -6,8 +6,8 @@ from typing import Annotated
 
 import pytest
 from naming import naming, unnamed
-from pydantic import BaseModel
-from talk import Json, Talk, talk_to
+from one_tool import failure_of, result_of, success_of, talk_with
+from talk import DECLINE, Json, Talk, accept
 
 from trio_mcp import Context, Elicit, Mirrored, Server, ToolResult
 from trio_mcp.types import (
@@ -41,14 +41,10 @@ async def only(talk: Talk) -> Json:
 
 
 async def test_a_schema_by_hand_is_listed_as_it_was_written() -> None:
-    server = Server("raw")
-    server.add_tool(
-        lambda arguments: "", name="send", input_schema=ADDRESS, output_schema={"oneOf": [{"type": "integer"}]}
-    )
-    async with talk_to(server) as talk:
+    schemas = {"input_schema": ADDRESS, "output_schema": {"oneOf": [{"type": "integer"}]}}
+    async with talk_with(lambda arguments: "", name="send", **schemas) as talk:
         tool = await only(talk)
-    assert tool["inputSchema"] == ADDRESS
-    assert tool["outputSchema"] == {"oneOf": [{"type": "integer"}]}
+    assert (tool["inputSchema"], tool["outputSchema"]) == (ADDRESS, schemas["output_schema"])
 
 
 @pytest.mark.parametrize(
@@ -61,28 +57,18 @@ async def test_a_schema_by_hand_is_listed_as_it_was_written() -> None:
     ],
 )
 async def test_arguments_that_break_it_are_told_to_the_model(arguments: Json, named: str) -> None:
-    ran: list[JsonObject] = []
-    server = Server("raw")
+    async def send(arguments: JsonObject) -> None:
+        raise AssertionError(arguments)
 
-    @server.tool(input_schema=ADDRESS)
-    def send(arguments: JsonObject) -> None:
-        ran.append(arguments)
-
-    async with talk_to(server) as talk:
-        text = await talk.failure(talk.leg("send", arguments))
-    assert unnamed(text, "send", named) == []
-    assert ran == []
+    assert unnamed(await failure_of(send, arguments, name="send", input_schema=ADDRESS), "send", named) == []
 
 
 async def test_the_function_takes_all_arguments_in_one_parameter_and_a_context_beside_it() -> None:
-    server = Server("raw")
-
-    @server.tool(input_schema=ADDRESS)
     async def send(arguments: JsonObject, ctx: Context) -> str:
         return f"{sorted(arguments)} {ctx.request.method}"
 
-    async with talk_to(server) as talk:
-        assert await talk.text(talk.leg("send", {"country": "FR", "city": "Lyon"})) == "['city', 'country'] tools/call"
+    address = {"country": "FR", "city": "Lyon"}
+    assert await success_of(send, address, input_schema=ADDRESS) == "['city', 'country'] tools/call"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +80,7 @@ async def test_the_function_takes_all_arguments_in_one_parameter_and_a_context_b
         ({"type": "object", "properties": {"a": {"$ref": "https://example.com/schema.json"}}}, "https://example.com"),
     ],
 )
-def test_what_is_no_schema_of_arguments_is_refused_when_the_tool_is_offered(schema: Json, named: str) -> None:
+def test_an_invalid_input_schema_is_rejected_when_the_tool_is_offered(schema: Json, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Server("wrong").add_tool(lambda arguments: "", name="x", input_schema=schema)
 
@@ -104,25 +90,16 @@ def test_a_function_with_several_parameters_cannot_take_them_in_one() -> None:
         Server("wrong").add_tool(lambda a, b: "", name="x", input_schema={"type": "object"})
 
 
-async def returned(value: object, schema: Json, *, legacy: bool = False) -> Json:
-    server = Server("raw")
-    server.add_tool(lambda: value, name="give", output_schema=schema)
-    async with talk_to(server) as talk:
-        if legacy:
-            await talk.initialize()
-            return await talk.result(talk.call("give"))
-        return await talk.result(talk.leg("give"))
-
-
 @pytest.mark.parametrize("value", [3, "three", [1, 2], None, {"a": 1}])
 async def test_a_result_may_be_any_json_that_fits(value: object) -> None:
-    result = await returned(value, {"type": ["integer", "string", "array", "null", "object"]})
+    types = ["integer", "string", "array", "null", "object"]
+    result = await result_of(lambda: value, output_schema={"type": types})
     assert result["structuredContent"] == value
     assert len(result["content"]) == 1  # a copy as text, for clients that know no structure (L-TOOL-5s)
 
 
 async def test_older_revisions_get_the_text_of_what_is_no_object() -> None:
-    result = await returned([1, 2], {"type": "array"}, legacy=True)
+    result = await result_of(lambda: [1, 2], output_schema={"type": "array"}, legacy=True)
     assert "structuredContent" not in result
     assert result["content"] == [{"type": "text", "text": "[1,2]"}]
 
@@ -131,38 +108,19 @@ async def test_older_revisions_get_the_text_of_what_is_no_object() -> None:
     "value", ["three", ToolResult(content=[], structured_content="three"), ToolResult(content=[]), float("nan")]
 )
 async def test_a_result_that_does_not_fit_is_an_error_of_the_tool(value: object) -> None:
-    result = await returned(value, {"type": "integer"})
+    result = await result_of(lambda: value, output_schema={"type": "integer"})
     assert result["isError"]
     assert "structuredContent" not in result
 
 
 async def test_an_error_result_need_not_fit() -> None:
-    result = await returned(ToolResult(content=[TextContent(text="no")], is_error=True), {"type": "integer"})
-    assert result["content"][0]["text"] == "no"
-
-
-class Point(BaseModel):
-    x: int
-
-
-async def test_a_result_that_a_typed_tool_makes_itself_keeps_the_promise_too() -> None:
-    server = Server("typed")
-    results = iter([{"x": 1}, {"y": 1}])
-
-    @server.tool
-    def point() -> Point:
-        return ToolResult(content=[], structured_content=next(results))  # type: ignore[return-value]
-
-    async with talk_to(server) as talk:
-        assert (await talk.result(talk.leg("point")))["structuredContent"] == {"x": 1}
-        assert "x" in await talk.failure(talk.leg("point"))
+    made = ToolResult(content=[TextContent(text="no")], is_error=True)
+    assert await failure_of(lambda: made, output_schema={"type": "integer"}) == "no"
 
 
 async def test_every_kind_of_content_arrives_with_its_annotations() -> None:
-    server = Server("rich")
     hints = Annotations(audience=["user"], priority=0.5, last_modified="2026-01-01T00:00:00Z")
 
-    @server.tool(icons=[Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48"], theme="dark")])
     async def everything() -> list[TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource]:
         return [
             TextContent(text="t", annotations=hints),
@@ -172,57 +130,54 @@ async def test_every_kind_of_content_arrives_with_its_annotations() -> None:
             EmbeddedResource(resource=TextResourceContents(uri="a://c", text="c"), annotations=hints),
         ]
 
-    async with talk_to(server) as talk:
-        content = (await talk.result(talk.leg("everything")))["content"]
-        tool = await only(talk)
+    content = (await result_of(everything))["content"]
     assert [block["type"] for block in content] == ["text", "image", "audio", "resource_link", "resource"]
     assert all(block["annotations"] == hints.wire() for block in content)
-    assert tool["icons"] == [
-        {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}
-    ]
 
 
 # what a tool declares
 
 
+async def test_the_icons_of_a_tool_are_listed() -> None:
+    icon = Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48"], theme="dark")
+    async with talk_with(lambda: "", name="drawn", icons=[icon]) as talk:
+        assert (await only(talk))["icons"] == [icon.wire()]
+
+
 async def test_the_questions_of_a_tool_are_published_and_asked_by_key() -> None:
     seat = Elicit("seat", str)
-    server = Server("asking")
 
-    @server.tool(elicits=[seat])
     async def book(ctx: Context) -> str:
         answer = await ctx.elicit("Which seat?", seat)
         return answer.content if answer.action == "accept" else "none"
 
-    async with talk_to(server) as talk:
+    async with talk_with(book, elicits=[seat]) as talk:
         published = (await only(talk))["_meta"]["trio-mcp/elicits"]
         asked = await talk.round(talk.leg("book"))
-        accepted = {"seat": {"action": "accept", "content": {"value": "12A"}}}
+        accepted = {"seat": accept(value="12A")}
         assert await talk.text(talk.leg("book", state=asked.state, answers=accepted)) == "12A"
     assert published["seat"]["properties"]["value"]["type"] == "string"
 
 
 async def test_a_declared_question_that_is_asked_again_or_in_branches_has_a_key_of_its_own_each_time() -> None:
     seat = Elicit("seat", str)
-    server = Server("asking")
 
-    @server.tool(elicits=[seat])
     async def book(ctx: Context) -> str:
         await ctx.elicit("Which seat?", seat)
         await ctx.branch_all(lambda a: a.elicit("And you?", seat), lambda b: b.elicit("And you?", seat))
         await ctx.elicit("And back?", seat)
         return "booked"
 
-    async with talk_to(server) as talk:
+    async with talk_with(book, elicits=[seat]) as talk:
         rounds = [await talk.round(talk.leg("book"))]
         for _ in range(2):
-            answers = {key: {"action": "decline"} for key in rounds[-1].keys}
+            answers = dict.fromkeys(rounds[-1].keys, DECLINE)
             rounds.append(await talk.round(talk.leg("book", state=rounds[-1].state, answers=answers)))
     assert [asked.keys for asked in rounds] == [["seat"], ["seat/1-1", "seat/2-1"], ["seat-2"]]
 
 
 @pytest.mark.parametrize("key", ["", "seat-1", "seat/1", "1st", "a seat"])
-def test_a_key_that_is_no_identifier_is_refused(key: str) -> None:
+def test_a_key_must_be_an_identifier(key: str) -> None:
     with pytest.raises(ValueError, match="identifier"):
         Elicit(key, str)
 
@@ -233,26 +188,18 @@ def test_two_questions_of_a_tool_have_two_keys() -> None:
 
 
 async def test_a_question_that_was_not_declared_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("asking")
-
-    @server.tool
-    async def book(ctx: Context) -> str:
+    async def book(ctx: Context) -> None:
         await ctx.elicit("Which seat?", Elicit("seat", str))
-        return ""
 
-    async with talk_to(server) as talk:
-        await talk.failure(talk.leg("book"))
+    await failure_of(book)
     assert unnamed(caplog.text, "'seat'") == []
 
 
 async def test_an_argument_can_be_marked_for_a_header() -> None:
-    server = Server("mirror")
-
-    @server.tool
     async def query(region: Annotated[str, Mirrored("Region")], limit: Annotated[int, Mirrored("Limit")] = 3) -> str:
         return f"{region}{limit}"
 
-    async with talk_to(server) as talk:
+    async with talk_with(query) as talk:
         properties = (await only(talk))["inputSchema"]["properties"]
         assert await talk.text(talk.leg("query", {"region": "eu"})) == "eu3"  # no headers on a pipe, so none is missing
     assert (properties["region"]["x-mcp-header"], properties["limit"]["x-mcp-header"]) == ("Region", "Limit")

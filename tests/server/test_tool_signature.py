@@ -7,10 +7,10 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-import trio
 from naming import naming
+from one_tool import failure_of, success_of, talk_with
 from pydantic import BaseModel, Field
-from talk import Json, talk_to
+from talk import Json
 
 from trio_mcp.server import Context, Server
 from trio_mcp.types import ToolAnnotations
@@ -41,25 +41,6 @@ def schema_of(server: Server) -> Json:
     """The input schema of the only tool."""
     (tool,) = server.tools
     return tool.model.input_schema
-
-
-async def call(server: Server, **arguments: Any) -> Json:
-    """Call the only tool."""
-    (tool,) = server.tools
-    async with talk_to(server) as talk:
-        return await talk.result(talk.leg(tool.name, arguments))
-
-
-async def text(server: Server, **arguments: Any) -> str:
-    result = await call(server, **arguments)
-    assert not result.get("isError"), result
-    return result["content"][0]["text"]
-
-
-async def refusal(server: Server, **arguments: Any) -> str:
-    result = await call(server, **arguments)
-    assert result.get("isError"), result
-    return result["content"][0]["text"]
 
 
 # the decorator
@@ -104,7 +85,7 @@ def test_a_name_is_taken_once(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "é", "a" * 129, "a\n"])
-def test_a_name_that_is_none_is_refused(server: Server, name: str) -> None:
+def test_an_invalid_name_is_rejected(server: Server, name: str) -> None:
     def function() -> None: ...
 
     function.__name__ = name
@@ -114,27 +95,46 @@ def test_a_name_that_is_none_is_refused(server: Server, name: str) -> None:
         server.tool(name=name or " ")(function)
 
 
-def test_a_generator_is_no_tool(server: Server) -> None:
-    def generator() -> Any:
-        yield 1
-
-    async def async_generator() -> Any:
-        yield 1
-
-    for function in (generator, async_generator):
-        with pytest.raises(TypeError, match=naming("generator")):
-            server.tool(function)
+def generator() -> Any:
+    yield 1
 
 
-@pytest.mark.parametrize("kind", ["*args", "**kwargs", "a, /"])
-def test_a_parameter_that_has_no_name_in_json_is_refused(server: Server, kind: str) -> None:
-    functions = {
-        "*args": lambda *args: None,
-        "**kwargs": lambda **kwargs: None,
-        "a, /": lambda a, /: None,
-    }
-    with pytest.raises(TypeError, match=naming("parameter", repr(kind.strip("*, /")))):
-        server.tool(name="tool")(functions[kind])
+async def async_generator() -> Any:
+    yield 1
+
+
+class Tools:
+    """A class, and what JSON cannot represent."""
+
+    async def run(self, text: str) -> str:
+        return text
+
+
+def book(ctx: Context | str) -> None: ...
+
+
+def tools() -> Tools:
+    return Tools()
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (generator, ["generator"]),
+        (async_generator, ["generator"]),
+        (Tools.run, ["self"]),
+        (lambda *args: None, ["parameter", "'args'"]),
+        (lambda **kwargs: None, ["parameter", "'kwargs'"]),
+        (lambda a, /: None, ["parameter", "'a'"]),  # JSON has no names for these three
+        (lambda ctx: None, ["ctx: Context"]),
+        (book, ["book", "'ctx'", "`ctx: Context`"]),
+        (tools, ["tools", "Tools"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_function_that_cannot_be_a_tool_is_refused(server: Server, function: Any, names: list[str]) -> None:
+    with pytest.raises(TypeError, match=naming(*names)):
+        server.tool(name="tool")(function)
     assert server.tools == ()
 
 
@@ -187,23 +187,7 @@ def test_the_context_is_no_argument(server: Server) -> None:
 # calls
 
 
-async def test_a_plain_function_and_an_async_one_are_called_alike(server: Server) -> None:
-    @server.tool(name="sync")
-    def plain(a: int) -> str:
-        return f"sync {a}"
-
-    @server.tool(name="async")
-    async def coroutine(a: int) -> str:
-        await trio.lowlevel.checkpoint()
-        return f"async {a}"
-
-    async with talk_to(server) as talk:
-        assert await talk.text(talk.leg("sync", {"a": 1})) == "sync 1"
-        assert await talk.text(talk.leg("async", {"a": 2})) == "async 2"
-
-
-async def test_arguments_arrive_as_what_the_signature_says(server: Server) -> None:
-    @server.tool
+async def test_arguments_arrive_as_what_the_signature_says() -> None:
     async def book(
         passenger: Passenger,
         cabin: Cabin,
@@ -216,45 +200,42 @@ async def test_arguments_arrive_as_what_the_signature_says(server: Server) -> No
         assert all(isinstance(point, Point) for point in route)
         return f"{passenger.name} {cabin.name} {seat} {len(route)} {note}"
 
-    sent = {"passenger": {"name": "Ana", "age": 30}, "cabin": "first", "seat": "aisle", "route": [{"x": 1}]}
-    assert await text(server, **sent) == "Ana FIRST aisle 1 None"
-    assert await text(server, **{**sent, "route": [], "note": "hi"}) == "Ana FIRST aisle 0 hi"
+    sent: Json = {"passenger": {"name": "Ana", "age": 30}, "cabin": "first", "seat": "aisle", "route": [{"x": 1}]}
+    assert await success_of(book, sent) == "Ana FIRST aisle 1 None"
+    assert await success_of(book, {**sent, "route": [], "note": "hi"}) == "Ana FIRST aisle 0 hi"
 
 
-async def test_what_is_wrong_is_named_with_its_path(server: Server) -> None:
-    @server.tool
+async def test_what_is_wrong_is_named_with_its_path() -> None:
     async def book(passenger: Passenger, cabin: Cabin, route: list[Point]) -> None: ...
 
     wrong = {"passenger": {"name": "Ana", "age": -1}, "cabin": "third", "route": [{"x": 1}, {"x": "far"}]}
-    said = await refusal(server, **wrong)
+    said = await failure_of(book, wrong)
     for path in ("passenger.age: ", "cabin: ", "route.1.x: "):
         assert path in said
 
 
-async def test_defaults_are_used_and_are_not_shared_between_calls(server: Server) -> None:
-    @server.tool
+async def test_defaults_are_used_and_are_not_shared_between_calls() -> None:
     async def collect(item: str, into: list[str] = []) -> str:  # noqa: B006  the point
         into.append(item)
         return ",".join(into)
 
-    for item in ("a", "b"):
-        assert item == await text(server, item=item)
+    async with talk_with(collect) as talk:
+        for item in ("a", "b"):
+            assert item == await talk.text(talk.leg("collect", {"item": item}))
 
 
-async def test_a_default_is_given_as_it_is(server: Server) -> None:
-    @server.tool
+async def test_a_default_is_given_as_it_is() -> None:
     async def book(cabin: Cabin = Cabin.FIRST) -> str:
         return cabin.name
 
-    assert await text(server) == "FIRST"
+    assert await success_of(book) == "FIRST"
 
 
-async def test_keyword_only_parameters_are_arguments_like_others(server: Server) -> None:
-    @server.tool
+async def test_keyword_only_parameters_are_arguments_like_others() -> None:
     async def book(*, to: str) -> str:
         return to
 
-    assert await text(server, to="Lisbon") == "Lisbon"
+    assert await success_of(book, {"to": "Lisbon"}) == "Lisbon"
 
 
 NAMES = ["json", "copy", "schema", "dict", "model_config", "model_fields", "validate", "_x", "__x", "model_x", "class_"]
@@ -264,11 +245,11 @@ NAMES = ["json", "copy", "schema", "dict", "model_config", "model_fields", "vali
 async def test_any_name_may_be_a_parameter(server: Server, name: str) -> None:
     namespace: dict[str, Any] = {}
     exec(f"async def tool({name}: int, other: int = 2) -> str:\n    return str({name} * other)", namespace)
-    server.tool(namespace["tool"])
+    tool = server.tool(namespace["tool"])
     assert {name, "other"} == set(schema_of(server)["properties"])
-    assert await text(server, **{name: 21}) == "42"
-    assert f"{name}: " in await refusal(server, **{name: "many"})
-    assert f"{name}: " in await refusal(server)
+    assert await success_of(tool, {name: 21}) == "42"
+    assert f"{name}: " in await failure_of(tool, {name: "many"})
+    assert f"{name}: " in await failure_of(tool)
 
 
 async def test_names_that_clash_do_not_hide_others(server: Server) -> None:
@@ -277,74 +258,41 @@ async def test_names_that_clash_do_not_hide_others(server: Server) -> None:
         return json + arg_json + _x + arg__x
 
     assert list(schema_of(server)["properties"]) == ["json", "arg_json", "_x", "arg__x"]
-    assert await text(server, json="a", arg_json="b", _x="c", arg__x="d") == "abcd"
+    assert await success_of(tool, {"json": "a", "arg_json": "b", "_x": "c", "arg__x": "d"}) == "abcd"
 
 
-async def test_an_unknown_argument_is_refused_by_name(server: Server) -> None:
-    @server.tool
-    async def book(json: str = "", to: str = "") -> None: ...
-
-    for name in ("seat", "argument_0", "To", "ctx"):
-        assert f"{name}: Extra inputs" in await refusal(server, **{name: "x"})
-
-
-async def test_a_caller_cannot_pass_the_context(server: Server) -> None:
-    @server.tool
-    async def book(ctx: Context) -> str:
+@pytest.mark.parametrize("name", ["seat", "argument_0", "To", "ctx"])
+async def test_an_unknown_argument_is_refused_by_name(name: str) -> None:
+    async def book(ctx: Context, json: str = "", to: str = "") -> str:
         return type(ctx).__name__
 
-    assert await text(server) == "Context"
-    assert "ctx: " in await refusal(server, ctx={})
+    assert await success_of(book) == "Context"
+    assert f"{name}: Extra inputs" in await failure_of(book, {name: "x"})
 
 
-async def test_a_missing_arguments_member_is_an_empty_object(server: Server) -> None:
-    @server.tool
+async def test_a_missing_arguments_member_is_an_empty_object() -> None:
     async def book(to: str = "home") -> str:
         return to
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        assert await talk.text(talk.request("tools/call", {"name": "book"})) == "home"
+    async with talk_with(book) as talk:
+        assert await talk.text(talk.ask("tools/call", name="book")) == "home"
 
 
 async def test_a_parameter_without_a_type_takes_text(server: Server) -> None:
     server.tool(name="tool")(lambda a: a)
     assert schema_of(server)["properties"]["a"]["type"] == "string"
-    assert await text(server, a="x") == "x"
+    assert await success_of(lambda a: a, {"a": "x"}) == "x"
 
 
-async def test_the_list_of_tools_is_what_was_declared(server: Server) -> None:
-    @server.tool
+async def test_the_list_of_tools_is_what_was_declared() -> None:
     async def book(to: str) -> str:
         """Book a flight."""
         return to
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        (tool,) = (await talk.result(talk.request("tools/list")))["tools"]
+    async with talk_with(book) as talk:
+        (tool,) = (await talk.result(talk.ask("tools/list")))["tools"]
     assert (tool["name"], tool["description"], tool["inputSchema"]["required"]) == ("book", "Book a flight.", ["to"])
 
 
-def test_a_context_without_its_annotation_is_refused_and_says_what_to_write() -> None:
-    server = Server("s")
-    with pytest.raises(TypeError, match="ctx: Context"):
-
-        @server.tool
-        async def careless(ctx) -> str:
-            return ""
-
-
-def test_an_unbound_method_is_refused() -> None:
-    class Tools:
-        async def run(self, text: str) -> str:
-            return text
-
-    with pytest.raises(TypeError, match="self"):
-        Server("s").tool(Tools.run)
-
-
-async def test_the_name_of_an_unknown_argument_is_cut(server: Server) -> None:
-    @server.tool
-    def quiet() -> None: ...
-
-    assert len(await refusal(server, **{"x" * 100_000: 1})) < 400
+async def test_the_name_of_an_unknown_argument_is_cut() -> None:
+    assert len(await failure_of(lambda: None, {"x" * 100_000: 1})) < 400

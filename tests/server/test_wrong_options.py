@@ -38,11 +38,7 @@ def server(**options: Any) -> None:
 
 COMMON: list[tuple[dict[str, Any], type[Exception]]] = [
     ({"timeout": "30"}, TypeError),
-    ({"timeout": True}, TypeError),
-    ({"timeout": None}, TypeError),
-    ({"timeout": -1}, ValueError),
     ({"timeout": 0}, ValueError),
-    ({"timeout": float("nan")}, ValueError),
     ({"name": 3}, TypeError),
     ({"resume": "reply"}, ValueError),
     ({"elicits": "seat"}, TypeError),
@@ -55,6 +51,7 @@ WRONG = [
     (resource, {"cache_scope": "all"}, ValueError),
     (server, {"list_scope": "everyone"}, ValueError),
     (server, {"list_ttl": "60"}, TypeError),
+    (server, {"list_ttl": -1}, ValueError),
     (server, {"list_ttl": float("nan")}, ValueError),
     (server, {"options": {"max_seconds": 3}}, TypeError),
     (server, {"page_size": "9"}, TypeError),
@@ -86,7 +83,7 @@ def test_an_option_is_rejected_by_name_and_value(
 
 
 @pytest.mark.parametrize("offer", [tool, prompt, resource])
-def test_a_question_that_is_none_is_named_with_how_to_write_one(offer: Callable[..., None]) -> None:
+def test_a_wrong_question_is_named_with_how_to_write_one(offer: Callable[..., None]) -> None:
     with pytest.raises(TypeError, match=naming("elicits", "'seat'", "Elicit('seat', Seat)")):
         offer(elicits=["seat"])
 
@@ -113,41 +110,29 @@ def test_an_input_schema_says_that_arguments_are_an_object(schema: dict[str, Any
         Server("wrong").add_tool(lambda arguments: "", name="raw", input_schema=schema)
 
 
-def test_a_name_goes_by_its_keyword() -> None:
-    wrong: Any = Server("wrong")
-    for offer in ("tool", "prompt"):
-        with pytest.raises(TypeError, match=rf"{offer}\(name='x'\)"):
-            getattr(wrong, offer)("x")
-        with pytest.raises(TypeError, match=naming(offer, "function", 5)):
-            getattr(wrong, offer)(5)
+COMPLETE = "@server.complete(prompt='review', argument='language')"
+MISPLACED: list[tuple[Callable[[Any], object], type[Exception], list[object]]] = [
+    (lambda server: server.tool("x"), TypeError, ["tool(name='x')"]),
+    (lambda server: server.prompt("x"), TypeError, ["prompt(name='x')"]),
+    (lambda server: server.tool(5), TypeError, ["tool", "function", 5]),
+    (lambda server: server.prompt(5), TypeError, ["prompt", "function", 5]),
+    (lambda server: server.resource(function), TypeError, ["URI", "resource('config://app')"]),
+    (lambda server: server.add_resource(function, "b://x"), TypeError, ["URI"]),
+    (lambda server: server.add_resource("b://x", "c"), TypeError, ["b://x", "function", "'c'"]),
+    (lambda server: server.complete(function), TypeError, [COMPLETE]),
+    (lambda server: server.complete("review", "language"), TypeError, [COMPLETE]),
+    (lambda server: server.complete(), TypeError, [COMPLETE]),
+    (lambda server: server.resource_updated("zz"), ValueError, ["resource_updated", "'zz'", "URI"]),
+    (lambda _server: Elicit(str, "seat"), TypeError, ["key"]),  # type: ignore[arg-type, type-var]
+]
 
 
-def test_a_resource_has_its_uri_first() -> None:
-    wrong: Any = Server("wrong")
-    with pytest.raises(TypeError, match=naming("URI", "resource('config://app')")):
-        wrong.resource(function)
-    with pytest.raises(TypeError, match=naming("URI")):
-        wrong.add_resource(function, "b://x")
-    with pytest.raises(TypeError, match=naming("b://x", "function", "'c'")):
-        wrong.add_resource("b://x", "c")
-
-
-def test_a_completion_says_how_it_is_offered() -> None:
-    wrong: Any = Server("wrong")
-    for said in ((function,), ("review", "language"), ()):
-        with pytest.raises(TypeError, match=r"@server\.complete\(prompt='review', argument='language'\)"):
-            wrong.complete(*said)
-
-
-def test_a_question_has_its_key_first() -> None:
-    wrong: Any = Elicit
-    with pytest.raises(TypeError, match=naming("key")):
-        wrong(str, "seat")
-
-
-def test_an_update_is_of_a_uri() -> None:
-    with pytest.raises(ValueError, match=naming("resource_updated", "'zz'", "URI")):
-        Server("wrong").resource_updated("zz")
+@pytest.mark.parametrize(("offer", "kind", "names"), MISPLACED)
+def test_a_misplaced_argument_is_rejected_with_what_to_write(
+    offer: Callable[[Any], object], kind: type[Exception], names: list[object]
+) -> None:
+    with pytest.raises(kind, match=naming(*names)):
+        offer(Server("wrong"))
 
 
 class Opaque:
@@ -189,28 +174,12 @@ def test_no_error_speaks_of_the_numbers_of_rules() -> None:
         assert [text for node in raised for text in said(node) if RULE.search(text)] == []
 
 
-def test_a_return_type_that_no_json_can_be_made_of_is_named_with_its_function() -> None:
-    def book() -> Opaque:
-        return Opaque()
-
-    with pytest.raises(TypeError, match=naming("book", "Opaque")):
-        Server("wrong").add_tool(book)
-
-
 def test_a_context_may_be_optional() -> None:
     async def book(flight: str, ctx: Context | None = None) -> str:
         return flight
 
     offered = Server("right").add_tool(book)
     assert list(offered.model.input_schema["properties"]) == ["flight"]
-
-
-def test_what_is_a_context_or_something_else_is_refused() -> None:
-    def book(ctx: Context | str) -> str:
-        return ""
-
-    with pytest.raises(TypeError, match=naming("book", "'ctx'", "`ctx: Context`")):
-        Server("wrong").add_tool(book)
 
 
 @pytest.mark.parametrize(

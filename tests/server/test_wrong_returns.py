@@ -7,54 +7,40 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import trio
 from naming import naming, unnamed
-from talk import Json, Talk, talk_to
+from one_tool import failure_of, success_of
+from talk import Json, talk_to
 
-from trio_mcp import Client, Context, Server
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp import Context, Server
+
+COMPLETE: Json = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}}
 
 
 def returning(value: object) -> Callable[[], Any]:
     return lambda: value
 
 
-async def told(talk: Talk, method: str, **params: Any) -> Json:
-    error = await talk.error(talk.ask(method, **params))
+async def told(server: Server, method: str, **params: Any) -> str:
+    """The text of the error that answers this request."""
+    async with talk_to(server) as talk:
+        error = await talk.error(talk.ask(method, **params))
     assert error["code"] == -32603
-    return error
+    return error["message"]
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}, [float("inf")]])
 async def test_a_resource_that_json_cannot_say_is_told_of(value: object) -> None:
     server = Server("wrong")
     server.add_resource("a://b", returning(value))
-    async with talk_to(server) as talk:
-        assert unnamed((await told(talk, "resources/read", uri="a://b"))["message"], "JSON") == []
+    assert unnamed(await told(server, "resources/read", uri="a://b"), "JSON") == []
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}])
-async def test_a_tool_that_json_cannot_say_is_told_of(value: object) -> None:
-    server = Server("wrong")
-    server.add_tool(returning(value), name="plain")
-    server.add_tool(returning(value), name="promised", output_schema={})
-    async with talk_to(server) as talk:
-        for name in ("plain", "promised"):
-            result = await talk.result(talk.leg(name))
-            assert result["isError"] is True
-            assert unnamed(result["content"][0]["text"], name, "JSON") == []
-
-
-async def test_a_tool_whose_declared_result_holds_what_json_cannot_say_is_told_of() -> None:
-    server = Server("wrong")
-
-    @server.tool
-    def promised() -> dict[str, Any]:
-        return {"a": object()}
-
-    async with talk_to(server) as talk:
-        result = await talk.result(talk.leg("promised"))
-    assert unnamed(result["content"][0]["text"], "promised", "JSON") == []
+@pytest.mark.parametrize("options", [{}, {"output_schema": {}}], ids=["no schema", "a schema"])
+async def test_a_tool_that_json_cannot_say_is_told_of(value: object, options: Json) -> None:
+    text = await failure_of(returning(value), name="plain", **options)
+    assert unnamed(text, "plain", "JSON") == []
+    assert "object at 0x" not in text
 
 
 @pytest.mark.parametrize(
@@ -71,8 +57,7 @@ async def test_a_tool_whose_declared_result_holds_what_json_cannot_say_is_told_o
 async def test_a_prompt_says_text_blocks_or_messages(value: object, names: list[str]) -> None:
     server = Server("wrong")
     server.add_prompt(returning(value), name="say")
-    async with talk_to(server) as talk:
-        assert unnamed((await told(talk, "prompts/get", name="say"))["message"], *names) == []
+    assert unnamed(await told(server, "prompts/get", name="say"), *names) == []
 
 
 async def test_a_prompt_may_still_return_data() -> None:
@@ -97,11 +82,9 @@ async def test_a_prompt_may_still_return_data() -> None:
 async def test_a_completion_suggests_a_list_of_strings(value: object, named: str) -> None:
     server = Server("wrong")
     server.add_prompt(lambda taste: taste, name="say")
-    server.complete(prompt="say", argument="taste")(lambda value: returned)
     returned = value
-    async with talk_to(server) as talk:
-        params = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}}
-        assert unnamed((await told(talk, "completion/complete", **params))["message"], "completion", named) == []
+    server.complete(prompt="say", argument="taste")(lambda value: returned)
+    assert unnamed(await told(server, "completion/complete", **COMPLETE), "completion", named) == []
 
 
 @pytest.mark.parametrize("annotation", [int, str, None, dict])
@@ -136,61 +119,40 @@ def failing() -> Server:
     [
         ("prompts/get", {"name": "say"}, ["prompts/get", "'say'"]),
         ("resources/read", {"uri": "a://b"}, ["resources/read", "'a://b'"]),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "taste", "value": ""}},
-            ["completion/complete", "'say'"],
-        ),
+        ("completion/complete", COMPLETE, ["completion/complete", "'say'"]),
         ("resources/read", {"uri": "a://none"}, ["resources/read", "'a://none'"]),
     ],
 )
 async def test_the_log_of_a_failure_names_what_failed(
     failing: Server, method: str, params: Json, logged: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with talk_to(failing) as talk:
-        with caplog.at_level(logging.ERROR, "trio_mcp"):
-            await told(talk, method, **params)
+    with caplog.at_level(logging.ERROR, "trio_mcp"):
+        await told(failing, method, **params)
     assert [unnamed(record.getMessage(), *logged) for record in caplog.records] == [[]]
 
 
-@pytest.mark.parametrize("version", [MODERN, NEWEST_LEGACY])
+@pytest.mark.parametrize("legacy", [False, True], ids=["modern", "legacy"])
 @pytest.mark.parametrize("level", ["warn", 3, None])
-async def test_a_level_that_is_none_is_refused_in_both_eras(version: str, level: Any) -> None:
-    server = Server("wrong")
-
-    @server.tool
-    async def speak(ctx: Context) -> str:
+async def test_an_invalid_level_is_rejected_in_both_eras(legacy: bool, level: Any) -> None:
+    async def speak(ctx: Context) -> None:
         with pytest.raises(ValueError, match=naming("level", "debug", "warning", repr(level))):
             await ctx.log(level, "x")
-        return "refused"
 
-    async with talk_to(server) as talk:
-        if version == MODERN:
-            assert await talk.text(talk.leg("speak")) == "refused"
-        else:
-            await talk.initialize()
-            assert await talk.text(talk.call("speak")) == "refused"
+    await success_of(speak, legacy=legacy)
 
 
 @pytest.mark.parametrize(("schema", "text"), [({"type": "object"}, naming("elicit()", "str")), (5, naming(5))])
 async def test_a_form_is_asked_for_by_a_type(schema: Any, text: str) -> None:
-    server = Server("wrong")
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
+    async def ask(ctx: Context) -> None:
         with pytest.raises(TypeError, match=text):
             await ctx.elicit("?", schema)
-        return "refused"
 
-    async with talk_to(server) as talk:
-        assert await talk.text(talk.leg("ask")) == "refused"
+    await success_of(ask)
 
 
 @pytest.mark.parametrize("returns", [str, None, int])
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 async def test_a_coroutine_that_was_returned_is_named_as_not_awaited(returns: Any) -> None:
-    server = Server("wrong")
-
     async def later() -> str:
         return "x"
 
@@ -198,9 +160,4 @@ async def test_a_coroutine_that_was_returned_is_named_as_not_awaited(returns: An
         return later()
 
     hasty.__annotations__["return"] = returns or Any
-    server.add_tool(hasty)
-    with trio.fail_after(20):
-        async with Client.connect(server) as client:
-            result = await client.call_tool("hasty")
-    assert result.is_error
-    assert unnamed(result.text, "later()", "awaited") == []
+    assert unnamed(await failure_of(hasty), "later()", "awaited") == []

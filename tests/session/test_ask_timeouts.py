@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 from naming import unnamed
-from talk import ERAS, Legacy, Talk, accept, talk_to
+from talk import accept, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, RequestTimeout, Server
@@ -51,23 +51,12 @@ def server() -> Server:
     return made
 
 
-@pytest.fixture(params=ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[Legacy]:
-    return request.param
-
-
-async def opened(talk: Talk) -> Talk:
-    await talk.initialize()
-    return talk
-
-
 @pytest.mark.parametrize("kind", list(ASKS))
 async def test_a_live_question_that_nobody_answers_is_withdrawn_at_the_client(
     server: Server, kind: str, autojump_clock: MockClock
 ) -> None:
     method = ASKS[kind][0]
-    async with talk_to(server) as talk:
-        await opened(talk)
+    async with session_with(server) as talk:
         call = talk.call("patient", {"kind": kind})
         question = await talk.question(method)
         assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
@@ -87,36 +76,21 @@ async def test_a_question_of_a_round_that_nobody_answers_leaves_the_round(
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("patient", {"kind": kind}))
         await trio.sleep(10)
-        last = talk.leg("patient", {"kind": kind}, state=asked.state, answers={asked.key: accept(value=3)})
-        assert unnamed(await talk.text(last), "3 seconds") == []
+        assert unnamed(await talk.text(asked.retry(3)), "3 seconds") == []
 
 
 async def test_what_is_asked_instead_goes_out_and_the_withdrawn_question_does_not(
-    server: Server, era: type[Legacy], autojump_clock: MockClock
+    server: Server, autojump_clock: MockClock
 ) -> None:
     async with talk_to(server) as talk:
-        if era is Legacy:
-            await opened(talk)
-            call = talk.call("again")
-            await talk.question()
-            await talk.notification("notifications/cancelled")
-            second = await talk.question()
-            assert second["params"]["message"] == "Any at all?"
-            talk.answer(second, accept(value=True))
-            assert await talk.text(call) == "accept"
-        else:
-            first = await talk.round(talk.leg("again"))
-            await trio.sleep(10)
-            second = await talk.round(talk.leg("again", state=first.state, answers={first.key: accept(value=3)}))
-            assert second.message == "Any at all?"
-            last = talk.leg("again", state=second.state, answers={second.key: accept(value=True)})
-            assert await talk.text(last) == "accept"
+        first = await talk.round(talk.leg("again"))
+        await trio.sleep(10)
+        second = await talk.round(first.retry(3))
+        assert second.message == "Any at all?"
+        assert await talk.text(second.retry(True)) == "accept"
 
 
 async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent(autojump_clock: MockClock) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def busy(ctx: Context) -> str:
         """A busy sibling holds the round back for the settle time, which is longer than the question waits."""
 
@@ -133,15 +107,14 @@ async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent
 
         return ", ".join(await ctx.branch_all(asks, works))
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(busy)) as talk:
         assert await talk.text(talk.leg("busy")) == "nobody was asked, worked"
 
 
 async def test_a_timeout_that_the_tool_lets_out_is_told_in_its_own_words(
     server: Server, autojump_clock: MockClock
 ) -> None:
-    async with talk_to(server) as talk:
-        await opened(talk)
+    async with session_with(server) as talk:
         call = talk.call("impatient")
         await talk.question()
         await talk.notification("notifications/cancelled")
@@ -151,8 +124,7 @@ async def test_a_timeout_that_the_tool_lets_out_is_told_in_its_own_words(
 async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(
     server: Server, autojump_clock: MockClock
 ) -> None:
-    async with talk_to(server) as talk:
-        await opened(talk)
+    async with session_with(server) as talk:
         call = talk.call("patient", {"kind": "elicit"})
         for _ in range(2):
             question = await talk.question()
@@ -165,8 +137,7 @@ async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(
 
 async def test_a_cancel_of_the_call_is_not_a_timeout_of_its_question(server: Server) -> None:
     """Also when both come at the same moment."""
-    async with talk_to(server) as talk:
-        await opened(talk)
+    async with session_with(server) as talk:
         call = talk.call("patient", {"kind": "elicit", "seconds": 1e-9})
         talk.cancel(call)
         await wait_all_tasks_blocked()
@@ -185,7 +156,6 @@ async def test_what_is_no_time_to_wait_is_refused_and_nothing_is_sent(server: Se
             failures.append(str(error))
         return "done"
 
-    async with talk_to(server) as talk:
-        await opened(talk)
+    async with session_with(server) as talk:
         assert await talk.text(talk.call("asks")) == "done"
     assert [unnamed(failure, "timeout", repr(wrong)) for failure in failures] == [[]]

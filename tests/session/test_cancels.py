@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from talk import Talk, talk_to
+from talk import Talk, session_with
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
@@ -63,8 +63,7 @@ async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -
 async def test_cancels_cost_the_same_however_many_requests_are_open(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         few, many = [await comparisons(talk, count, monkeypatch) for count in (10, 200)]
     assert few > 0
     assert many <= 20 * few, f"{few} comparisons for 10 cancels, {many} for 200"
@@ -73,8 +72,7 @@ async def test_cancels_cost_the_same_however_many_requests_are_open(
 async def test_a_cancel_finds_the_new_request_under_an_id_whose_old_one_still_cleans_up(
     server: Server, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         talk.call("lingering", id="x")
         await wait_all_tasks_blocked()
         talk.cancel("x")
@@ -91,8 +89,7 @@ async def test_a_cancel_finds_the_new_request_under_an_id_whose_old_one_still_cl
 async def test_the_end_of_an_old_request_frees_no_id_that_a_new_one_uses(
     server: Server, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         talk.call("lingering", id="x")
         await wait_all_tasks_blocked()
         talk.cancel("x")
@@ -104,7 +101,7 @@ async def test_the_end_of_an_old_request_frees_no_id_that_a_new_one_uses(
 
 async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: Server) -> None:
     async with server.open_service() as service:
-        talk = Talk(service, shared=False)
+        talk = Talk(service, shared_channel=False)
         await talk.initialize()
         for _ in range(3):
             talk.call("forever", id=1)
@@ -129,8 +126,7 @@ async def test_a_cancelled_request_stays_silent_when_its_session_ends_while_it_c
                 reported.set()
 
     session_ended = trio.Event()
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         talk.call("reporting", id="x", meta={"progressToken": "t"})
         await wait_all_tasks_blocked()
         talk.cancel("x")

@@ -12,7 +12,7 @@ from naming import unnamed
 from pydantic import BaseModel
 from samples import CLIENT, SERVER, WHO
 from spec_schemas import closed_validator, request_definitions, validator
-from talk import Json, Talk, accept, talk_to
+from talk import Json, Talk, accept, session_with
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
@@ -136,8 +136,7 @@ async def tell(ctx: Context) -> str:
 
 @asynccontextmanager
 async def speaking(version: str) -> AsyncIterator[Talk]:
-    async with talk_to(toolbox) as talk:
-        await talk.initialize(version, DECLARED)
+    async with session_with(toolbox, version, DECLARED) as talk:
         yield talk
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from talk import DECLINE, Talk, accept, talk_to
+from talk import DECLINE, Talk, accept, session_with
 from trio.testing import MockClock
 
 from trio_mcp import Context, Server, ServiceOptions
@@ -20,8 +20,7 @@ async def calling(
 ) -> AsyncIterator[Talk]:
     server = Server("tester", options=options)
     server.add_tool(body, name="tool")
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         yield talk
 
 
@@ -175,6 +174,5 @@ async def test_who_may_not_be_asked_is_told_at_once_and_waits_for_nobody(autojum
 
     server = Server("tester")
     server.add_tool(body, name="tool")
-    async with talk_to(server) as talk:
-        await talk.initialize(capabilities={})
+    async with session_with(server, capabilities={}) as talk:
         assert await talk.text(talk.call("tool")) == "told"

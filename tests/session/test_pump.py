@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from scripted import Json, Wire
-from talk import modern_meta
+from peer import ChannelClient, hello, modern_meta
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import Request
@@ -17,14 +16,12 @@ from trio_mcp.server import Context, Server
 from trio_mcp.session import Envelope, MessageChannel
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
 
+class Served(ChannelClient):
+    """A client of a server that serves the other end of its channel; what has become of that shows here."""
 
-class Served:
-    """A server that serves one end of a pair; what has become of it shows here."""
-
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+    def __init__(self, channel: MemoryChannel) -> None:
+        super().__init__(channel)
         self.over = trio.Event()
 
     async def serve(self, server: Server, channel: trio.abc.Channel[Envelope]) -> None:
@@ -35,18 +32,11 @@ class Served:
         with trio.fail_after(50):
             await self.over.wait()
 
-    async def initialize(self) -> None:
-        await self.wire.ask(0, "initialize", HELLO)
-        await self.wire.answer(0)
-
-    async def call(self, request_id: int, name: str, arguments: Json | None = None) -> None:
-        await self.wire.ask(request_id, "tools/call", {"name": name, "arguments": arguments or {}})
-
 
 @asynccontextmanager
 async def serving(server: Server, buffer: int = 64) -> AsyncIterator[Served]:
     ours, theirs = memory_pair(buffer)
-    served = Served(Wire(ours))
+    served = Served(ours)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(served.serve, server, theirs)
         yield served
@@ -88,10 +78,10 @@ async def test_the_end_of_the_channel_cancels_every_call_and_waits_for_its_clean
 ) -> None:
     async with serving(server) as served:
         await served.initialize()
-        for number in (1, 2, 3):
-            await served.call(number, "wait")
+        for _ in range(3):
+            await served.call("wait")
         await wait_all_tasks_blocked()
-        await served.wire.close()
+        await served.close()
         await served.ended()
     assert reasons == [CancelReason.DISCONNECT] * 3
 
@@ -102,9 +92,9 @@ async def test_a_client_that_leaves_work_behind_is_logged_and_one_that_only_list
 ) -> None:
     params = {"name": "wait", "notifications": {"toolsListChanged": True}, "_meta": modern_meta()}
     async with serving(server) as served:
-        await served.wire.ask(1, method, params)
+        await served.request(method, params)
         await wait_all_tasks_blocked()
-        await served.wire.close()
+        await served.close()
         await served.ended()
     assert bool(caplog.records) is (method == "tools/call")
 
@@ -132,13 +122,13 @@ async def test_a_tool_that_does_not_unwind_is_waited_for_within_a_bound(
 ) -> None:
     async with trio.open_nursery() as nursery:
         ours, theirs = memory_pair()
-        watched, served = Watched(theirs), Served(Wire(ours))
+        watched, served = Watched(theirs), Served(ours)
         nursery.start_soon(served.serve, server, watched)
         await served.initialize()
-        await served.call(1, "stubborn")
-        await served.call(2, "wait")
+        await served.call("stubborn")
+        await served.call("wait")
         await wait_all_tasks_blocked()
-        await served.wire.close()
+        await served.close()
         with trio.fail_after(10):
             await watched.closed.wait()
         nursery.cancel_scope.cancel()
@@ -149,22 +139,22 @@ async def test_a_client_that_reads_nothing_is_not_read_either(server: Server, au
         await served.initialize()
         sent = 0
         with trio.move_on_after(5):
-            for sent in range(10_000):
-                await served.call(sent + 1, "echo", {"text": "x" * 1000})
+            while sent < 10_000:
+                await served.call("echo", {"text": "x" * 1000})
+                sent += 1
         assert sent < 1000
         for _ in range(sent):
-            await served.wire.receive()
-        await served.wire.silence()
-        await served.call(20_000, "echo", {"text": "again"})
-        await served.wire.answer(20_000)
+            await served.receive()
+        await served.silence()
+        await served.text(await served.call("echo", {"text": "again"}))
 
 
 async def test_a_cancel_overtakes_all_work(server: Server, reasons: list[CancelReason | None]) -> None:
     async with serving(server) as served:
         await served.initialize()
-        await served.call(1, "wait")
+        call = await served.call("wait")
         await wait_all_tasks_blocked()
-        await served.wire.notify("notifications/cancelled", {"requestId": 1})
+        await served.cancel(call)
         await wait_all_tasks_blocked()
         assert reasons == [CancelReason.CLIENT]
 
@@ -173,7 +163,7 @@ class Broken(MessageChannel):
     """A channel on which a client says hello and calls a tool, and whose writing breaks then."""
 
     def __init__(self) -> None:
-        self._messages = [Request(0, "initialize", dict(HELLO)), Request(1, "tools/call", {"name": "wait"})]
+        self._messages = [Request(0, "initialize", hello()), Request(1, "tools/call", {"name": "wait"})]
         self._all_read = trio.Event()
         self.closed = False
 
@@ -208,7 +198,7 @@ class Many(Broken):
 
     def __init__(self) -> None:
         super().__init__()
-        self._messages = [Request(0, "initialize", dict(HELLO))] + [Request(n, "ping") for n in range(1, 10)]
+        self._messages = [Request(0, "initialize", hello())] + [Request(n, "ping") for n in range(1, 10)]
         self.writes: list[int] = []
         self._done = trio.Event()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from talk import Json, Talk, accept, talk_to
+from talk import Round, Talk, talk_to
 from trio.testing import MockClock
 
 from trio_mcp.errors import InvalidRequestState
@@ -109,40 +109,35 @@ async def process(effects: list[str], **options: Any) -> AsyncIterator[tuple[Sho
         yield shop, talk
 
 
-async def first_round(talk: Talk, tool: str, arguments: Json | None = None, **more: Any) -> Json:
-    result = await talk.result(talk.leg(tool, arguments, **more))
-    assert result["resultType"] == "input_required", result
-    return result
-
-
-def answers(result: Json, value: object) -> Json:
-    return {key: accept(value=value) for key in result["inputRequests"]}
+async def parked(tool: str, effects: list[str], **options: Any) -> Round:
+    """The first round of a call whose process ends then."""
+    async with process(effects, **options) as (_, talk):
+        return await talk.round(talk.leg(tool))
 
 
 async def test_a_call_goes_on_in_another_process_and_its_steps_are_not_done_again() -> None:
     effects: list[str] = []
+    asked = await parked("book", effects)
     async with process(effects) as (_, talk):
-        asked = await first_round(talk, "book")
+        asked = await talk.round(asked.retry(2, talk=talk))
+        assert asked.message == "Sure?"
     async with process(effects) as (_, talk):
-        asked = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, 2))
-        assert next(iter(asked["inputRequests"].values()))["params"]["message"] == "Sure?"
-    async with process(effects) as (_, talk):
-        text = await talk.text(talk.leg("book", state=asked["requestState"], answers=answers(asked, True)))
+        text = await talk.text(asked.retry(True, talk=talk))
     assert text == "TP1 2 True"
     assert effects == ["searched Lisbon", "booked"]
 
 
 async def test_a_question_that_changed_is_asked_anew_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
     async with process([]) as (_, talk):
-        asked = await first_round(talk, "book")
-        asked = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, 2))
+        asked = await talk.round(talk.leg("book"))
+        asked = await talk.round(asked.retry(2, talk=talk))
     async with process([]) as (shop, talk):
         shop.question = "Really sure?"
         with caplog.at_level(logging.WARNING, "trio_mcp.session"):
-            again = await first_round(talk, "book", state=asked["requestState"], answers=answers(asked, True))
-        assert [q["params"]["message"] for q in again["inputRequests"].values()] == ["Really sure?"]
+            again = await talk.round(asked.retry(True, talk=talk))
+        assert again.message == "Really sure?"
         assert "diverged" in caplog.text
-        text = await talk.text(talk.leg("book", state=again["requestState"], answers=answers(again, False)))
+        text = await talk.text(again.retry(False, talk=talk))
     assert text == "TP1 2 False"
 
 
@@ -151,9 +146,9 @@ async def test_progress_is_silent_until_the_replay_comes_to_something_new() -> N
     async with process([]) as (_, talk):
         first = talk.leg("loud", meta=meta)
         assert (await talk.receive())["params"]["progress"] == 1
-        asked = await talk.result(first)
+        asked = await talk.round(first)
     async with process([]) as (_, talk):
-        second = talk.leg("loud", state=asked["requestState"], answers=answers(asked, True), meta=meta)
+        second = asked.retry(True, talk=talk, meta=meta)
         assert (await talk.receive())["params"]["progress"] == 2
         assert (await talk.result(second))["resultType"] == "input_required"
 
@@ -161,42 +156,38 @@ async def test_progress_is_silent_until_the_replay_comes_to_something_new() -> N
 @pytest.mark.parametrize("tool", ["charge", "destructive"])
 async def test_a_call_that_must_not_run_twice_is_lost_and_says_so(tool: str) -> None:
     effects: list[str] = []
+    asked = await parked(tool, effects)
     async with process(effects) as (_, talk):
-        asked = await first_round(talk, tool)
-    async with process(effects) as (_, talk):
-        result = await talk.result(talk.leg(tool, state=asked["requestState"], answers=answers(asked, True)))
-    assert result["isError"] is True
-    assert "restarted" in result["content"][0]["text"]
+        assert "restarted" in await talk.failure(asked.retry(True, talk=talk))
     assert effects == ["charged"]
 
 
 async def test_what_is_declared_idempotent_is_run_again() -> None:
     effects: list[str] = []
+    asked = await parked("idempotent", effects)
     async with process(effects) as (_, talk):
-        asked = await first_round(talk, "idempotent")
-    async with process(effects) as (_, talk):
-        leg = talk.leg("idempotent", state=asked["requestState"], answers=answers(asked, True))
-        assert await talk.text(leg) == "done"
+        assert await talk.text(asked.retry(True, talk=talk)) == "done"
     assert effects == ["ran", "ran"]
 
 
-async def test_the_state_of_a_call_that_is_over_here_never_runs_it_again(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("sealed", ["here", "by another process"])
+async def test_the_state_of_a_call_that_is_over_never_runs_it_again(sealed: str, autojump_clock: MockClock) -> None:
     effects: list[str] = []
+    asked = await parked("idempotent", [])
     async with process(effects, outcome_grace=60) as (_, talk):
-        asked = await first_round(talk, "idempotent")
-        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
-        assert await talk.text(talk.leg("idempotent", **retry)) == "done"
+        if sealed == "here":
+            asked = await talk.round(talk.leg("idempotent"))
+        assert await talk.text(asked.retry(True, talk=talk)) == "done"
         await trio.sleep(61)
-        assert await talk.error(talk.leg("idempotent", **retry)) == STATE_ERROR
+        assert await talk.error(asked.retry(True, talk=talk)) == STATE_ERROR
     assert effects == ["ran"]
 
 
 async def test_other_keys_refuse_a_state_and_nothing_runs() -> None:
     effects: list[str] = []
-    async with process(effects) as (_, talk):
-        asked = await first_round(talk, "idempotent")
+    asked = await parked("idempotent", effects)
     async with process(effects, keys=KeyRing.random()) as (_, talk):
-        error = await talk.error(talk.leg("idempotent", state=asked["requestState"], answers=answers(asked, True)))
+        error = await talk.error(asked.retry(True, talk=talk))
     assert error == STATE_ERROR
     assert effects == ["ran"]
 
@@ -204,23 +195,19 @@ async def test_other_keys_refuse_a_state_and_nothing_runs() -> None:
 async def test_a_journal_that_is_too_large_to_travel_goes_to_the_store() -> None:
     store = MemoryJournals()
     async with process([], max_state=500, store=store) as (_, talk):
-        asked = await first_round(talk, "big")
-        assert len(asked["requestState"]) < 1000
+        asked = await talk.round(talk.leg("big"))
+        assert len(asked.state) < 1000
         assert [len(value) > 1000 for value in store.kept.values()] == [True]
     async with process([], max_state=500, store=store) as (_, talk):
-        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
-        ids = [talk.leg("big", **retry) for _ in range(3)]
+        ids = [asked.retry(True, talk=talk) for _ in range(3)]
         texts = [(await talk.receive())["result"]["content"][0]["text"] for _ in ids]
     assert [json.loads(text) for text in texts] == [{"result": 1000}] * 3
 
 
 async def test_without_a_store_a_large_journal_is_lost_with_its_process() -> None:
+    asked = await parked("big", [], max_state=500)
     async with process([], max_state=500) as (_, talk):
-        asked = await first_round(talk, "big")
-    async with process([], max_state=500) as (_, talk):
-        result = await talk.result(talk.leg("big", state=asked["requestState"], answers=answers(asked, True)))
-    assert result["isError"] is True
-    assert "not to be had" in result["content"][0]["text"]
+        assert "not to be had" in await talk.failure(asked.retry(True, talk=talk))
 
 
 async def test_a_step_that_cannot_be_kept_is_an_error_where_it_is_done() -> None:
@@ -232,8 +219,7 @@ async def test_a_step_that_cannot_be_kept_is_an_error_where_it_is_done() -> None
         return "never"
 
     async with talk_to(server) as talk:
-        result = await talk.result(talk.leg("odd"))
-    assert result["isError"] is True
+        assert await talk.failure(talk.leg("odd"))
 
 
 def test_the_environment_names_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -258,32 +244,16 @@ async def test_without_keys_the_log_says_what_that_means(
     with caplog.at_level(logging.INFO, "trio_mcp.session"):
         async with process([], keys=None) as (_, talk):
             for _ in range(2):
-                await first_round(talk, "idempotent")
+                await talk.round(talk.leg("idempotent"))
     assert caplog.text.count("TRIO_MCP_KEYS") == 1
 
 
 async def test_an_answer_to_a_question_that_another_process_asked_is_not_given_to_a_different_one_here() -> None:
     async with process([]) as (_, here), process([]) as (_, there):
-        first = await first_round(here, "book")
-        wrong = {key: accept(value="no number") for key in first["inputRequests"]}
-        await first_round(here, "book", state=first["requestState"], answers=wrong)  # asks for the seat again
-        sure = await first_round(there, "book", state=first["requestState"], answers=answers(first, 2))
-        last = here.leg("book", state=sure["requestState"], answers=answers(sure, True))
-        assert await here.text(last) == "TP1 2 True"
-
-
-async def test_a_state_of_another_process_is_carried_on_once_even_when_the_outcome_is_no_longer_kept(
-    autojump_clock: MockClock,
-) -> None:
-    effects: list[str] = []
-    async with process([]) as (_, talk):
-        asked = await first_round(talk, "idempotent")
-    async with process(effects, outcome_grace=60) as (_, talk):
-        retry = {"state": asked["requestState"], "answers": answers(asked, True)}
-        assert await talk.text(talk.leg("idempotent", **retry)) == "done"
-        await trio.sleep(61)
-        assert await talk.error(talk.leg("idempotent", **retry)) == STATE_ERROR
-    assert effects == ["ran"]
+        first = await here.round(here.leg("book"))
+        await here.round(first.retry("no number"))  # asks for the seat again
+        sure = await there.round(first.retry(2, talk=there))
+        assert await here.text(sure.retry(True, talk=here)) == "TP1 2 True"
 
 
 class SlowJournals(MemoryJournals):
@@ -303,12 +273,11 @@ async def test_a_leg_that_is_given_up_while_its_journal_is_fetched_runs_nothing(
     leave: str, autojump_clock: MockClock
 ) -> None:
     store, effects = MemoryJournals(), []
-    async with process([], max_state=10, store=store) as (_, talk):
-        asked = await first_round(talk, "book")
+    asked = await parked("book", [], max_state=10, store=store)
     slow = SlowJournals()
     slow.kept = store.kept
     async with process(effects, max_state=10, store=slow) as (_, talk):
-        leg = talk.leg("book", state=asked["requestState"], answers=answers(asked, 2))
+        leg = asked.retry(2, talk=talk)
         await trio.sleep(5)
         assert talk.session.busy
         match leave:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from typing import Any
 
 import pytest
 import trio
 from naming import unnamed
-from talk import Json, Talk, accept, log_level, talk_to
+from talk import Json, Talk, accept, log_level, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, SERVER_BUSY, RequestId
-from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer, digest
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, SERVER_BUSY
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions
@@ -72,16 +71,12 @@ async def test_a_parked_call_keeps_its_locals_and_repeats_no_side_effect() -> No
         asked = await talk.round(talk.leg("book"))
         assert asked.message == "Which flight to Lisbon?"
         assert talk.service.supervisor.statistics().parked == 1
-        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert await talk.text(last) == "Booked TP2 to Lisbon"
+        assert await talk.text(asked.retry(1)) == "Booked TP2 to Lisbon"
     assert travel.effects == ["searched", "booked"]
     assert talk.service.supervisor.statistics().started == 1
 
 
 async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: Any) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def keeps(ctx: Context) -> str:
         async def listen(_child: Context) -> str:
             return await receives.receive()
@@ -95,17 +90,13 @@ async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: 
                 await sends.send("still there")
                 return await handle.result()
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(keeps)) as talk:
         asked = await talk.round(talk.leg("keeps"))
-        last = talk.leg("keeps", state=asked.state, answers={asked.key: accept(value=True)})
-        assert await talk.text(last) == "still there"
+        assert await talk.text(asked.retry(True)) == "still there"
     assert (tmp_path / "log").read_text() == "still open"
 
 
 async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def reports(ctx: Context) -> str:
         for number in (1, 2):
             await ctx.progress(number)
@@ -114,24 +105,19 @@ async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
         await ctx.progress(1)  # a new token may start anew
         return f"{ctx.request.id}"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(reports)) as talk:
         call = talk.leg("reports", id="a", meta={"progressToken": "t1"})
         assert (await talk.notification("notifications/progress"))["progressToken"] == "t1"
         asked = await talk.round(call)
-        answers = {asked.key: accept(value=True)}
-        call = talk.leg("reports", id="b", state=asked.state, answers=answers, meta=log_level("info"))
+        call = asked.retry(True, id="b", meta=log_level("info"))
         assert (await talk.notification("notifications/message"))["data"] == "in leg 2"
         asked = await talk.round(call)
-        answers = {asked.key: accept(value=True)}
-        call = talk.leg("reports", id="c", state=asked.state, answers=answers, meta={"progressToken": "t3"})
+        call = asked.retry(True, id="c", meta={"progressToken": "t3"})
         assert await talk.notification("notifications/progress") == {"progressToken": "t3", "progress": 1}
         assert await talk.text(call) == "c"
 
 
 async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.1))
-
-    @server.tool
     async def reports(ctx: Context) -> str:
         async with ctx.branches() as group:
             group.start(lambda c: c.elicit("Go on?", bool))
@@ -140,90 +126,16 @@ async def test_nothing_is_reported_while_no_leg_is_open(autojump_clock: MockCloc
             await ctx.log("emergency", "nobody hears this")
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(reports, settle=0.1)) as talk:
         asked = await talk.round(talk.leg("reports", meta={"progressToken": "t", **log_level("debug")}))
         await trio.sleep(2)
-        last = talk.leg("reports", state=asked.state, answers={asked.key: accept(value=True)})
-        assert await talk.text(last) == "done"
+        assert await talk.text(asked.retry(True)) == "done"
 
 
 # batching
 
 
-async def test_all_open_questions_of_all_branches_go_out_in_one_round() -> None:
-    server = Server("tester")
-
-    @server.tool
-    async def asks(ctx: Context, count: int) -> int:
-        answers = await ctx.branch_all(*[lambda c: c.elicit("?", int)] * count)
-        return sum(number_of(answer) for answer in answers)
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("asks", {"count": 100}))
-        assert len(asked.questions) == 100
-        answers = {key: accept(value=1) for key in asked.keys}
-        result = await talk.result(talk.leg("asks", {"count": 100}, state=asked.state, answers=answers))
-        assert result["structuredContent"] == {"result": 100}
-
-
-async def test_questions_of_nested_branches_of_a_nursery_and_of_the_body_share_a_round() -> None:
-    server = Server("tester")
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        async def nests(child: Context) -> None:
-            await child.branch_all(lambda c: c.elicit("?", int), lambda c: c.sample("?"))
-
-        async def in_a_nursery() -> None:
-            await ctx.elicit("?", int)
-
-        async with ctx.branches() as group, trio.open_nursery() as nursery:
-            group.start(nests)
-            nursery.start_soon(in_a_nursery)
-            nursery.start_soon(in_a_nursery)
-            await ctx.roots()
-        return "done"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("asks"))
-        methods = sorted(question["method"] for question in asked.questions.values())
-        assert methods == ["elicitation/create"] * 3 + ["roots/list", "sampling/createMessage"]
-
-
-async def test_questions_are_listed_by_branch_and_then_in_the_order_asked() -> None:
-    server = Server("tester")
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        await ctx.branch_all(*[lambda c: c.elicit("?", int)] * 12)
-        return "done"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("asks"))
-        assert [f"elicit/{number}-1" for number in range(1, 13)] == asked.keys
-
-
-async def test_a_branch_that_has_just_been_started_is_waited_for() -> None:
-    server = Server("tester")
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        async def late(child: Context) -> None:
-            for _ in range(10):
-                await trio.lowlevel.checkpoint()
-            await child.elicit("Late?", int)
-
-        await ctx.branch_all(lambda c: c.elicit("Early?", int), late)
-        return "done"
-
-    async with talk_to(server) as talk:
-        assert len((await talk.round(talk.leg("asks"))).questions) == 2
-
-
 async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_longer(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.5))
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         async def computes(child: Context) -> str:
             await trio.sleep(3)
@@ -232,23 +144,19 @@ async def test_a_busy_sibling_holds_a_round_back_for_the_settle_time_and_no_long
         fast, slow = await ctx.branch_all(lambda c: c.elicit("Fast?", int), computes)
         return f"{number_of(fast)} {slow}"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(asks, settle=0.5)) as talk:
         first = await talk.round(talk.leg("asks"))
         assert trio.current_time() == 0.5
         assert first.message == "Fast?"
-        second = await talk.round(talk.leg("asks", state=first.state, answers={first.key: accept(value=1)}))
+        second = await talk.round(first.retry(1))
         assert trio.current_time() == 3
         assert second.message == "Slow?"
-        last = talk.leg("asks", state=second.state, answers={second.key: accept(value=2)})
-        assert await talk.text(last) == "1 2"
+        assert await talk.text(second.retry(2)) == "1 2"
 
 
 async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_the_next_round(
     autojump_clock: MockClock,
 ) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.1))
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         async def late(child: Context) -> str:
             await trio.sleep(1)
@@ -257,21 +165,18 @@ async def test_a_question_that_is_asked_while_the_call_is_parked_goes_out_with_t
         early, later = await ctx.branch_all(lambda c: c.elicit("Early?", int), late)
         return f"{number_of(early)} {later}"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(asks, settle=0.1)) as talk:
         first = await talk.round(talk.leg("asks"))
         await trio.sleep(2)
         assert talk.waiting() == []
-        second = await talk.round(talk.leg("asks", state=first.state, answers={first.key: accept(value=1)}))
+        second = await talk.round(first.retry(1))
         assert second.message == "Late?"
-        last = talk.leg("asks", state=second.state, answers={second.key: accept(value=2)})
-        assert await talk.text(last) == "1 2"
+        assert await talk.text(second.retry(2)) == "1 2"
 
 
 async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
     """A branch that ends while its parent waits for it must not end the leg with nothing to ask."""
-    server = Server("tester", options=ServiceOptions(settle=0.1))
 
-    @server.tool
     async def works(ctx: Context) -> str:
         for number in range(3):
             await ctx.branch_all(*[asks_once] * 3)
@@ -285,124 +190,41 @@ async def test_a_round_is_never_empty(autojump_clock: MockClock) -> None:
         await child.elicit("?", int)
         await trio.sleep(0.05)
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(works, settle=0.1)) as talk:
         call = talk.leg("works")
         for _ in range(30):
             result = await talk.result(call)
             if result["resultType"] == "complete":
-                break
+                return
             assert result["inputRequests"], "an empty round"
             answers = {key: accept(value=1) for key in result["inputRequests"]}
             call = talk.leg("works", state=result["requestState"], answers=answers)
-        assert result["resultType"] == "complete"
+        raise AssertionError("the call never ends")
 
 
 # answers
 
 
-async def test_one_malformed_answer_takes_none_of_the_others() -> None:
-    async with talk_to(Travel().server) as talk:
-        first = await talk.round(talk.leg("both"))
-        left, right = first.keys
-        wrong = {left: accept(value=1), right: {"action": "maybe"}}
-        await talk.error(talk.leg("both", state=first.state, answers=wrong))
-        again = await talk.round(talk.leg("both", state=first.state, answers={}))
-        assert [left, right] == again.keys
-
-
 async def test_what_is_still_open_is_never_asked_of_a_client_that_does_not_declare_it() -> None:
     async with talk_to(Travel().server) as talk:
         first = await talk.round(talk.leg("both"))
-        left, right = first.keys
-        some = {left: accept(value=1)}
-        error = await talk.error(talk.leg("both", state=first.state, answers=some, capabilities={}))
+        error = await talk.error(first.leg({first.keys[0]: accept(value=1)}, capabilities={}))
         assert error["code"] == MISSING_CAPABILITY
-        every = {left: accept(value=3), right: accept(value=4)}
-        assert await talk.text(talk.leg("both", state=first.state, answers=every, capabilities={})) == "3 4"
-
-
-async def test_a_retry_that_declares_nothing_goes_on_where_nothing_more_is_asked() -> None:
-    async with talk_to(Travel().server) as talk:
-        asked = await talk.round(talk.leg("book"))
-        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)}, capabilities={})
-        assert "Booked TP2" in await talk.text(last)
+        assert await talk.text(first.retry(3, 4, capabilities={})) == "3 4"
 
 
 async def test_branches_that_ask_a_client_that_cannot_are_one_refusal_that_names_what_is_missing() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def roots(ctx: Context) -> str:
         await ctx.branch_all(*[lambda child: child.roots()] * 100)
         return "never"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(roots)) as talk:
         error = await talk.error(talk.leg("roots", capabilities={"elicitation": {"form": {}}, "sampling": {}}))
         assert error["code"] == MISSING_CAPABILITY
         assert error["data"] == {"requiredCapabilities": {"roots": {}}}
 
 
 # at most once
-
-
-async def test_the_same_leg_sent_again_gets_the_same_outcome_and_runs_nothing() -> None:
-    travel = Travel()
-    async with talk_to(travel.server) as talk:
-        asked = await talk.round(talk.leg("book"))
-        answers = {asked.key: accept(value=1)}
-        texts = [await talk.text(talk.leg("book", state=asked.state, answers=answers)) for _ in range(3)]
-        assert texts == ["Booked TP2 to Lisbon"] * 3
-        changed = talk.leg("book", state=asked.state, answers={asked.key: accept(value=0)})
-        assert await talk.text(changed) == "Booked TP2 to Lisbon"
-    assert travel.effects == ["searched", "booked"]
-
-
-async def test_the_same_leg_sent_twice_at_once_is_one_leg_with_two_listeners() -> None:
-    server = Server("tester")
-    go_on = trio.Event()
-    ran: list[str] = []
-
-    @server.tool
-    async def pays(ctx: Context) -> str:
-        await ctx.elicit("Pay?", bool)
-        ran.append("paid")
-        await go_on.wait()
-        return "paid"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("pays"))
-        other = Talk(talk.service)
-        answers = {asked.key: accept(value=True)}
-        first = talk.leg("pays", state=asked.state, answers=answers)
-        copy = talk.leg("pays", state=asked.state, answers=answers)
-        elsewhere = other.leg("pays", state=asked.state, answers=answers)
-        await wait_all_tasks_blocked()
-        go_on.set()
-        replies = {message["id"]: message["result"] for message in (await talk.receive(), await talk.receive())}
-        assert replies[first] == replies[copy] == await other.result(elsewhere)
-    assert ran == ["paid"]
-
-
-async def test_a_leg_that_ended_with_a_round_gives_that_same_round_again() -> None:
-    async with talk_to(Travel().server) as talk:
-        first = await talk.round(talk.leg("twice"))
-        answers = {first.key: accept(value=1)}
-        second = await talk.round(talk.leg("twice", state=first.state, answers=answers))
-        again = await talk.round(talk.leg("twice", state=first.state, answers=answers))
-        assert (second.state, second.questions) == (again.state, again.questions)
-        last = talk.leg("twice", state=again.state, answers={again.key: accept(value=2)})
-        assert await talk.text(last) == "1 2"
-
-
-async def test_the_outcome_is_kept_for_the_grace_period(autojump_clock: MockClock) -> None:
-    async with talk_to(Travel(outcome_grace=60).server) as talk:
-        asked = await talk.round(talk.leg("book"))
-        answers = {asked.key: accept(value=1)}
-        await talk.text(talk.leg("book", state=asked.state, answers=answers))
-        await trio.sleep(59)
-        assert "Booked TP2" in await talk.text(talk.leg("book", state=asked.state, answers=answers))
-        await trio.sleep(2)
-        assert await talk.error(talk.leg("book", state=asked.state, answers=answers)) == STATE_ERROR
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_FINISHED", 2), ("MAX_FINISHED_BYTES", 2_500)])
@@ -413,16 +235,11 @@ async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_firs
     travel = Travel()
     async with talk_to(travel.server) as talk:
         asked = [await talk.round(talk.leg("book", {"to": str(n) * 800})) for n in range(3)]
-
-        def last_leg(n: int) -> RequestId:
-            answers = {asked[n].key: accept(value=1)}
-            return talk.leg("book", {"to": str(n) * 800}, state=asked[n].state, answers=answers)
-
-        for n in range(3):
-            await talk.text(last_leg(n))
+        for each in asked:
+            await talk.text(each.retry(1))
         ran = list(travel.effects)
-        assert await talk.error(last_leg(0)) == STATE_ERROR
-        assert "TP2 to 222" in await talk.text(last_leg(2))
+        assert await talk.error(asked[0].retry(1)) == STATE_ERROR
+        assert "TP2 to 222" in await talk.text(asked[2].retry(1))
         assert travel.effects == ran
 
 
@@ -430,33 +247,25 @@ async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.M
     monkeypatch.setattr("trio_mcp.session.calls.directory.MAX_FINISHED_BYTES", 10)
     async with talk_to(Travel().server) as talk:
         asked = await talk.round(talk.leg("book"))
-        answers = {asked.key: accept(value=1)}
-        texts = [await talk.text(talk.leg("book", state=asked.state, answers=answers)) for _ in range(2)]
+        texts = [await talk.text(asked.retry(1)) for _ in range(2)]
         assert texts == ["Booked TP2 to Lisbon"] * 2
 
 
 async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def impatient(ctx: Context) -> str:
         with trio.move_on_after(30):
             await ctx.elicit("Quick?", bool)
             return "answered"
         return "nobody answered"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(impatient)) as talk:
         asked = await talk.round(talk.leg("impatient"))
         await trio.sleep(40)
-        answers = {asked.key: accept(value=True)}
         for _ in range(2):
-            assert await talk.text(talk.leg("impatient", state=asked.state, answers=answers)) == "nobody answered"
+            assert await talk.text(asked.retry(True)) == "nobody answered"
 
 
 async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(settle=0.1))
-
-    @server.tool
     async def fails(ctx: Context) -> str:
         async def breaks(_child: Context) -> None:
             await trio.sleep(1)
@@ -465,22 +274,13 @@ async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_
         await ctx.branch_all(lambda c: c.elicit("?", bool), breaks)
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(fails, settle=0.1)) as talk:
         asked = await talk.round(talk.leg("fails"))
         await trio.sleep(2)
-        last = talk.leg("fails", state=asked.state, answers={asked.key: accept(value=True)})
-        assert "internal error" in await talk.failure(last)
+        assert "internal error" in await talk.failure(asked.retry(True))
 
 
 # whose state it is
-
-
-async def refused_everywhere(talk: Talk, travel: Travel, request_id: RequestId) -> None:
-    """The one fixed error, nothing ran, and the call can still be answered by whoever it belongs to."""
-    assert await talk.error(request_id) == STATE_ERROR
-    await wait_all_tasks_blocked()
-    assert travel.effects == ["searched"]
-    assert (talk.service.supervisor.statistics().parked, talk.service.supervisor.statistics().started) == (1, 1)
 
 
 @pytest.mark.parametrize("state", [1, True, {}, []], ids=str)
@@ -493,19 +293,6 @@ async def test_a_state_that_is_no_text_is_refused_and_nothing_runs(state: Any) -
         assert travel.effects == ["searched"]
 
 
-async def test_a_state_of_another_principal_is_refused_and_nothing_runs() -> None:
-    travel = Travel()
-    async with talk_to(travel.server, principal="ana") as talk:
-        asked = await talk.round(talk.leg("book"))
-        for principal in ("ben", None):
-            thief = Talk(talk.service, principal=principal)
-            last = thief.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-            await refused_everywhere(thief, travel, last)
-        own = Talk(talk.service, principal="ana")
-        last = own.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert "Booked TP2" in await own.text(last)
-
-
 @pytest.mark.parametrize(
     ("name", "arguments"), [("book", {"to": "Porto"}), ("twice", {}), ("no_such_tool", {})], ids=str
 )
@@ -516,7 +303,9 @@ async def test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothi
     async with talk_to(travel.server) as talk:
         asked = await talk.round(talk.leg("book", {"to": "Lisbon"}))
         last = talk.leg(name, arguments, state=asked.state, answers={asked.key: accept(value=1)})
-        await refused_everywhere(talk, travel, last)
+        assert await talk.error(last) == STATE_ERROR
+        assert "Booked TP2" in await talk.text(asked.retry(1))
+    assert travel.effects == ["searched", "booked"]
 
 
 async def test_a_state_of_another_server_with_the_same_keys_is_refused() -> None:
@@ -526,44 +315,16 @@ async def test_a_state_of_another_server_with_the_same_keys_is_refused() -> None
     other.tool(Travel().book)
     async with talk_to(travel.server) as talk, talk_to(other) as elsewhere:
         asked = await elsewhere.round(elsewhere.leg("book"))
-        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert await talk.error(last) == STATE_ERROR
+        assert await talk.error(asked.retry(1, talk=talk)) == STATE_ERROR
     assert travel.effects == []
-
-
-async def test_an_expired_state_is_refused_though_its_call_still_waits() -> None:
-    keys = KeyRing.random()
-    travel = Travel(keys=keys)
-    async with talk_to(travel.server) as talk:
-        asked = await talk.round(talk.leg("book"))
-        claims = Sealer(keys, "travel").open(asked.state, None, "tools/call", digest("book", {}))
-        old = Sealer(keys, "travel", clock=lambda: time.time() - 1000)
-        state = old.seal(claims.principal, claims.method, claims.digest, claims.call_id, claims.leg)
-        await refused_everywhere(talk, travel, talk.leg("book", state=state, answers={asked.key: accept(value=1)}))
-        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert "Booked TP2" in await talk.text(last)
-
-
-async def test_a_state_is_never_accepted_for_a_leg_that_has_not_been() -> None:
-    keys = KeyRing.random()
-    travel = Travel(keys=keys)
-    async with talk_to(travel.server) as talk:
-        asked = await talk.round(talk.leg("book"))
-        sealer = Sealer(keys, "travel")
-        claims = sealer.open(asked.state, None, "tools/call", digest("book", {}))
-        for leg in (2, 99, -1):
-            state = sealer.seal(None, "tools/call", claims.digest, claims.call_id, leg)
-            await refused_everywhere(talk, travel, talk.leg("book", state=state, answers={asked.key: accept(value=1)}))
 
 
 # going away
 
 
 async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
-    server = Server("tester")
     reasons: list[CancelReason | None] = []
 
-    @server.tool
     async def works(ctx: Context) -> str:
         try:
             await ctx.elicit("?", bool)
@@ -572,9 +333,9 @@ async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
             reasons.append(ctx.cancel_reason)
         return "never"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(works)) as talk:
         asked = await talk.round(talk.leg("works"))
-        second = talk.leg("works", state=asked.state, answers={asked.key: accept(value=True)})
+        second = asked.retry(True)
         await wait_all_tasks_blocked()
         talk.session.disconnect(talk.listeners[second])
         await talk.silence()
@@ -584,20 +345,17 @@ async def test_the_disconnect_of_a_leg_cancels_the_call() -> None:
 @pytest.mark.parametrize("leave", ["disconnect", "cancel", "close"])
 @pytest.mark.parametrize("leaver", ["first", "copy"])
 async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leaver: str) -> None:
-    server = Server("tester")
     go_on = trio.Event()
 
-    @server.tool
     async def works(ctx: Context) -> str:
         await ctx.elicit("?", bool)
         await go_on.wait()
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(works)) as talk:
         asked = await talk.round(talk.leg("works"))
         talks = {"first": Talk(talk.service), "copy": Talk(talk.service)}
-        answers = {asked.key: accept(value=True)}
-        ids = {name: each.leg("works", state=asked.state, answers=answers) for name, each in talks.items()}
+        ids = {name: asked.retry(True, talk=each) for name, each in talks.items()}
         await wait_all_tasks_blocked()
         leaving = talks.pop(leaver)
         match leave:
@@ -615,49 +373,6 @@ async def test_a_leg_goes_on_while_another_listener_still_waits(leave: str, leav
         assert not leaving.session.busy
 
 
-async def test_when_the_last_listener_goes_the_call_is_cancelled() -> None:
-    server = Server("tester")
-
-    @server.tool
-    async def works(ctx: Context) -> str:
-        await ctx.elicit("?", bool)
-        await trio.sleep_forever()
-        return "never"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("works"))
-        answers = {asked.key: accept(value=True)}
-        legs = [talk.leg("works", state=asked.state, answers=answers) for _ in range(2)]
-        for leg in legs:
-            await wait_all_tasks_blocked()
-            assert len(talk.service.supervisor.actors) == 1
-            talk.session.disconnect(talk.listeners[leg])
-        await talk.silence()
-        assert talk.service.supervisor.actors == ()
-
-
-async def test_a_copy_of_a_leg_that_was_cancelled_is_told_so() -> None:
-    server = Server("tester")
-
-    @server.tool
-    async def works(ctx: Context) -> str:
-        await ctx.elicit("?", bool)
-        await trio.sleep_forever()
-        return "never"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("works"))
-        answers = {asked.key: accept(value=True)}
-        talk.cancel(talk.leg("works", state=asked.state, answers=answers))
-        unwinding = talk.leg("works", state=asked.state, answers=answers)
-        await wait_all_tasks_blocked()
-        gone = talk.leg("works", state=asked.state, answers=answers)
-        for request_id in (unwinding, gone):
-            error = await talk.error(request_id)
-            assert error["code"] == INTERNAL_ERROR
-            assert unnamed(error["message"], "cancelled") == []
-
-
 # running out of time and room
 
 
@@ -670,15 +385,11 @@ async def test_a_parked_call_that_nobody_answers_is_cleaned_up_after_its_ttl(aut
         await trio.sleep(2)
         assert travel.effects == ["searched", "gave up: expired"]
         assert talk.service.supervisor.actors == ()
-        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert await talk.error(last) == STATE_ERROR
+        assert await talk.error(asked.retry(1)) == STATE_ERROR
     assert travel.effects == ["searched", "gave up: expired"]
 
 
 async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(autojump_clock: MockClock) -> None:
-    server = Server("tester", options=ServiceOptions(actors=Limits(park_ttl=10)))
-
-    @server.tool
     async def slow_to_clean_up(ctx: Context) -> str:
         try:
             await ctx.elicit("?", bool)
@@ -687,22 +398,11 @@ async def test_a_retry_that_comes_while_an_expired_call_cleans_up_is_refused(aut
                 await trio.sleep(5)
         return "done"
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(slow_to_clean_up, actors=Limits(park_ttl=10))) as talk:
         asked = await talk.round(talk.leg("slow_to_clean_up"))
         await trio.sleep(12)
         assert len(talk.service.supervisor.actors) == 1
-        last = talk.leg("slow_to_clean_up", state=asked.state, answers={asked.key: accept(value=True)})
-        assert await talk.error(last) == STATE_ERROR
-
-
-async def test_every_round_has_the_whole_ttl(autojump_clock: MockClock) -> None:
-    async with talk_to(Travel(actors=Limits(park_ttl=600)).server) as talk:
-        first = await talk.round(talk.leg("twice"))
-        await trio.sleep(500)
-        second = await talk.round(talk.leg("twice", state=first.state, answers={first.key: accept(value=1)}))
-        await trio.sleep(500)
-        last = talk.leg("twice", state=second.state, answers={second.key: accept(value=2)})
-        assert await talk.text(last) == "1 2"
+        assert await talk.error(asked.retry(True)) == STATE_ERROR
 
 
 @pytest.mark.parametrize(
@@ -720,8 +420,7 @@ async def test_a_call_that_may_not_be_parked_is_told_which_limit_it_met_and_is_c
         assert named in error["message"]
         await wait_all_tasks_blocked()
         assert len(talk.service.supervisor.actors) == 1
-        last = talk.leg("book", state=asked.state, answers={asked.key: accept(value=1)})
-        assert "Booked TP2" in await talk.text(last)
+        assert "Booked TP2" in await talk.text(asked.retry(1))
 
 
 LARGE = 100_000
@@ -735,7 +434,7 @@ async def test_what_parked_calls_hold_is_counted_by_the_size_of_their_requests()
         error = await talk.error(talk.leg("book", large))
         assert error["code"] == SERVER_BUSY
         assert unnamed(error["message"], f"{2 * LARGE} bytes") == []
-        assert await talk.text(talk.leg("book", large, state=asked.state, answers={asked.key: accept(value=1)}))
+        assert await talk.text(asked.retry(1))
         await talk.round(talk.leg("book", large))
 
 
@@ -744,48 +443,26 @@ async def test_what_a_call_holds_grows_with_each_of_its_legs() -> None:
     async with talk_to(Travel(actors=Limits(parked_bytes=2 * LARGE)).server) as talk:
         large = {"com.example/note": "x" * LARGE}
         asked = await talk.round(talk.leg("twice", meta=large))
-        error = await talk.error(talk.leg("twice", meta=large, state=asked.state, answers={asked.key: accept(value=1)}))
+        error = await talk.error(asked.retry(1, meta=large))
         assert unnamed(error["message"], f"{2 * LARGE} bytes") == []
-
-
-@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.long)])
-async def test_many_calls_may_wait_at_once_and_each_gets_its_own_answer(count: int) -> None:
-    async with talk_to(Travel().server) as talk:
-        asked = [await talk.round(talk.leg("book", {"to": str(number)})) for number in range(count)]
-        assert talk.service.supervisor.statistics().parked == count
-        for number in reversed(range(count)):
-            each = asked[number]
-            last = talk.leg("book", {"to": str(number)}, state=each.state, answers={each.key: accept(value=1)})
-            assert f"Booked TP2 to {number}" == await talk.text(last)
-        assert talk.service.supervisor.actors == ()
 
 
 @pytest.mark.parametrize("value", [1, float("inf"), dt.date(2026, 7, 28)], ids=str)
 async def test_a_body_may_change_its_arguments_before_it_asks(value: object) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def book(options: dict[str, Any], ctx: Context) -> str:
         options["seat"]["row"] = value
         return str(number_of(await ctx.elicit("How many?", int)))
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(book)) as talk:
         arguments = {"options": {"seat": {}}}
-        asked = await talk.result(talk.leg("book", arguments))
-        (key,) = asked["inputRequests"]
-        answers = {key: accept(value=3)}
-        result = await talk.result(talk.leg("book", arguments, state=asked["requestState"], answers=answers))
-        assert result["content"][0]["text"] == "3"
+        asked = await talk.round(talk.leg("book", arguments))
+        assert await talk.text(asked.retry(3)) == "3"
 
 
 async def test_a_legacy_request_with_an_unknown_member_named_as_the_field_of_a_state_is_no_retry() -> None:
-    server = Server("tester")
-
-    @server.tool
     async def hello() -> str:
         return "hello"
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(offering(hello)) as talk:
         request = talk.request("tools/call", {"name": "hello", "arguments": {}, "request_state": "?"})
-        assert (await talk.result(request))["content"][0]["text"] == "hello"
+        assert await talk.text(request) == "hello"

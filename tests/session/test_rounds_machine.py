@@ -17,6 +17,7 @@ import pytest
 import trio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from peer import text_of
 from rounds_model import (
     AUDIENCE,
     TOOLS,
@@ -29,7 +30,7 @@ from rounds_model import (
     make_server,
     simulate,
 )
-from talk import DECLINE, Talk, accept, text_of
+from talk import DECLINE, Talk, accept
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import trio
-from talk import EVERYTHING, Json, Talk, log_level, modern_meta, talk_to
+from talk import EVERYTHING, Json, Talk, log_level, modern_meta, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.meta import SERVER_INFO
@@ -69,14 +69,11 @@ async def test_a_server_says_nothing_by_itself_before_the_session_is_open(server
 
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 async def test_foreign_members_of_meta_reach_the_tool_and_change_nothing(modern: bool) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def look(ctx: Context) -> dict[str, object]:
         return dict(ctx.request.meta)
 
     foreign = {"com.example/trace": {"id": 1}, "io.modelcontextprotocol/unheard-of": True, "traceparent": "00-0-0-00"}
-    async with talk_to(server) as talk:
+    async with talk_to(offering(look)) as talk:
         if modern:
             call = talk.leg("look", meta=foreign)
         else:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import trio
 from naming import unnamed
-from talk import ERAS, EVERYTHING, Json, Legacy, Talk, accept, log_level, talk_to
+from talk import Legacy, Talk, accept, log_level, offering, play, session_with, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import CapabilityError, LocalProtocolError, ToolError
@@ -46,37 +44,17 @@ def server() -> Server:
     return made
 
 
-@pytest.fixture(params=ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[Legacy]:
-    return request.param
-
-
-@asynccontextmanager
-async def play(server: Server, era: type[Legacy], capabilities: Json = EVERYTHING) -> AsyncIterator[Legacy]:
-    async with talk_to(server) as talk:
-        yield era(talk, capabilities)
-
-
-@asynccontextmanager
-async def session(server: Server) -> AsyncIterator[Talk]:
-    """A session of the handshake era that is open already."""
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        yield talk
-
-
 # opening
 
 
 async def test_both_eras_may_share_a_connection(server: Server) -> None:
-    async with session(server) as talk:
+    async with session_with(server) as talk:
         old, new = talk.call("ask"), talk.leg("ask")
         question = await talk.question()
         asked = await talk.round(new)
         talk.answer(question, accept(value=1))
         assert await talk.text(old) == "accept 1"
-        last = talk.leg("ask", state=asked.state, answers={asked.key: accept(value=2)})
-        assert await talk.text(last) == "accept 2"
+        assert await talk.text(asked.retry(2)) == "accept 2"
 
 
 # refusing
@@ -84,14 +62,14 @@ async def test_both_eras_may_share_a_connection(server: Server) -> None:
 
 @pytest.mark.parametrize("method", ["no/such/method", "prompts/list", "roots/list"])
 async def test_a_method_that_is_not_offered_is_not_found(server: Server, method: str) -> None:
-    async with session(server) as talk:
+    async with session_with(server) as talk:
         error = await talk.error(talk.request(method))
         assert error["code"] == METHOD_NOT_FOUND
         assert method in error["message"]
 
 
 async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(server: Server) -> None:
-    async with session(server) as talk:
+    async with session_with(server) as talk:
         talk.send_bytes(b"{nonsense")
         message = await talk.receive()
         assert "id" not in message
@@ -118,7 +96,7 @@ async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Lega
 
 
 async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ignored(server: Server) -> None:
-    async with session(server) as talk:
+    async with session_with(server) as talk:
         done = talk.call("add", {"a": 1})
         await talk.result(done)
         for request_id in (done, 99, "unknown", 1):  # 1 was initialize
@@ -150,27 +128,6 @@ async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_
     assert told == [CancelReason.CLIENT]
 
 
-async def test_a_closed_session_cancels_its_calls_and_says_why() -> None:
-    server = Server("tester")
-    unwound: list[CancelReason | None] = []
-
-    @server.tool
-    async def wait(ctx: Context) -> None:
-        try:
-            await ctx.elicit("Still there?", bool)
-        finally:
-            unwound.append(ctx.cancel_reason)
-
-    async with session(server) as talk:
-        talk.call("wait")
-        await talk.question()
-        talk.session.close(CancelReason.DISCONNECT)
-        with trio.fail_after(1):
-            await talk.session.idle()
-        assert unwound == [CancelReason.DISCONNECT]
-        await talk.silence()
-
-
 # asking
 
 
@@ -189,16 +146,13 @@ async def test_after_the_last_attempt_an_invalid_answer_is_an_error_result(
 
 
 async def test_a_tool_may_go_on_without_a_capability_that_is_missing(era: type[Legacy]) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def copes(ctx: Context) -> str:
         try:
             return (await ctx.sample("A line, please")).text
         except CapabilityError as error:
             return f"without {', '.join(error.required)}"
 
-    async with play(server, era, {}) as player:
+    async with play(offering(copes), era, {}) as player:
         await player.call("copes")
         assert await player.text() == "without sampling"
 
@@ -213,7 +167,7 @@ async def test_a_client_that_can_only_open_pages_is_asked_no_form(server: Server
 
 
 async def test_the_level_of_one_session_is_not_that_of_another() -> None:
-    async with session(log_server()) as talk:
+    async with session_with(log_server()) as talk:
         other = Talk(talk.service)
         await other.initialize()
         await talk.result(talk.request("logging/setLevel", {"level": "emergency"}))
@@ -241,23 +195,12 @@ async def test_a_bad_value_is_named_with_its_place(server: Server) -> None:
 
 
 def log_server() -> Server:
-    server = Server("tester")
-
-    @server.tool
     async def logs(ctx: Context) -> str:
         for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
             await ctx.log(level, {"at": level}, logger="tests")
         return "done"
 
-    return server
-
-
-async def test_a_log_message_carries_its_data_and_its_logger() -> None:
-    async with session(log_server()) as talk:
-        await talk.result(talk.request("logging/setLevel", {"level": "emergency"}))
-        talk.call("logs")
-        message = await talk.notification("notifications/message")
-        assert message == {"level": "emergency", "data": {"at": "emergency"}, "logger": "tests"}
+    return offering(logs)
 
 
 async def test_progress_is_sent_only_to_who_asked_for_it(era: type[Legacy]) -> None:
@@ -273,15 +216,12 @@ async def test_progress_is_sent_only_to_who_asked_for_it(era: type[Legacy]) -> N
 
 @pytest.mark.parametrize("values", [[2, 1], [1, 1], [math.nan], [math.inf], [-math.inf]], ids=str)
 async def test_progress_that_does_not_rise_is_refused_in_the_tool(era: type[Legacy], values: list[float]) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def steps(ctx: Context) -> str:
         for value in values:
             await ctx.progress(value)
         return "done"
 
-    async with play(server, era) as player:
+    async with play(offering(steps), era) as player:
         call = await player.call("steps", meta={"progressToken": "p"})
         messages = [await player.talk.receive()]
         while messages[-1].get("id") != call:
@@ -291,42 +231,12 @@ async def test_progress_that_does_not_rise_is_refused_in_the_tool(era: type[Lega
 
 
 def progress_server() -> Server:
-    server = Server("tester")
-
-    @server.tool
     async def steps(values: list[float], ctx: Context) -> str:
         for value in values:
             await ctx.progress(value, 3, "going")
         return "done"
 
-    return server
-
-
-async def test_a_slow_reader_holds_up_the_tool_that_talks_and_nobody_else() -> None:
-    server = Server("tester")
-    told: list[int] = []
-
-    @server.tool
-    async def chatters(ctx: Context) -> str:
-        for number in range(1000):
-            await ctx.log("emergency", number)
-            told.append(number)
-        return "done"
-
-    @server.tool
-    async def quiet() -> str:
-        return "quick"
-
-    async with session(server) as talk:
-        slow = talk.call("chatters")
-        await wait_all_tasks_blocked()
-        assert len(told) == 256  # as much as the outbox holds
-        other = Talk(talk.service)
-        await other.initialize()
-        assert await other.text(other.call("quiet")) == "quick"
-        for _ in range(1000):
-            await talk.notification("notifications/message")
-        assert await talk.text(slow) == "done"
+    return offering(steps)
 
 
 # failing
@@ -335,14 +245,11 @@ async def test_a_slow_reader_holds_up_the_tool_that_talks_and_nobody_else() -> N
 async def test_an_unexpected_exception_is_an_error_result_with_a_reference_and_no_internals(
     era: type[Legacy], caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def breaks() -> str:
         raise LookupError("the password is hunter2")
 
     with caplog.at_level(logging.ERROR):
-        async with play(server, era) as player:
+        async with play(offering(breaks), era) as player:
             await player.call("breaks")
             text = await player.failure()
     assert "hunter2" not in text
@@ -355,56 +262,21 @@ async def test_an_unexpected_exception_is_an_error_result_with_a_reference_and_n
 
 @pytest.mark.parametrize("wrap", [False, True], ids=["bare", "alone in a group"])
 async def test_a_tool_error_is_an_error_result_with_its_own_text(era: type[Legacy], wrap: bool) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def refuses() -> str:
         error = ToolError("There are no flights on Sundays.")
         raise ExceptionGroup("from a nursery", [ExceptionGroup("inner", [error])]) if wrap else error
 
-    async with play(server, era) as player:
+    async with play(offering(refuses), era) as player:
         await player.call("refuses")
         assert await player.failure() == "There are no flights on Sundays."
 
 
-@pytest.mark.parametrize(
-    ("value", "path"),
-    [
-        ({"price": math.nan}, "result.price"),
-        ({"prices": [1.0, math.inf]}, "result.prices[1]"),
-        ({"name": "\ud800"}, "result.name"),
-    ],
-    ids=["NaN", "infinity in a list", "lone surrogate"],
-)
-async def test_a_result_that_json_cannot_say_is_an_error_result_that_names_the_path(
-    era: type[Legacy], value: Json, path: str
-) -> None:
-    server = Server("tester")
-
-    @server.tool
-    async def broken() -> dict[str, object]:
-        return value
-
-    @server.tool
-    async def fine() -> str:
-        return "fine"
-
-    async with play(server, era) as player:
-        await player.call("broken")
-        assert path in await player.failure()
-        await player.call("fine")
-        assert await player.text() == "fine"
-
-
 async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_else(era: type[Legacy]) -> None:
-    server = Server("tester")
-
-    @server.tool
     async def ask(message: str, ctx: Context) -> str:
         await ctx.elicit(message + "\ud800" if message == "broken" else message, bool)
         return "asked"
 
-    async with play(server, era) as player:
+    async with play(offering(ask), era) as player:
         call = await player.call("ask", {"message": "broken"})
         reply = await player.talk.reply(call)
         assert "error" in reply or reply["result"]["isError"]
@@ -420,6 +292,6 @@ async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_el
 
 
 async def test_the_repr_shows_the_client_and_what_runs(server: Server) -> None:
-    async with session(server) as talk:
+    async with session_with(server) as talk:
         talk.call("wait")
         assert repr(talk.session).startswith("<ServerSession with tester calls=1 <Connection open ")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import trio
 from naming import naming
-from talk import ERAS, EVERYTHING, Legacy, Modern, Talk, accept, talk_to
+from talk import Legacy, Talk, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Client, Context, Disconnected, RequestTimeout, Server, ServiceOptions
+from trio_mcp import Context, Disconnected, RequestTimeout, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.session import Service, ServiceStatistics
@@ -50,17 +50,6 @@ async def deafly() -> None:
         await trio.sleep_until(FREED)
 
 
-@pytest.fixture(params=ERAS, ids=lambda era: era.era)
-def era(request: pytest.FixtureRequest) -> type[Legacy]:
-    return request.param
-
-
-@asynccontextmanager
-async def play(server: Server, era: type[Legacy]) -> AsyncIterator[Legacy]:
-    async with talk_to(server) as talk:
-        yield era(talk, EVERYTHING)
-
-
 def quiet(statistics: ServiceStatistics) -> bool:
     return statistics.quiet
 
@@ -87,8 +76,7 @@ async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_
         await trio.sleep(1)
         return "rested"
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         talk.call("naps")
         with trio.fail_after(SOON):
             async with trio.open_nursery() as nursery:
@@ -97,20 +85,7 @@ async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_
                     nursery.start_soon(talk.service.drain, 1000)
 
 
-async def test_the_caller_of_a_stuck_call_is_told_of_the_shutdown(era: type[Legacy], autojump_clock: MockClock) -> None:
-    async with play(made(), era) as player:
-        await player.call("deaf")
-        await wait_all_tasks_blocked()
-        await player.talk.service.drain(1, clean_up=1)
-        assert trio.current_time() == 2
-        error = await player.error()
-        assert error["code"] == SERVER_BUSY
-        assert "shutting down" in error["message"]
-
-
-async def test_a_stuck_prompt_or_resource_is_a_busy_error_that_names_its_limit(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
+async def test_a_stuck_prompt_is_a_busy_error_that_names_its_limit(autojump_clock: MockClock) -> None:
     server = made()
 
     @server.prompt(timeout=1)
@@ -119,12 +94,7 @@ async def test_a_stuck_prompt_or_resource_is_a_busy_error_that_names_its_limit(
         return ""
 
     async with talk_to(server) as talk:
-        if era is Modern:
-            call = talk.ask("prompts/get", name="slow")
-        else:
-            await talk.initialize()
-            call = talk.request("prompts/get", {"name": "slow"})
-        error = await talk.error(call)
+        error = await talk.error(talk.ask("prompts/get", name="slow"))
     assert error == {"code": SERVER_BUSY, "message": "slow did not finish within 1 seconds, its timeout."}
 
 
@@ -140,13 +110,12 @@ async def test_the_same_leg_sent_again_is_told_what_the_first_was_told(autojump_
 
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("asks"))
-        leg = {"state": asked.state, "answers": {asked.key: accept(value=1)}}
-        first = talk.leg("asks", **leg)
+        first = asked.retry(1)
         await trio.sleep(10 + GRACE)
-        told = await talk.failure(first)
-        assert told == "asks did not finish within 10 seconds, its timeout."
+        failure = await talk.failure(first)
+        assert failure == "asks did not finish within 10 seconds, its timeout."
         await trio.sleep(30)
-        assert await talk.failure(talk.leg("asks", **leg)) == told
+        assert await talk.failure(asked.retry(1)) == failure
 
 
 async def test_a_call_whose_time_was_up_while_it_was_parked_says_so_when_it_has_cleaned_up(
@@ -166,34 +135,12 @@ async def test_a_call_whose_time_was_up_while_it_was_parked_says_so_when_it_has_
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("tidies"))
         await trio.sleep(1 + GRACE / 4)
-        answers = {asked.key: accept(value=1)}
-        late, copy = (talk.leg("tidies", state=asked.state, answers=answers) for _ in range(2))
+        late, copy = asked.retry(1), asked.retry(1)
         for leg in (late, copy):
             assert await talk.failure(leg) == "tidies did not finish within 1 seconds, its timeout."
         assert trio.current_time() == 1 + GRACE / 2
         assert not talk.session.busy
-        again = talk.leg("tidies", state=asked.state, answers=answers)
-        assert await talk.failure(again) == "tidies did not finish within 1 seconds, its timeout."
-
-
-async def test_a_parked_call_that_ignores_its_expiry_is_no_longer_carried_forward(autojump_clock: MockClock) -> None:
-    server = made()
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        try:
-            await ctx.elicit("How many?", int)
-        finally:
-            await deafly()
-        return "never"
-
-    async with talk_to(server) as talk:
-        asked = await talk.round(talk.leg("asks"))
-        await trio.sleep(60 + GRACE + 1)
-        statistics = talk.service.statistics()
-        assert (statistics.actors.parked, statistics.actors.stuck) == (0, 1)
-        error = await talk.error(talk.leg("asks", state=asked.state, answers={asked.key: accept(value=1)}))
-        assert "requestState" in error["message"]
+        assert await talk.failure(asked.retry(1)) == "tidies did not finish within 1 seconds, its timeout."
 
 
 # what a stuck call can still do
@@ -239,8 +186,7 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
             await ctx.elicit("Undo?", bool)
         return "never"
 
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         call = talk.call("asks_behind_a_shield")
         question = await talk.question()
         assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
@@ -248,9 +194,6 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
         assert trio.current_time() == 1 + GRACE
         await wait_all_tasks_blocked()
         assert quiet(talk.service.statistics())
-
-
-# cancels at every moment
 
 
 # which deadline
@@ -404,30 +347,13 @@ async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.
 # a server that calls itself
 
 
-async def test_a_tool_may_call_its_own_server_through_a_client(autojump_clock: MockClock) -> None:
-    server = made()
-
-    @server.tool
-    async def down(depth: int) -> str:
-        if not depth:
-            return "."
-        async with Client.connect(server) as client:
-            result = await client.call_tool("down", {"depth": depth - 1})
-        return "." + result.text
-
-    async with Client.connect(server) as client:
-        assert (await client.call_tool("down", {"depth": 5})).text == "......"
-
-
 async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_all_come_back(
     autojump_clock: MockClock,
 ) -> None:
     """On one service, whose actors are capped; no call waits for another's place (reliability 82)."""
-    server = Server("tester", options=ServiceOptions(actors=Limits(actors=20)))
     deepest: list[int] = []
     services: list[Service] = []
 
-    @server.tool
     async def down(depth: int) -> str:
         deepest.append(depth)
         talk = Talk(services[0])
@@ -435,7 +361,7 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
         reply = await talk.reply(talk.call("down", {"depth": depth + 1}))
         return str(reply.get("error", reply.get("result")))
 
-    async with server.open_service() as service:
+    async with offering(down, actors=Limits(actors=20)).open_service() as service:
         services.append(service)
         talk = Talk(service)
         await talk.initialize()
@@ -515,6 +441,6 @@ async def test_an_answer_of_a_round_that_was_not_asked_for_is_counted_and_droppe
 
     async with talk_to(server) as talk:
         asked = await talk.round(talk.leg("asks"))
-        answers = {asked.key: accept(value=1), "elicit-9": accept(value=2)}
-        assert await talk.text(talk.leg("asks", state=asked.state, answers=answers)) == "accept"
+        last = asked.leg({asked.key: accept(value=1), "elicit-9": accept(value=2)})
+        assert await talk.text(last) == "accept"
         assert talk.service.statistics().dropped.unknown == 1

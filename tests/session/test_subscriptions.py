@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from talk import Json, Talk, talk_to
+from talk import Json, Talk, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Server, ServiceOptions
@@ -42,8 +42,7 @@ async def subscribe(talk: Talk, *uris: str) -> None:
 
 @pytest.mark.parametrize("watched", ["file:///a", "file:///a/"])
 async def test_an_update_of_a_part_counts_for_the_whole(server: Server, watched: str) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         await subscribe(talk, watched)
         server.resource_updated("file:///a/b")
         server.resource_updated("file:///ab")
@@ -51,14 +50,12 @@ async def test_an_update_of_a_part_counts_for_the_whole(server: Server, watched:
 
 
 async def test_to_unsubscribe_twice_or_without_need_is_no_error(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///x"})) == {}
 
 
 async def test_there_is_a_limit_to_what_a_session_watches(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         await subscribe(talk, "a:1", "a:2", "a:3", "a:3")
         error = await talk.error(talk.request("resources/subscribe", {"uri": "a:4"}))
     assert error["code"] == -32000
@@ -67,8 +64,7 @@ async def test_there_is_a_limit_to_what_a_session_watches(server: Server) -> Non
 
 async def test_long_uris_count_by_their_length(server: Server) -> None:
     wide = server.with_options(ServiceOptions(watched=1000))
-    async with talk_to(wide) as talk:
-        await talk.initialize()
+    async with session_with(wide) as talk:
         await subscribe(talk, *[f"a:{number}{'x' * 60_000}" for number in range(4)])
         error = await talk.error(talk.request("resources/subscribe", {"uri": f"a:4{'x' * 60_000}"}))
         assert await talk.result(talk.request("resources/unsubscribe", {"uri": f"a:0{'x' * 60_000}"})) == {}
@@ -78,8 +74,7 @@ async def test_long_uris_count_by_their_length(server: Server) -> None:
 
 
 async def test_what_is_watched_no_more_leaves_nothing_behind(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         await subscribe(talk, "a:1", "a:2")
         assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
         assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=1 watched=1>"
@@ -88,8 +83,7 @@ async def test_what_is_watched_no_more_leaves_nothing_behind(server: Server) -> 
 
 
 async def test_an_update_deep_below_is_told_within_bounds(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         await subscribe(talk, "file:///")
         server.resource_updated("file:///" + "a/" * 30_000)
         server.resource_updated("a:" + "/" * 59_998)
@@ -115,8 +109,7 @@ async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monke
 
 
 async def test_without_a_way_to_the_client_each_change_is_kept_once(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         await subscribe(talk, "file:///a/b")
         talk.session.attach(None)
         for _ in range(3):
@@ -129,8 +122,7 @@ async def test_without_a_way_to_the_client_each_change_is_kept_once(server: Serv
 
 async def test_of_countless_parts_only_what_they_are_parts_of_is_kept(server: Server) -> None:
     """Three may be watched here, so nine is the most that is kept: six of resources and three of lists."""
-    async with talk_to(server) as talk:
-        await talk.initialize()
+    async with session_with(server) as talk:
         await subscribe(talk, "file:///a", "file:///b/", "file:///c")
         talk.session.attach(None)
         server.remove_tool("first")
@@ -160,14 +152,6 @@ async def test_a_slow_reader_holds_nothing_back_but_his_own(server: Server) -> N
         assert [envelope.message.method for envelope in await narrow.take()] == [TOOLS]
         await wait_all_tasks_blocked()
         assert [envelope.message.method for envelope in await narrow.take()] == [UPDATED]
-
-
-async def test_the_end_of_a_session_leaves_no_subscriber_behind(server: Server) -> None:
-    async with talk_to(server) as talk:
-        await talk.initialize()
-        assert len(talk.service.subscriptions) == 1
-        talk.session.close(CancelReason.DISCONNECT)
-        assert len(talk.service.subscriptions) == 0
 
 
 # the modern era

@@ -48,14 +48,6 @@ async def test_what_never_was_and_what_is_gone_are_told_apart() -> None:
     assert await everything(store, A, 1) == numbered(2, 2)
 
 
-async def test_appending_again_replaces_and_does_not_repeat() -> None:
-    store = MemoryEventStore()
-    await store.append(A, 1, numbered(1, 3))
-    await store.append(A, 2, numbered(2, 4))
-    assert await everything(store, A) == numbered(1, 5)
-    assert len(store) == 5
-
-
 async def test_a_hole_makes_what_is_before_it_unreadable() -> None:
     store = MemoryEventStore()
     await store.append(A, 1, numbered(1, 3))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
+from peer import ChannelClient
 
 from trio_mcp import BranchLimit, Context, PeerError, Server
 from trio_mcp.client import Client
-from trio_mcp.protocol.jsonrpc import Answers, Batch, dump, parse
-from trio_mcp.session import Envelope
 from trio_mcp.testing.sweep import Effects
 from trio_mcp.testing.sweep.wire import WireEnd
 
@@ -316,41 +314,16 @@ async def refused(client: Client) -> None:
             effects.did(unknown)
 
 
-class Raw:
-    """A client that writes JSON, several requests to an array."""
-
-    def __init__(self, end: WireEnd) -> None:
-        self._end = end
-
-    async def send(self, message: Json) -> None:
-        parsed = parse(json.dumps({"jsonrpc": "2.0", **message}).encode())
-        await self._end.send(Envelope(parsed))
-
-    async def send_batch(self, *messages: Json) -> None:
-        parsed = [parse(json.dumps({"jsonrpc": "2.0", **message}).encode()) for message in messages]
-        await self._end.send(Envelope(Answers(tuple(parsed))))  # type: ignore[arg-type]  not only answers
-
-    async def receive(self) -> Any:
-        message = (await self._end.receive()).message
-        if isinstance(message, Batch):
-            return [json.loads(dump(each)) for each in message.messages()]
-        return json.loads(dump(message))
-
-
 @asynccontextmanager
-async def raw_client(end: WireEnd) -> AsyncIterator[Raw]:
-    """A client of the revision that has batches."""
+async def raw_client(end: WireEnd) -> AsyncIterator[ChannelClient]:
+    """A client that writes JSON, in the revision that has batches."""
     async with end:
-        raw = Raw(end)
-        client = {"name": "raw", "version": "1"}
-        params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client}
-        await raw.send({"id": "opening", "method": "initialize", "params": params})
-        await raw.receive()
-        await raw.send({"method": "notifications/initialized"})
+        raw = ChannelClient(end)
+        await raw.initialize("2025-03-26", capabilities={})
         yield raw
 
 
-async def a_batch(raw: Raw) -> None:
+async def a_batch(raw: ChannelClient) -> None:
     calls = ("sleeping", "plain", "raising", "reporting")
     await raw.send_batch(
         *({"id": name, "method": "tools/call", "params": {"name": name}} for name in calls),
@@ -361,7 +334,7 @@ async def a_batch(raw: Raw) -> None:
         pass
 
 
-async def messages_that_are_refused(raw: Raw) -> None:
+async def messages_that_are_refused(raw: ChannelClient) -> None:
     await raw.send({"id": 1, "method": "tools/call", "params": {"name": 5}})
     await raw.send({"id": 2, "method": "no/such"})
     await raw.send({"id": 3, "method": "tools/call", "params": {"name": "no_such_tool"}})

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import trio
+from peer import Json, hello, modern_meta
 
+from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import NEWEST_LEGACY as LEGACY
 from trio_mcp_transports.http import McpApp
 
-MODERN = "2026-07-28"
-LEGACY = "2025-11-25"
 JSON_HEADERS = {
     "host": "localhost:8000",
     "content-type": "application/json",
@@ -36,6 +37,7 @@ class Reply:
     """While there is one that is not set, a cancelled wait for the client takes its time to end."""
     broken: bool = False
     """Every write fails, as to a client whose connection was reset."""
+    _head: Mapping[str, Any] = field(default_factory=dict)
     _said: trio.Condition = field(default_factory=trio.Condition)
 
     @property
@@ -68,9 +70,10 @@ class Reply:
             raise OSError("the client has left")
         async with self._said:
             if message["type"] == "http.response.start":
-                self.status = message["status"]
-                self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+                self._head = message  # which goes out with the first of the body, as hypercorn does it
             else:
+                self.status = self._head["status"]
+                self.headers = {name.decode(): value.decode() for name, value in self._head["headers"]}
                 self.body += message.get("body", b"")
                 if not message.get("more_body", False):
                     self.ended.set()
@@ -105,18 +108,20 @@ class AsgiPeer:
         path: str = "/mcp",
         query: str = "",
         root: str = "",
+        sends_body: bool = True,
     ) -> Reply:
         """Send a request; its reply grows while the application answers. `reply.gone.set()` is the client's disconnect."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = dict(JSON_HEADERS) if headers is None else dict(headers)
         lines = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in named.items()]
-        return self.start_raw(raw, lines, method, path, query_string=query.encode("latin-1"), root_path=root)
+        more = {"query_string": query.encode("latin-1"), "root_path": root}
+        return self.start_raw(raw if sends_body else None, lines, method, path, **more)
 
     def start_raw(
-        self, raw: bytes, headers: list[tuple[bytes, bytes]], method: str, path: str, **more: object
+        self, raw: bytes | None, headers: list[tuple[bytes, bytes]], method: str, path: str, **more: object
     ) -> Reply:
         reply = Reply()
-        unread = [raw[: len(raw) // 2], raw[len(raw) // 2 :]]
+        unread = [] if raw is None else [raw[: len(raw) // 2], raw[len(raw) // 2 :]]
 
         async def receive() -> dict[str, Any]:
             await trio.lowlevel.checkpoint()
@@ -132,33 +137,31 @@ class AsgiPeer:
             return {"type": "http.disconnect"}
 
         scope = {"type": "http", "method": method, "path": path, "headers": headers, **more}
-        self.nursery.start_soon(self.app, scope, receive, reply.send)
+        self.nursery.start_soon(self._run, scope, receive, reply)
         return reply
+
+    async def _run(self, scope: Any, receive: Any, reply: Reply) -> None:
+        with suppress(OSError) if reply.broken else nullcontext():
+            await self.app(scope, receive, reply.send)
 
     async def post(self, body: object, headers: Mapping[str, str] | None = None, **options: str) -> Reply:
         return await self.start(body, headers, **options).end()
 
-    async def open_session(self, capabilities: object = None, version: str = LEGACY) -> dict[str, str]:
-        """Make a handshake; returns the headers that later requests carry."""
-        reply = await self.post(initialize(capabilities or {"elicitation": {}}, version))
+    async def open_session(
+        self, capabilities: Json | None = None, version: str = LEGACY, who: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Make a handshake, with the credentials `who`; returns the headers that later requests carry."""
+        headers = {**JSON_HEADERS, **(who or {})}
+        reply = await self.post(initialize(capabilities or {"elicitation": {}}, version), headers)
         assert reply.status == 200, reply.body
-        headers = {
-            **JSON_HEADERS,
-            "mcp-session-id": reply.headers["mcp-session-id"],
-            "mcp-protocol-version": version,
-        }
+        headers |= {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": version}
         told = await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
         assert told.status == 202
         return headers
 
 
-def initialize(capabilities: object, version: str = LEGACY) -> dict[str, Any]:
-    params = {
-        "protocolVersion": version,
-        "capabilities": capabilities,
-        "clientInfo": {"name": "t", "version": "1"},
-    }
-    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+def initialize(capabilities: Json, version: str = LEGACY) -> Json:
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello(version, capabilities)}
 
 
 def legacy_call(tool: str, arguments: object = None, *, id: object = 2, **more: object) -> dict[str, Any]:
@@ -170,18 +173,20 @@ def legacy_call(tool: str, arguments: object = None, *, id: object = 2, **more: 
     }
 
 
+def modern_request(
+    method: str, params: Mapping[str, Any], *, id: object = 2, meta: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """A modern request and its headers."""
+    said = modern_meta({"elicitation": {}}, meta)
+    body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": said}}
+    named = {"mcp-name": params["name"]} if "name" in params else {}
+    return body, {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": method, **named}
+
+
 def modern_call(
     tool: str, arguments: object = None, *, id: object = 2, meta: Mapping[str, Any] | None = None, **more: object
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """A modern request and its headers."""
-    said = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-        **(meta or {}),
-    }
-    body = legacy_call(tool, arguments, id=id, _meta=said, **more)
-    headers = {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool}
-    return body, headers
+    return modern_request("tools/call", {"name": tool, "arguments": arguments or {}, **more}, id=id, meta=meta)
 
 
 @asynccontextmanager

@@ -1,82 +1,25 @@
-"""A server whose tool says what a test tells it to, and the requests of one legacy session."""
+"""The requests of one legacy session, what they bring, and a store that a test may hold up."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import trio
 import trio.testing
 from asgi_peer import LEGACY, AsgiPeer, Reply, legacy_call, served
+from stage import Stage, Talk
 
-from trio_mcp import CancelReason, Context, Server
+from trio_mcp import Server
 from trio_mcp.storage import EventStore, LogKey
 from trio_mcp.stores import MemoryEventStore
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
+__all__ = ["GRACE", "Session", "Stage", "Talk", "WatchedStore", "said", "talking"]
+
 GRACE = 30.0
-
-
-@dataclass
-class Talk:
-    """One run of the tool `talk`: it does what it is told, one thing after the other."""
-
-    orders: trio.MemorySendChannel[object]
-    heard: trio.MemoryReceiveChannel[object]
-    done: int = 0
-    reason: CancelReason | None = None
-    over: trio.Event = field(default_factory=trio.Event)
-
-    async def say(self, *numbers: int) -> None:
-        """Let it report this progress, and return when nothing more happens by itself."""
-        for number in numbers:
-            self.orders.send_nowait(number)
-        await trio.testing.wait_all_tasks_blocked()
-
-    async def end_stream(self, retry: float | None = None) -> None:
-        self.orders.send_nowait(("end", retry))
-        await trio.testing.wait_all_tasks_blocked()
-
-    async def answer(self, text: str = "done") -> None:
-        self.orders.send_nowait(text)
-        await trio.testing.wait_all_tasks_blocked()
-
-
-class Stage:
-    """A server with the tool `talk`, and the runs of it by name."""
-
-    def __init__(self) -> None:
-        self.server = Server("stage", version="1.0")
-        self.talks: dict[str, Talk] = {}
-        self.server.tool(self.talk)
-
-    def expect(self, name: str = "a") -> Talk:
-        orders, heard = trio.open_memory_channel[object](math.inf)
-        self.talks[name] = Talk(orders, heard)
-        return self.talks[name]
-
-    async def talk(self, ctx: Context, name: str = "a") -> str:
-        talk = self.talks[name]
-        try:
-            async for order in talk.heard:
-                if isinstance(order, str):
-                    return order
-                await self.obey(ctx, order)
-                talk.done += 1
-        finally:
-            talk.reason = ctx.cancel_reason
-            talk.over.set()
-        return "never told"
-
-    async def obey(self, ctx: Context, order: object) -> None:
-        match order:
-            case int(number):
-                await ctx.progress(number)
-            case ("end", float() | int() | None as retry):
-                await ctx.end_stream(retry)
 
 
 @dataclass

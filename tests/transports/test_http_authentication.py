@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
-from talking import Session, Stage, said
-from trio.testing import MockClock, wait_all_tasks_blocked
+from stage import Stage, Talk
+from talking import Session, said
+from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, Server
+from trio_mcp import Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 ALICE = {"authorization": "Bearer alice"}
@@ -27,19 +28,9 @@ async def by_token(headers: Mapping[str, str]) -> str | None:
     return {f"Bearer {name}": name for name in ("alice", "bob")}.get(headers.get("authorization", ""))
 
 
-def server() -> Server:
-    made = Server("known", version="1")
-
-    @made.tool
-    async def whoami(ctx: Context) -> str:
-        return str(ctx.request.principal)
-
-    return made
-
-
 @asynccontextmanager
-async def guarded(hook: Hook, served_by: Server | None = None) -> AsyncIterator[AsgiPeer]:
-    app = asgi_app(served_by or server(), authenticate=hook, limits=HttpLimits(sessions=2))
+async def guarded(hook: Hook, stage: Stage | None = None, **limits: int) -> AsyncIterator[AsgiPeer]:
+    app = asgi_app((stage or Stage()).server, authenticate=hook, limits=HttpLimits(**{"sessions": 2, **limits}))
     async with served(app) as peer:
         yield peer
 
@@ -51,24 +42,22 @@ def refusal(reply: Reply) -> str:
 # who may call
 
 
-async def test_a_tool_knows_the_principal_in_both_eras(autojump_clock: MockClock) -> None:
+async def test_a_tool_knows_the_principal_in_both_eras() -> None:
     async with guarded(by_token) as peer:
         body, headers = modern_call("whoami")
         reply = await peer.post(body, headers | ALICE)
-        assert reply.json["result"]["content"][0]["text"] == "alice"
-        session = await open_session(peer, BOB)
+        assert reply.json["result"]["content"][0]["text"] == "alice None"
+        session = await peer.open_session(who=BOB)
         reply = await peer.post(legacy_call("whoami"), session)
-        assert reply.json["result"]["content"][0]["text"] == "bob"
+        assert reply.json["result"]["content"][0]["text"] == "bob None"
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT", "OPTIONS"])
 @pytest.mark.parametrize("stranger", [{}, {"authorization": "Bearer mallory"}], ids=["nobody", "unknown"])
-async def test_a_stranger_gets_401_on_every_route_and_verb(
-    autojump_clock: MockClock, path: str, method: str, stranger: dict[str, str]
-) -> None:
+async def test_a_stranger_gets_401_on_every_route_and_verb(path: str, method: str, stranger: dict[str, str]) -> None:
     async with guarded(by_token) as peer:
-        session = await open_session(peer, ALICE)
+        session = await peer.open_session(who=ALICE)
         reply = await peer.post(
             b"", JSON_HEADERS | {"mcp-session-id": session["mcp-session-id"]} | stranger, method=method, path=path
         )
@@ -76,7 +65,7 @@ async def test_a_stranger_gets_401_on_every_route_and_verb(
         assert "Authorization" in refusal(reply)
 
 
-async def test_the_hook_is_asked_after_host_and_origin_and_before_the_body_is_read(autojump_clock: MockClock) -> None:
+async def test_the_hook_is_asked_after_host_and_origin_and_before_the_body_is_read() -> None:
     asked = list[str]()
 
     async def note(headers: Mapping[str, str]) -> str | None:
@@ -91,7 +80,7 @@ async def test_the_hook_is_asked_after_host_and_origin_and_before_the_body_is_re
         assert (await peer.post(b"no JSON", announced)).status == 401
 
 
-async def test_a_token_that_expires_is_refused_from_then_on(autojump_clock: MockClock) -> None:
+async def test_a_token_that_expires_is_refused_from_then_on() -> None:
     expired = trio.Event()
 
     async def until_expired(_headers: Mapping[str, str]) -> str | None:
@@ -156,9 +145,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("hook", BROKEN.values(), ids=BROKEN)
-async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, hook: Hook
-) -> None:
+async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(caplog: pytest.LogCaptureFixture, hook: Hook) -> None:
     async with guarded(hook) as peer:
         reply = await peer.post(initialize({}), JSON_HEADERS | ALICE)
         assert reply.status == 500
@@ -166,15 +153,13 @@ async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(
         assert "authenticate" in caplog.text
 
 
-async def test_the_log_says_how_a_hook_that_is_not_async_is_written(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_says_how_a_hook_that_is_not_async_is_written(caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(is_not_async) as peer:
         assert (await peer.post(initialize({}), JSON_HEADERS | ALICE)).status == 500
         assert "authenticate is an async function: write `async def`; this one returned str" in caplog.text
 
 
-async def test_a_hook_that_hangs_lets_nobody_in(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hook_that_hangs_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
     async def hangs(_headers: Mapping[str, str]) -> str:
         await trio.sleep_forever()
         return "alice"
@@ -189,7 +174,7 @@ async def test_a_hook_that_hangs_lets_nobody_in(autojump_clock: MockClock, caplo
 
 
 @pytest.mark.parametrize("principal", [None, ""])
-async def test_an_empty_principal_is_nobody(autojump_clock: MockClock, principal: str | None) -> None:
+async def test_an_empty_principal_is_nobody(principal: str | None) -> None:
     async def says(_headers: Mapping[str, str]) -> str | None:
         return principal
 
@@ -199,23 +184,23 @@ async def test_an_empty_principal_is_nobody(autojump_clock: MockClock, principal
 
 def test_what_is_no_function_is_refused_where_it_is_written() -> None:
     with pytest.raises(TypeError, match="authenticate must be an async function"):
-        asgi_app(server(), authenticate="alice")  # type: ignore[arg-type]
+        asgi_app(Server("known"), authenticate="alice")  # type: ignore[arg-type]
 
 
-async def test_a_refused_request_opens_no_session(autojump_clock: MockClock) -> None:
+async def test_a_refused_request_opens_no_session() -> None:
     async with guarded(by_token) as peer:
         for _ in range(5):
             assert (await peer.post(initialize({}))).status == 401
-        await open_session(peer, ALICE)
-        await open_session(peer, BOB)  # of the two that there may be
+        await peer.open_session(who=ALICE)
+        await peer.open_session(who=BOB)  # of the two that there may be
 
 
 # what is whose
 
 
-async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_was(autojump_clock: MockClock) -> None:
+async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_was() -> None:
     async with guarded(by_token) as peer:
-        session = await open_session(peer, ALICE)
+        session = await peer.open_session(who=ALICE)
         stolen, made_up = session | BOB, session | BOB | {"mcp-session-id": "made-up"}
         for method in ("POST", "GET", "DELETE"):
             body: object = legacy_call("whoami") if method == "POST" else b""
@@ -226,11 +211,9 @@ async def test_the_session_of_another_principal_is_as_unknown_as_one_that_never_
         assert (await peer.post(legacy_call("whoami"), session)).status == 200
 
 
-async def test_a_stream_is_resumed_by_its_own_principal_only(autojump_clock: MockClock) -> None:
-    stage = Stage()
-    talk = stage.expect()
-    async with guarded(by_token, stage.server) as peer:
-        alice = Session(peer, await open_session(peer, ALICE))
+async def test_a_stream_is_resumed_by_its_own_principal_only(stage: Stage, talk: Talk) -> None:
+    async with guarded(by_token, stage) as peer:
+        alice = Session(peer, await peer.open_session(who=ALICE))
         bob = Session(peer, alice.headers | BOB)  # type: ignore[operator]
         reply = await alice.call()
         await talk.say(1, 2)
@@ -245,16 +228,9 @@ async def test_a_stream_is_resumed_by_its_own_principal_only(autojump_clock: Moc
         assert (await bob.get("1-1")).status == 404
 
 
-async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody(autojump_clock: MockClock) -> None:
-    asking = Server("asking")
-
-    @asking.tool
-    async def ask(ctx: Context) -> str:
-        answer = await ctx.elicit("How many?", int)
-        return str(answer.content) if answer.action == "accept" else answer.action
-
-    async with guarded(by_token, asking) as peer:
-        alice, bob = await open_session(peer, ALICE), await open_session(peer, BOB)
+async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_nobody() -> None:
+    async with guarded(by_token) as peer:
+        alice, bob = await peer.open_session(who=ALICE), await peer.open_session(who=BOB)
         reply = peer.start(legacy_call("ask"), alice)
         await reply.until("elicitation/create")
         answer = {"jsonrpc": "2.0", "id": reply.last["id"]}
@@ -264,17 +240,11 @@ async def test_an_answer_to_the_question_of_another_principal_is_delivered_to_no
         await wait_all_tasks_blocked()
         assert not reply.ended.is_set()
         await peer.post(answer | {"result": {"action": "accept", "content": {"value": 1}}}, alice)
-        assert (await reply.end()).last["result"]["content"][0]["text"] == "1"
+        assert (await reply.end()).last["result"]["content"][0]["text"] == "got 1"
 
 
-async def test_a_request_state_counts_for_its_own_principal_only(autojump_clock: MockClock) -> None:
-    asking = Server("asking")
-
-    @asking.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("How many?", int)).action
-
-    async with guarded(by_token, asking) as peer:
+async def test_a_request_state_counts_for_its_own_principal_only() -> None:
+    async with guarded(by_token) as peer:
         body, headers = modern_call("ask")
         state = (await peer.post(body, headers | ALICE)).json["result"]["requestState"]
         ids = itertools.count(3)
@@ -287,33 +257,23 @@ async def test_a_request_state_counts_for_its_own_principal_only(autojump_clock:
         assert (await retry(ALICE))["result"]["resultType"] == "input_required"
 
 
-async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others(autojump_clock: MockClock) -> None:
-    app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
-    async with served(app) as peer:
-        held = await open_session(peer, ALICE)
+async def test_a_principal_holds_so_many_sessions_and_leaves_the_rest_to_others() -> None:
+    async with guarded(by_token, per_principal=1) as peer:
+        held = await peer.open_session(who=ALICE)
         for _ in range(2):
             assert (await peer.post(legacy_call("whoami"), held)).status == 200
         second = await peer.post(initialize({}), JSON_HEADERS | ALICE)
         assert second.status == 503
         assert "You already hold 1 sessions" in refusal(second)
-        await open_session(peer, BOB)
+        await peer.open_session(who=BOB)
         assert (await peer.post(b"", held, method="DELETE")).status == 204
-        await open_session(peer, ALICE)
+        await peer.open_session(who=ALICE)
 
 
-async def test_a_principal_who_holds_all_he_may_loses_his_own_unused_session_only(autojump_clock: MockClock) -> None:
-    app = asgi_app(server(), authenticate=by_token, limits=HttpLimits(per_principal=1))
-    async with served(app) as peer:
-        bobs = await open_session(peer, BOB)
-        unused = await open_session(peer, ALICE)
-        await open_session(peer, ALICE)
+async def test_a_principal_who_holds_all_he_may_loses_his_own_unused_session_only() -> None:
+    async with guarded(by_token, per_principal=1) as peer:
+        bobs = await peer.open_session(who=BOB)
+        unused = await peer.open_session(who=ALICE)
+        await peer.open_session(who=ALICE)
         assert (await peer.post(legacy_call("whoami"), unused)).status == 404
         assert (await peer.post(legacy_call("whoami"), bobs)).status == 200
-
-
-async def open_session(peer: AsgiPeer, who: Mapping[str, str]) -> dict[str, str]:
-    """Make a handshake as somebody; returns the headers that later requests carry."""
-    reply = await peer.post(initialize({"elicitation": {}}), JSON_HEADERS | dict(who))
-    assert reply.status == 200, reply.body
-    session = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
-    return JSON_HEADERS | dict(who) | session

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from trio_mcp import Client, Disconnected, Server
+from trio_mcp import Server
 from trio_mcp_transports.entry_points import websocket
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.http.server.serve import serve_http
@@ -83,42 +82,24 @@ async def test_a_websocket_needs_the_path_it_is_served_under() -> None:
         await websocket.serve(Server("x"), port=0, path=None, sse_path="/sse", announce=False, signals=False)
 
 
-async def test_the_url_of_http_sse_is_one_of_http_whoever_tells_it() -> None:
-    serve = partial(websocket.serve, Server("x"), port=0, sse_path="/sse", announce=False, signals=False)
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(BOUND):
-            urls = await nursery.start(serve)
-        nursery.cancel_scope.cancel()
-    assert [re.sub(r"\d{4,}", "PORT", url) for url in urls] == ["ws://127.0.0.1:PORT/mcp", "http://127.0.0.1:PORT/sse"]
+async def test_wrong_keys_fail_the_startup_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
+    to_app, from_test = trio.open_memory_channel[dict[str, Any]](1)
+    said: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    await to_app.send({"type": "lifespan.startup"})
+    with trio.fail_after(5):
+        await asgi_app(Server("shop"))({"type": "lifespan"}, from_test.receive, send)
+    assert [message["type"] for message in said] == ["lifespan.startup.failed"]
+    assert "shop could not be started: TRIO_MCP_KEYS is neither" in said[0]["message"]
 
 
-@pytest.mark.parametrize(
-    ("options", "path", "said"),
-    [
-        ({"sse_path": "/sse"}, "/sse", "There is no WebSocket here; it is at /mcp."),
-        ({"sse_path": "/sse"}, "/", "There is no WebSocket here; it is at /mcp."),
-        ({"sse_path": "/sse", "path": None}, "/sse", "This server speaks no WebSocket; the MCP endpoint is /sse."),
-    ],
-)
-async def test_who_asks_for_a_websocket_at_a_wrong_path_is_told_where_there_is_one(
-    options: dict[str, Any], path: str, said: str
-) -> None:
-    serve = partial(serve_http, Server("x"), port=0, announce=False, signals=False, **options)
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(BOUND):
-            url = (await nursery.start(serve))[0]
-            origin = url.replace("http:", "ws:").rpartition("/")[0]
-            with pytest.raises(Disconnected, match=re.escape(f"HTTP 404: {said}")):
-                async with Client.connect(origin + path):
-                    pass
-        nursery.cancel_scope.cancel()
+async def test_a_request_to_the_server_itself_names_asgi_app() -> None:
+    async def unused(*_: object) -> None:
+        raise AssertionError("nothing is received or sent")
 
-
-async def test_a_client_that_expects_tls_where_there_is_none_is_told_so() -> None:
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(BOUND):
-            (url,) = await nursery.start(partial(serve_http, Server("x"), port=0, announce=False, signals=False))
-            with pytest.raises(Disconnected, match=re.escape("no TLS is spoken there; is it ws:// instead of wss://?")):
-                async with Client.connect(url.replace("http:", "wss:")):
-                    pass
-        nursery.cancel_scope.cancel()
+    with pytest.raises(TypeError, match=r"asgi_app\(server\)"):
+        await Server("shop")({"type": "http"}, unused, unused)

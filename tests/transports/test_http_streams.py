@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
 from asgi_peer import legacy_call, modern_call
-from talking import GRACE, Session, Stage, WatchedStore, said, talking
-from trio.testing import MockClock, wait_all_tasks_blocked
+from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
 from trio_mcp.session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
@@ -16,72 +17,54 @@ from trio_mcp.storage import LogKey
 from trio_mcp.stores import MemoryEventStore
 from trio_mcp_transports.http.sessions.event_log import EventLog
 
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 # what a stream looks like
 
 
-async def test_a_stream_begins_with_an_empty_event_whose_id_can_be_resumed_from(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.say(1)
-        assert reply.body.startswith(b"id: 1-0\ndata: \n\nevent: message\nid: 1-1\ndata: {")
-        assert (reply.headers["content-type"], reply.headers["x-accel-buffering"]) == ("text/event-stream", "no")
+async def test_a_stream_begins_with_an_empty_event_whose_id_can_be_resumed_from(talk: Talk, session: Session) -> None:
+    reply = await session.call()
+    await talk.say(1)
+    assert reply.body.startswith(b"id: 1-0\ndata: \n\nevent: message\nid: 1-1\ndata: {")
+    assert (reply.headers["content-type"], reply.headers["x-accel-buffering"]) == ("text/event-stream", "no")
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26"])
-async def test_older_revisions_get_ids_without_the_empty_event(
-    autojump_clock: MockClock, stage: Stage, version: str
-) -> None:
+async def test_older_revisions_get_ids_without_the_empty_event(stage: Stage, version: str) -> None:
     talk = stage.expect()
     async with talking(stage, version=version) as session:
         reply = await session.call()
         await talk.say(1)
         assert reply.body.startswith(b"event: message\nid: 1-1\ndata: {")
-        stream = await session.get()
-        assert stream.body == b""
+        for last in (None, "1-1"):  # a head is sent although there is nothing to say yet
+            stream = await session.get(last)
+            assert (stream.status, stream.body) == (200, b"")
 
 
 async def test_an_answer_that_is_all_there_is_to_say_stays_plain_json_and_out_of_the_log(
-    autojump_clock: MockClock, stage: Stage
+    talk: Talk, session: Session, store: WatchedStore
 ) -> None:
-    talk, store = stage.expect(), WatchedStore()
-    async with talking(stage, store=store) as session:
-        reply = await session.call()
-        await talk.answer()
-        assert reply.headers["content-type"] == "application/json"
-        assert store.writes == 0
+    reply = await session.call()
+    await talk.answer()
+    assert reply.headers["content-type"] == "application/json"
+    assert store.writes == 0
 
 
-async def test_a_long_silence_opens_the_stream_so_that_its_client_may_come_back(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await trio.sleep(16)
-        assert reply.body == b"id: 1-0\ndata: \n\n: still here\n\n"
-        await session.drop(reply)
-        await talk.answer()
-        assert said(await session.get("1-0")) == ["done"]
+async def test_a_long_silence_opens_the_stream_so_that_its_client_may_come_back(talk: Talk, session: Session) -> None:
+    reply = await session.call()
+    await trio.sleep(16)
+    assert reply.body == b"id: 1-0\ndata: \n\n: still here\n\n"
+    await session.drop(reply)
+    await talk.answer()
+    assert said(await session.get("1-0")) == ["done"]
 
 
-async def test_ids_are_unique_in_the_session_and_name_their_stream(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_ids_are_unique_in_the_session_and_name_their_stream(stage: Stage, session: Session) -> None:
     first, second = stage.expect("a"), stage.expect("b")
-    async with talking(stage) as session:
-        standalone = await session.get()
-        replies = [await session.call("a", 1), await session.call("b", 2)]
-        await first.say(1)
-        await second.say(1)
-        await first.say(2)
-        assert [reply.ids for reply in [standalone, *replies]] == [["1-0"], ["2-0", "2-1", "2-2"], ["3-0", "3-1"]]
+    standalone = await session.get()
+    replies = [await session.call("a", 1), await session.call("b", 2)]
+    await first.say(1)
+    await second.say(1)
+    await first.say(2)
+    assert [reply.ids for reply in [standalone, *replies]] == [["1-0"], ["2-0", "2-1", "2-2"], ["3-0", "3-1"]]
 
 
 # the standalone stream
@@ -92,130 +75,89 @@ def tell(session: Session, *changes: Change) -> None:
         session.peer.app.service.subscriptions.announce(change)
 
 
-async def test_what_belongs_to_no_request_goes_to_the_standalone_stream_alone(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        stream, reply = await session.get(), await session.call()
-        await talk.say(1)
-        tell(session, TOOLS)
+async def test_what_belongs_to_no_request_goes_to_the_standalone_stream_alone(talk: Talk, session: Session) -> None:
+    stream, reply = await session.get(), await session.call()
+    await talk.say(1)
+    tell(session, TOOLS)
+    await wait_all_tasks_blocked()
+    assert [event["method"] for event in stream.events] == ["notifications/tools/list_changed"]
+    assert [event["method"] for event in reply.events] == ["notifications/progress"]
+
+
+async def test_a_second_stream_is_refused_while_the_first_is_read(session: Session) -> None:
+    first = await session.get()
+    refused = await session.get()
+    assert (refused.status, "Last-Event-ID" in refused.json["error"]["message"]) == (409, True)
+    await session.drop(first)
+    assert (await session.get()).status == 200
+
+
+async def test_what_changes_while_nobody_reads_is_told_once_to_the_next_reader(session: Session) -> None:
+    await session.drop(await session.get())
+    for change in (TOOLS, PROMPTS, TOOLS):
+        tell(session, change)
         await wait_all_tasks_blocked()
-        assert [event["method"] for event in stream.events] == ["notifications/tools/list_changed"]
-        assert [event["method"] for event in reply.events] == ["notifications/progress"]
+    stream = await session.get()
+    assert [event["method"] for event in stream.events] == [TOOLS.method, PROMPTS.method]
 
 
-async def test_each_session_hears_on_its_own_stream(autojump_clock: MockClock, stage: Stage) -> None:
-    async with talking(stage) as session:
-        other = Session(session.peer, await session.peer.open_session())
-        streams = [await session.get(), await other.get()]
-        tell(session, TOOLS)
-        await wait_all_tasks_blocked()
-        assert [len(stream.events) for stream in streams] == [1, 1]
+async def test_the_standalone_stream_is_resumed_and_goes_on(session: Session) -> None:
+    stream = await session.get()
+    tell(session, TOOLS)
+    await wait_all_tasks_blocked()
+    await session.drop(stream)
+    tell(session, PROMPTS)
+    await wait_all_tasks_blocked()
+    again = await session.get("1-0")
+    tell(session, RESOURCES)
+    await wait_all_tasks_blocked()
+    assert again.ids == ["1-1", "1-2", "1-3"]
+    assert [event["method"] for event in again.events] == [TOOLS.method, PROMPTS.method, RESOURCES.method]
+    assert not again.ended.is_set()
 
 
-async def test_a_second_stream_is_refused_while_the_first_is_read(autojump_clock: MockClock, stage: Stage) -> None:
-    async with talking(stage) as session:
-        first = await session.get()
-        refused = await session.get()
-        assert (refused.status, "Last-Event-ID" in refused.json["error"]["message"]) == (409, True)
-        await session.drop(first)
-        assert (await session.get()).status == 200
+async def test_a_new_standalone_stream_leaves_the_log_of_the_old_one_to_be_read(session: Session) -> None:
+    stream = await session.get()
+    tell(session, TOOLS)
+    await wait_all_tasks_blocked()
+    await session.drop(stream)
+    fresh = await session.get()
+    rest = await (await session.get("1-0")).end()
+    assert (fresh.ids, rest.ids) == (["2-0"], ["1-1"])
+    assert not fresh.ended.is_set()
 
 
-async def test_what_changes_while_nobody_reads_is_told_once_to_the_next_reader(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    async with talking(stage) as session:
-        await session.drop(await session.get())
-        for change in (TOOLS, PROMPTS, TOOLS):
-            tell(session, change)
-            await wait_all_tasks_blocked()
-        stream = await session.get()
-        assert [event["method"] for event in stream.events] == [TOOLS.method, PROMPTS.method]
+async def test_a_drain_ends_the_standalone_stream_and_opens_no_other(session: Session) -> None:
+    stream = await session.get()
+    await session.peer.app.drain(0)
+    await stream.end()
+    refused = await session.get()
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
 
 
-async def test_the_standalone_stream_is_resumed_and_goes_on(autojump_clock: MockClock, stage: Stage) -> None:
-    async with talking(stage) as session:
-        stream = await session.get()
-        tell(session, TOOLS)
-        await wait_all_tasks_blocked()
-        await session.drop(stream)
-        tell(session, PROMPTS)
-        await wait_all_tasks_blocked()
-        again = await session.get("1-0")
-        tell(session, RESOURCES)
-        await wait_all_tasks_blocked()
-        assert again.ids == ["1-1", "1-2", "1-3"]
-        assert [event["method"] for event in again.events] == [TOOLS.method, PROMPTS.method, RESOURCES.method]
-        assert not again.ended.is_set()
-
-
-async def test_a_new_standalone_stream_leaves_the_log_of_the_old_one_to_be_read(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    async with talking(stage) as session:
-        stream = await session.get()
-        tell(session, TOOLS)
-        await wait_all_tasks_blocked()
-        await session.drop(stream)
-        fresh = await session.get()
-        rest = await (await session.get("1-0")).end()
-        assert (fresh.ids, rest.ids) == (["2-0"], ["1-1"])
-        assert not fresh.ended.is_set()
-
-
-async def test_a_drain_ends_the_standalone_stream_and_opens_no_other(autojump_clock: MockClock, stage: Stage) -> None:
-    async with talking(stage) as session:
-        stream = await session.get()
-        await session.peer.app.drain(0)
-        await stream.end()
-        refused = await session.get()
-        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-
-
-async def test_a_session_whose_stream_is_read_is_not_idle(autojump_clock: MockClock, stage: Stage) -> None:
-    async with talking(stage) as session:
-        stream = await session.get()
-        await trio.sleep(10_000)
-        assert not stream.ended.is_set()
-        await session.drop(stream)
-        await trio.sleep(1000)
-        assert (await session.get()).status == 200
+async def test_a_session_whose_stream_is_read_is_not_idle(session: Session) -> None:
+    stream = await session.get()
+    await trio.sleep(10_000)
+    assert not stream.ended.is_set()
+    await session.drop(stream)
+    await trio.sleep(90)
+    assert (await session.get()).status == 200
 
 
 # polling
 
 
-async def test_a_tool_ends_its_stream_and_the_client_comes_back_for_the_rest(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.say(1)
-        await talk.end_stream(0.5)
-        assert (await reply.end()).body.endswith(b"retry: 500\n\n")
-        await talk.say(2)
-        rest = await session.get("1-1")
-        await talk.say(3)
-        await talk.answer()
-        assert said(await rest.end()) == [2, 3, "done"]
-
-
 async def test_a_stream_that_ends_before_anything_was_said_gives_an_id_to_come_back_with(
-    autojump_clock: MockClock, stage: Stage
+    talk: Talk, session: Session
 ) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.end_stream(2)
-        await talk.answer()
-        assert (await reply.end()).body == b"id: 1-0\ndata: \n\nretry: 2000\n\n"
-        assert said(await (await session.get("1-0")).end()) == ["done"]
+    reply = await session.call()
+    await talk.end_stream(2)
+    await talk.answer()
+    assert (await reply.end()).body == b"id: 1-0\ndata: \n\nretry: 2000\n\n"
+    assert said(await (await session.get("1-0")).end()) == ["done"]
 
 
-async def test_the_stream_has_ended_when_end_stream_returns(autojump_clock: MockClock) -> None:
+async def test_the_stream_has_ended_when_end_stream_returns() -> None:
     server = Server("stage")
 
     @server.tool
@@ -229,111 +171,89 @@ async def test_the_stream_has_ended_when_end_stream_returns(autojump_clock: Mock
         assert said(await (await session.get("1-0")).end()) == ["at once"]
 
 
-async def test_nobody_is_hurried_while_told_to_stay_away(autojump_clock: MockClock, stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        await session.call()
-        await talk.end_stream(100)
-        await trio.sleep(100 + GRACE - 1)
-        assert not talk.over.is_set()
-        await trio.sleep(2)
-        assert talk.reason is CancelReason.DISCONNECT
+async def test_nobody_is_hurried_while_told_to_stay_away(talk: Talk, session: Session) -> None:
+    await session.call()
+    await talk.end_stream(100)
+    await trio.sleep(100 + GRACE - 1)
+    assert not talk.over.is_set()
+    await trio.sleep(2)
+    assert talk.reason is CancelReason.DISCONNECT
 
 
-async def test_an_order_to_stay_away_counts_once(autojump_clock: MockClock, stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        await session.call()
-        await talk.end_stream(100)
-        resumed = await session.get("1-0")
-        assert (resumed.status, resumed.body) == (200, b"")
-        await session.drop(resumed)
-        await trio.sleep(GRACE + 1)
-        assert talk.reason is CancelReason.DISCONNECT
+async def test_an_order_to_stay_away_counts_once(talk: Talk, session: Session) -> None:
+    await session.call()
+    await talk.end_stream(100)
+    resumed = await session.get("1-0")
+    assert (resumed.status, resumed.body) == (200, b"")
+    await session.drop(resumed)
+    await trio.sleep(GRACE + 1)
+    assert talk.reason is CancelReason.DISCONNECT
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26"])
-async def test_older_revisions_know_no_polling(autojump_clock: MockClock, stage: Stage, version: str) -> None:
-    talk = stage.expect()
-    async with talking(stage, version=version) as session:
-        reply = await session.call()
-        await talk.end_stream(0.5)
-        await talk.answer()
-        assert (reply.headers["content-type"], reply.json["result"]["content"][0]["text"]) == (
-            "application/json",
-            "done",
-        )
-
-
-async def test_without_a_grace_there_is_no_polling_since_it_would_cancel_the_call(
-    autojump_clock: MockClock, stage: Stage
+@pytest.mark.parametrize(
+    "options",
+    [{"version": "2025-06-18"}, {"version": "2025-03-26"}, {"grace": 0}],
+    ids=["2025-06-18 has no polling", "2025-03-26 has no polling", "without a grace it would cancel the call"],
+)
+async def test_a_stream_that_could_not_be_resumed_is_not_ended(
+    stage: Stage, talk: Talk, options: dict[str, Any]
 ) -> None:
-    talk = stage.expect()
-    async with talking(stage, grace=0) as session:
+    async with talking(stage, **options) as session:
         reply = await session.call()
         await talk.end_stream(0.5)
         await talk.answer()
+        assert reply.headers["content-type"] == "application/json"
         assert reply.json["result"]["content"][0]["text"] == "done"
 
 
-async def test_a_modern_call_has_no_stream_to_end(autojump_clock: MockClock, stage: Stage) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = session.peer.start(*modern_call("talk", {"name": "a"}))
-        await talk.end_stream(0.5)
-        await talk.answer()
-        assert (await reply.end()).json["result"]["content"][0]["text"] == "done"
+async def test_a_modern_call_has_no_stream_to_end(talk: Talk, session: Session) -> None:
+    reply = session.peer.start(*modern_call("talk", {"name": "a"}))
+    await talk.end_stream(0.5)
+    await talk.answer()
+    assert (await reply.end()).json["result"]["content"][0]["text"] == "done"
 
 
 @pytest.mark.parametrize("retry", [-1.0, float("inf"), float("nan")])
-async def test_a_time_that_cannot_be_waited_for_is_refused(
-    autojump_clock: MockClock, stage: Stage, retry: float
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.end_stream(retry)
-        assert (await reply.end()).json["result"]["isError"] is True
+async def test_a_time_that_cannot_be_waited_for_is_refused(talk: Talk, session: Session, retry: float) -> None:
+    reply = await session.call()
+    await talk.end_stream(retry)
+    assert (await reply.end()).json["result"]["isError"] is True
 
 
-async def test_end_stream_returns_when_another_reader_takes_the_stream_over(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.say(1)
-        reply.stuck = trio.Event()
-        await talk.say(2)
-        await talk.end_stream()
-        assert talk.done == 2
-        rest = await session.get("1-1")
-        assert talk.done == 3
-        await talk.answer()
-        assert said(await rest.end()) == [2, "done"]
-        reply.stuck.set()
+async def test_end_stream_returns_when_another_reader_takes_the_stream_over(talk: Talk, session: Session) -> None:
+    reply = await session.call()
+    await talk.say(1)
+    reply.stuck = trio.Event()
+    await talk.say(2)
+    await talk.end_stream()
+    assert talk.done == 2
+    rest = await session.get("1-1")
+    assert talk.done == 3
+    await talk.answer()
+    assert said(await rest.end()) == [2, "done"]
+    reply.stuck.set()
 
 
 # ends
 
 
-async def test_delete_ends_every_stream_and_forgets_what_they_said(autojump_clock: MockClock, stage: Stage) -> None:
-    talk, store = stage.expect(), WatchedStore()
-    async with talking(stage, store=store) as session:
-        standalone, reply = await session.get(), await session.call()
-        await talk.say(1)
-        await session.drop(reply)
-        resumed = await session.get("2-0")
-        assert (await session.delete()).status == 204
-        await standalone.end()
-        await resumed.end()
-        await wait_all_tasks_blocked()
-        assert len(store) == 0
-        assert talk.reason is CancelReason.DISCONNECT
-        assert (await session.get("2-0")).status == 404
+async def test_delete_ends_every_stream_and_forgets_what_they_said(
+    talk: Talk, session: Session, store: WatchedStore
+) -> None:
+    standalone, reply = await session.get(), await session.call()
+    await talk.say(1)
+    await session.drop(reply)
+    resumed = await session.get("2-0")
+    assert (await session.delete()).status == 204
+    await standalone.end()
+    await resumed.end()
+    await wait_all_tasks_blocked()
+    assert len(store) == 0
+    assert talk.reason is CancelReason.DISCONNECT
+    assert (await session.get("2-0")).status == 404
 
 
-async def test_what_is_said_after_the_end_of_a_session_is_not_logged(autojump_clock: MockClock) -> None:
+async def test_what_is_said_after_the_end_of_a_session_is_not_logged() -> None:
     server, store = Server("stage"), WatchedStore()
 
     @server.tool
@@ -355,8 +275,9 @@ async def test_what_is_said_after_the_end_of_a_session_is_not_logged(autojump_cl
         assert store.writes == 1
 
 
-async def test_an_application_that_ends_forgets_what_its_sessions_said(autojump_clock: MockClock, stage: Stage) -> None:
-    talk, store = stage.expect(), WatchedStore()
+async def test_an_application_that_ends_forgets_what_its_sessions_said(
+    talk: Talk, stage: Stage, store: WatchedStore
+) -> None:
     async with talking(stage, store=store) as session:
         await session.call()
         await talk.say(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
 from trio_mcp.session.envelope import Envelope
@@ -62,7 +61,7 @@ async def test_a_message_crosses_as_bytes_so_limits_hold() -> None:
     assert isinstance((await b.receive()).message, Malformed)
 
 
-async def test_a_sender_waits_when_it_is_a_buffer_ahead(autojump_clock: MockClock) -> None:
+async def test_a_sender_waits_when_it_is_a_buffer_ahead() -> None:
     a, b = memory_pair(buffer=2)
     for _ in range(2):
         await a.send(Envelope(Notification("note")))
@@ -88,17 +87,7 @@ async def test_closing_one_end_ends_the_other_after_what_was_sent() -> None:
         await a.send(Envelope(Notification("late")))
 
 
-async def test_connect_serves_the_server_and_ends_it_by_closing() -> None:
-    server = Echo()
-    async with transport.connect(server) as channel:
-        await channel.send(Envelope(Request(1, "echo", {"x": 1})))
-        assert arrived(Response(1, {"x": 1})) == await channel.receive()
-    assert server.ended == "returned"
-    with pytest.raises(trio.ClosedResourceError):
-        await channel.receive()
-
-
-async def test_a_server_that_does_not_return_is_cancelled_after_the_grace(autojump_clock: MockClock) -> None:
+async def test_a_server_that_does_not_return_is_cancelled_after_the_grace() -> None:
     server = Echo(clean_up=3600)
     async with transport.connect(server, shutdown_grace=2):
         pass
@@ -131,7 +120,7 @@ async def test_a_server_that_returns_early_ends_the_channel() -> None:
             await channel.receive()
 
 
-async def test_a_cancelled_body_ends_the_server(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_body_ends_the_server() -> None:
     server = Echo()
     with trio.move_on_after(1) as scope:
         async with transport.connect(server) as channel:

@@ -6,70 +6,33 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import trio
-from asgi_peer import MODERN, AsgiPeer, Reply, initialize, legacy_call, served
-from trio.testing import MockClock, wait_all_tasks_blocked
+from asgi_peer import AsgiPeer, Reply, initialize, legacy_call, served
+from peer import ClientPeer, Json
+from stage import Stage
+from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import CancelReason, Context, Server
+from trio_mcp import CancelReason
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 OLDEST = "2024-11-05"
 BODY_LIMIT = 5000
 JSON = {"host": "localhost:8000", "content-type": "application/json"}
-ASKING = {"roots": {}, "sampling": {}, "elicitation": {}}
-
-Json = dict[str, Any]
 
 
-class Stage:
-    """A server with tools that a test watches."""
-
-    def __init__(self) -> None:
-        self.server = Server("stage", version="1.0")
-        self.go_on = trio.Event()
-        self.waiting = 0
-        self.ended = trio.Event()
-        self.reason: CancelReason | None = None
-        for tool in (self.echo, self.wait, self.flood, self.ask, self.whoami):
-            self.server.tool(tool)
-
-    async def echo(self, text: str) -> str:
-        return text
-
-    async def wait(self, ctx: Context) -> str:
-        self.waiting += 1
-        try:
-            await self.go_on.wait()
-        finally:
-            self.waiting -= 1
-            self.reason = ctx.cancel_reason
-            self.ended.set()
-        return "waited"
-
-    async def flood(self, ctx: Context) -> str:
-        for number in range(1, 1001):
-            await ctx.progress(number)
-        return "said it all"
-
-    async def ask(self, ctx: Context) -> str:
-        return f"{(await ctx.roots())[0].uri}"
-
-    async def whoami(self, ctx: Context) -> str:
-        return f"{ctx.request.principal} {ctx.request.headers.get('x-color')}"
-
-
-@dataclass
-class Talk:
+class Connection(ClientPeer):
     """One session: its stream, and what is posted to it."""
 
-    peer: AsgiPeer
-    stream: Reply
-    uri: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    def __init__(self, peer: AsgiPeer, stream: Reply, uri: str, headers: Mapping[str, str]) -> None:
+        super().__init__()
+        self.peer = peer
+        self.stream = stream
+        self.uri = uri
+        self.headers = headers
+        self._received = 0
 
     def begin(self, message: object, headers: Mapping[str, str] | None = None, uri: str | None = None) -> Reply:
         path, _, query = (uri or self.uri).partition("?")
@@ -79,17 +42,18 @@ class Talk:
     async def post(self, message: object, headers: Mapping[str, str] | None = None, uri: str | None = None) -> Reply:
         return await self.begin(message, headers, uri).end()
 
-    async def taken(self, message: object) -> None:
-        """Post what is taken with 202, and wait until nothing more happens by itself."""
-        reply = await self.post(message)
+    async def send(self, message: Json) -> None:
+        """Post a message that is accepted with 202, and wait until nothing more happens by itself."""
+        reply = await self.post({"jsonrpc": "2.0", **message})
         assert (reply.status, reply.body) == (202, b""), reply.body
         await wait_all_tasks_blocked()
 
-    async def open(self, version: str = OLDEST, capabilities: object = ASKING) -> None:
-        await self.taken(initialize(capabilities, version))
-        await self.taken({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    async def receive(self) -> Json:
+        await wait_all_tasks_blocked()
+        self._received += 1
+        return self.said[self._received - 1]
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         self.stream.gone.set()
         await wait_all_tasks_blocked()
 
@@ -102,10 +66,6 @@ class Talk:
     def events(self) -> list[str]:
         whole = self.stream.body.decode().split("\n\n")
         return [event for event in whole if event and not event.startswith(":")]
-
-    def answer(self, id: object) -> Any:
-        (answer,) = [each for each in self.said if each.get("id") == id and "method" not in each]
-        return answer
 
 
 def message_in(event: str) -> Any:
@@ -121,16 +81,18 @@ async def get(peer: AsgiPeer, headers: Mapping[str, str] | None = None, path: st
     return reply
 
 
-async def connected(peer: AsgiPeer, headers: Mapping[str, str] | None = None, **where: str) -> Talk:
+async def connected(peer: AsgiPeer, headers: Mapping[str, str] | None = None, **where: str) -> Connection:
     stream = await get(peer, headers, **where)
     assert stream.status == 200, stream.body
     first = stream.body.decode().split("\n\n")[0]
-    return Talk(peer, stream, first.removeprefix("event: endpoint\ndata: "), headers or {})
+    return Connection(peer, stream, first.removeprefix("event: endpoint\ndata: "), headers or {})
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
+async def opened(peer: AsgiPeer, headers: Mapping[str, str] | None = None) -> Connection:
+    """A connection whose handshake is over."""
+    connection = await connected(peer, headers)
+    await connection.initialize(OLDEST)
+    return connection
 
 
 @asynccontextmanager
@@ -146,10 +108,15 @@ async def peer(stage: Stage) -> AsyncIterator[AsgiPeer]:
         yield peer
 
 
+@pytest.fixture
+async def talk(peer: AsgiPeer) -> Connection:
+    return await opened(peer)
+
+
 # the main job
 
 
-async def test_the_first_event_names_the_uri_to_post_to(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_the_first_event_names_the_uri_to_post_to(peer: AsgiPeer) -> None:
     talk = await connected(peer)
     assert talk.stream.headers["content-type"] == "text/event-stream"
     assert talk.stream.headers["x-accel-buffering"] == "no"
@@ -157,33 +124,24 @@ async def test_the_first_event_names_the_uri_to_post_to(autojump_clock: MockCloc
     assert len(talk.events) == 1
 
 
-async def test_answers_are_message_events_of_the_stream(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_answers_are_message_events_of_the_stream(peer: AsgiPeer) -> None:
     talk = await connected(peer)
-    await talk.open()
-    assert talk.answer(1)["result"]["protocolVersion"] == OLDEST
-    await talk.taken(legacy_call("echo", {"text": "hi\r\nthere"}))
-    assert talk.answer(2)["result"]["content"][0]["text"] == "hi\r\nthere"
+    assert (await talk.initialize(OLDEST))["protocolVersion"] == OLDEST
+    assert await talk.text(await talk.call("echo", {"text": "hi\r\nthere"})) == "hi\r\nthere"
 
 
-async def test_a_modern_request_needs_no_handshake_and_no_headers(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_a_modern_request_needs_no_handshake_and_no_headers(peer: AsgiPeer) -> None:
     talk = await connected(peer)
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    await talk.taken(legacy_call("echo", {"text": "hi"}, _meta=meta))
-    assert talk.answer(2)["result"]["resultType"] == "complete"
+    assert (await talk.result(await talk.leg("echo", {"text": "hi"})))["resultType"] == "complete"
 
 
-async def test_the_uri_is_below_the_path_where_the_application_is_mounted(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
+async def test_the_uri_is_below_the_path_where_the_application_is_mounted(stage: Stage) -> None:
     async with serving(stage, sse_path="/events", message_path="/in") as peer:
         talk = await connected(peer, path="/events", root="/tools/")
         assert talk.uri.startswith("/tools/in?session_id=")
 
 
-async def test_it_is_off_unless_asked_for(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_it_is_off_unless_asked_for(stage: Stage) -> None:
     async with serving(stage, sse_path=None) as peer:
         for method, path in (("GET", "/sse"), ("POST", "/message")):
             refused = await peer.post(b"", JSON, method=method, path=path)
@@ -193,17 +151,15 @@ async def test_it_is_off_unless_asked_for(autojump_clock: MockClock, stage: Stag
             )
 
 
-async def test_it_may_be_served_alone(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_it_may_be_served_alone(stage: Stage) -> None:
     async with serving(stage, path=None) as peer:
         refused = await peer.post(initialize({}))
         assert (refused.status, "is /sse." in refused.json["error"]["message"]) == (404, True)
-        await (await connected(peer)).open()
+        await opened(peer)
 
 
-async def test_it_stands_beside_streamable_http(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
+async def test_it_stands_beside_streamable_http(stage: Stage, peer: AsgiPeer, talk: Connection) -> None:
     session = await peer.open_session()
-    talk = await connected(peer)
-    await talk.open()
     assert (await peer.post(legacy_call("echo", {"text": "hi"}), session)).status == 200
     stolen = {**session, "mcp-session-id": talk.uri.partition("=")[2]}
     assert (await peer.post(legacy_call("echo", {"text": "hi"}), stolen)).status == 404
@@ -232,43 +188,33 @@ def test_paths_that_cannot_be_served_are_refused_where_they_are_written(
 # the end
 
 
-async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
-) -> None:
-    talk = await connected(peer)
-    await talk.open()
-    await talk.taken(legacy_call("wait", id=7))
+async def test_the_end_of_the_stream_cancels_everything_and_forgets_the_session(stage: Stage, talk: Connection) -> None:
+    await talk.call("wait")
     assert stage.waiting == 1
     began = trio.current_time()
-    await talk.leave()
+    await talk.close()
     assert (stage.waiting, stage.reason, trio.current_time() - began) == (0, CancelReason.DISCONNECT, 0)
     refused = await talk.post(legacy_call("echo", {"text": "hi"}))
     assert (refused.status, "unknown or has ended" in refused.json["error"]["message"]) == (404, True)
 
 
 async def test_a_drain_lets_calls_end_refuses_new_streams_and_ends_those_that_are_open(
-    autojump_clock: MockClock, stage: Stage, peer: AsgiPeer
+    stage: Stage, peer: AsgiPeer, talk: Connection
 ) -> None:
-    talk = await connected(peer)
-    await talk.open()
-    await talk.taken(legacy_call("wait", id=7))
+    call = await talk.call("wait")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(peer.app.drain, 10)
         await wait_all_tasks_blocked()
         refused = await get(peer)
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-        await talk.taken(legacy_call("echo", {"text": "late"}, id=8))
-        assert talk.answer(8)["error"]["code"] == -32000
+        assert (await talk.error(await talk.call("echo", {"text": "late"})))["code"] == -32000
         stage.go_on.set()
     await talk.stream.end()
-    assert talk.answer(7)["result"]["content"][0]["text"] == "waited"
+    assert await talk.text(call) == "waited"
 
 
-async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
-    used, unused = await connected(peer), await connected(peer)
-    await used.open()
+async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(peer: AsgiPeer) -> None:
+    used, unused = await opened(peer), await connected(peer)
     await trio.sleep(50)
     assert unused.stream.body.count(b": still here\n\n") == 3
     assert not unused.stream.ended.is_set()
@@ -276,13 +222,11 @@ async def test_a_silent_stream_is_kept_alive_and_one_that_nobody_uses_ends(
     assert unused.stream.ended.is_set()
     assert not used.stream.ended.is_set()
     assert (await unused.post(initialize({}))).status == 404
-    await used.taken(legacy_call("echo", {"text": "still here"}))
+    assert await used.text(await used.call("echo", {"text": "still here"})) == "still here"
 
 
-async def test_a_send_that_fails_ends_the_session(autojump_clock: MockClock, stage: Stage, peer: AsgiPeer) -> None:
-    talk = await connected(peer)
-    await talk.open()
-    await talk.taken(legacy_call("wait", id=7))
+async def test_a_send_that_fails_ends_the_session(stage: Stage, talk: Connection) -> None:
+    await talk.call("wait")
     talk.stream.broken = True
     await talk.post(legacy_call("echo", {"text": "x"}))
     await wait_all_tasks_blocked()
@@ -292,7 +236,7 @@ async def test_a_send_that_fails_ends_the_session(autojump_clock: MockClock, sta
 # what bad input gets
 
 
-async def test_what_no_client_gets_is_refused(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_what_no_client_gets_is_refused(peer: AsgiPeer) -> None:
     for headers, status in (
         ({"accept": "application/json"}, 406),
         ({"host": "evil.example"}, 421),
@@ -322,16 +266,13 @@ async def test_what_no_client_gets_is_refused(autojump_clock: MockClock, peer: A
     ],
 )
 async def test_what_is_no_message_is_refused_and_the_session_goes_on(
-    autojump_clock: MockClock, peer: AsgiPeer, body: bytes, headers: dict[str, str], status: int
+    talk: Connection, body: bytes, headers: dict[str, str], status: int
 ) -> None:
-    talk = await connected(peer)
-    await talk.open()
     before = talk.said
     refused = await talk.post(body, {**JSON, **headers})
     assert (refused.status, "error" in refused.json) == (status, True)
     assert talk.said == before
-    await talk.taken(legacy_call("echo", {"text": "hi"}))
-    assert talk.answer(2)["result"]["content"][0]["text"] == "hi"
+    assert await talk.text(await talk.call("echo", {"text": "hi"})) == "hi"
 
 
 @pytest.mark.parametrize(
@@ -347,23 +288,26 @@ async def test_what_is_no_message_is_refused_and_the_session_goes_on(
     ],
 )
 async def test_a_uri_that_names_no_session_is_refused_before_the_body_is_read(
-    autojump_clock: MockClock, peer: AsgiPeer, query: str, status: int
+    peer: AsgiPeer, query: str, status: int
 ) -> None:
     talk = await connected(peer)
     refused = await talk.post(b" " * (BODY_LIMIT + 1), uri="/message" + query)
     assert refused.status == status
 
 
-async def test_streams_are_counted_and_one_too_many_is_refused(autojump_clock: MockClock, peer: AsgiPeer) -> None:
+async def test_streams_are_counted_and_one_too_many_is_refused(peer: AsgiPeer) -> None:
     talks = [await connected(peer) for _ in range(3)]
     refused = await get(peer)
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     assert "3 streams" in refused.json["error"]["message"]
-    await talks[0].leave()
-    await (await connected(peer)).open()
+    await talks[0].close()
+    await opened(peer)
 
 
 # slow readers
+
+
+FLOOD = {"name": "flood", "_meta": {"progressToken": "t"}}
 
 
 @contextmanager
@@ -376,53 +320,39 @@ def stuck(stream: Reply) -> Iterator[trio.Event]:
         stream.stuck.set()
 
 
-async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
-    talk, other = await connected(peer), await connected(peer)
-    await talk.open()
-    await other.open()
+async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(peer: AsgiPeer) -> None:
+    talk, other = await opened(peer), await opened(peer)
     with stuck(talk.stream):
-        await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
+        flood = await talk.request("tools/call", FLOOD)
         began = trio.current_time()
-        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))
+        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id="late"))
         with trio.fail_after(11):
             await waiting.ended.wait()
-        assert (waiting.status, waiting.json["id"], trio.current_time() - began) == (503, 3, 10)
+        assert (waiting.status, waiting.json["id"], trio.current_time() - began) == (503, "late", 10)
         assert "read them first" in waiting.json["error"]["message"]
-        await other.taken(legacy_call("echo", {"text": "quick"}))
-        assert other.answer(2)["result"]["content"][0]["text"] == "quick"
-        await talk.taken({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})
+        assert await other.text(await other.call("echo", {"text": "quick"})) == "quick"
+        await talk.cancel(flood)
     await wait_all_tasks_blocked()
-    assert [each for each in talk.said if each.get("id") == 2] == []
-    await talk.taken(legacy_call("echo", {"text": "again"}, id=4))
+    assert [each for each in talk.said if each.get("id") == flood] == []
+    await talk.call("echo", {"text": "again"})
 
 
-async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
-    talk = await connected(peer)
-    await talk.open()
+async def test_a_request_that_waits_for_room_is_taken_when_there_is_some(talk: Connection) -> None:
     with stuck(talk.stream):
-        await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
-        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))
+        flood = await talk.request("tools/call", FLOOD)
+        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id="late"))
         await wait_all_tasks_blocked()
         assert not waiting.ended.is_set()
     assert (await waiting.end()).status == 202
     await wait_all_tasks_blocked()
-    assert talk.answer(3)["result"]["content"][0]["text"] == "hi"
-    progress = [each["params"]["progress"] for each in talk.said if each.get("method") == "notifications/progress"]
-    assert progress == list(range(1, 1001))
+    assert [each["params"]["progress"] for each in talk.said if "method" in each] == list(range(1, 1001))
+    assert {flood, "late"} < {each.get("id") for each in talk.said}
 
 
-async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(
-    autojump_clock: MockClock, peer: AsgiPeer
-) -> None:
-    talk = await connected(peer)
-    await talk.open()
+async def test_a_request_that_waits_for_room_in_a_session_that_ends_is_refused(talk: Connection) -> None:
     with stuck(talk.stream):
-        await talk.taken(legacy_call("flood", _meta={"progressToken": "t"}))
-        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id=3))
+        await talk.request("tools/call", FLOOD)
+        waiting = talk.begin(legacy_call("echo", {"text": "hi"}, id="late"))
         await wait_all_tasks_blocked()
         talk.stream.broken = True
     assert (await waiting.end()).status == 404
@@ -438,11 +368,10 @@ async def by_token(headers: Mapping[str, str]) -> str | None:
 ALICE, BOB = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}
 
 
-async def test_a_session_belongs_to_the_principal_that_opened_it(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_a_session_belongs_to_the_principal_that_opened_it(stage: Stage) -> None:
     async with serving(stage, authenticate=by_token) as peer:
         assert (await get(peer)).status == 401
-        talk = await connected(peer, ALICE)
-        await talk.open()
+        talk = await opened(peer, ALICE)
         made_up = await talk.post(b"{}", {**JSON, **BOB}, uri="/message?session_id=made-up")
         theirs = await talk.post(b"{}", {**JSON, **BOB})
         assert (theirs.status, theirs.body) == (made_up.status, made_up.body)
@@ -450,35 +379,29 @@ async def test_a_session_belongs_to_the_principal_that_opened_it(autojump_clock:
         assert (await talk.post(b"{}", JSON)).status == 401
         assert (await talk.post(legacy_call("whoami"), {**JSON, **ALICE, "x-color": "red"})).status == 202
         await wait_all_tasks_blocked()
-        assert talk.answer(2)["result"]["content"][0]["text"] == "alice red"
+        assert await talk.text(2) == "alice red"
 
 
-async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
+async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(stage: Stage) -> None:
     async with serving(stage, authenticate=by_token, limits=HttpLimits(per_principal=1)) as peer:
         held = await connected(peer, ALICE)
         second = await get(peer, ALICE)
         assert second.status == 503
         assert "You already hold 1 streams" in second.json["error"]["message"]
         await connected(peer, BOB)
-        held.stream.gone.set()
-        await wait_all_tasks_blocked()
+        await held.close()
         await connected(peer, ALICE)
 
 
-async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
-    autojump_clock: MockClock, stage: Stage
-) -> None:
+async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(stage: Stage) -> None:
     tokens = {"Bearer a": "alice"}
 
     async def known(headers: Mapping[str, str]) -> str | None:
         return tokens.get(headers.get("authorization", ""))
 
     async with serving(stage, authenticate=known, limits=HttpLimits(recheck_seconds=60)) as peer:
-        talk = await connected(peer, ALICE)
-        await talk.open()
-        await talk.taken(legacy_call("wait", id=7))
+        talk = await opened(peer, ALICE)
+        await talk.call("wait")
         await trio.sleep(1000)
         tokens.clear()
         assert (await talk.post(legacy_call("whoami"))).status == 401
@@ -489,15 +412,14 @@ async def test_a_token_that_expires_is_refused_at_once_and_ends_the_stream_soon(
         assert (await talk.post(legacy_call("whoami"))).status == 404
 
 
-async def test_a_stream_ends_when_its_token_is_somebody_elses_now(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_a_stream_ends_when_its_token_is_somebody_elses_now(stage: Stage) -> None:
     names = ["alice"]
 
     async def known(_headers: Mapping[str, str]) -> str | None:
         return names[0]
 
     async with serving(stage, authenticate=known) as peer:
-        talk = await connected(peer, ALICE)
-        await talk.open()
+        talk = await opened(peer, ALICE)
         names[0] = "bob"
         await trio.sleep(61)
         assert talk.stream.ended.is_set()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
 from trio_mcp.session.envelope import ANONYMOUS, Envelope
@@ -34,12 +33,22 @@ class Wire:
 
 
 class BlockedWire:
-    """A channel whose peer takes bytes only when asked to."""
+    """A channel whose peer takes bytes only when asked to: every write waits for that."""
 
     def __init__(self, write_deadline: float = 30) -> None:
         sent, self.from_channel = trio.testing.lockstep_stream_one_way_pair()
         _, received = trio.testing.memory_stream_one_way_pair()
         self.channel = LineChannel(received, sent, write_deadline=write_deadline)
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def blocked() -> BlockedWire:
+    return BlockedWire()
 
 
 async def everything(channel: LineChannel) -> list[Envelope]:
@@ -60,32 +69,27 @@ def note(method: str) -> Envelope:
 # Receiving
 
 
-async def test_a_line_is_a_message_from_nobody_in_particular() -> None:
-    wire = Wire()
+async def test_a_line_is_a_message_from_nobody_in_particular(wire: Wire) -> None:
     await wire.feed(PING + b"\n")
     assert Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS, size=len(PING)) == await wire.channel.receive()
 
 
-async def test_lines_of_one_chunk_arrive_in_order() -> None:
-    wire = Wire()
+async def test_lines_of_one_chunk_arrive_in_order(wire: Wire) -> None:
     await wire.feed(PING + b"\n" + DONE + b"\n" + PING + b"\n")
     assert methods(await everything(wire.channel)) == ["ping", "done", "ping"]
 
 
-async def test_a_message_may_arrive_byte_by_byte() -> None:
-    wire = Wire()
+async def test_a_message_may_arrive_byte_by_byte(wire: Wire) -> None:
     await wire.feed(*(bytes([byte]) for byte in PING + b"\n" + DONE + b"\n"))
     assert methods(await everything(wire.channel)) == ["ping", "done"]
 
 
-async def test_carriage_returns_and_blank_lines_between_messages_are_tolerated() -> None:
-    wire = Wire()
+async def test_carriage_returns_and_blank_lines_between_messages_are_tolerated(wire: Wire) -> None:
     await wire.feed(PING + b"\r\n\r\n\n" + DONE + b"\n")
     assert methods(await everything(wire.channel)) == ["ping", "done"]
 
 
-async def test_a_line_separator_inside_a_string_does_not_end_the_line() -> None:
-    wire = Wire()
+async def test_a_line_separator_inside_a_string_does_not_end_the_line(wire: Wire) -> None:
     await wire.feed('{"jsonrpc":"2.0","method":"note","params":{"text":"a\u2028b\u0085c"}}\n'.encode())
     message = (await wire.channel.receive()).message
     assert Notification("note", {"text": "a\u2028b\u0085c"}) == message
@@ -102,29 +106,25 @@ async def test_a_line_over_the_limit_is_refused_and_the_next_line_is_served() ->
 
 
 @pytest.mark.parametrize("garbage", [b"hello", b"\xff\xfe", b"{", b"[]", b'{"jsonrpc":"2.0"}', b'{"a":1,"a":2}'])
-async def test_garbage_is_received_as_malformed_and_the_next_line_is_served(garbage: bytes) -> None:
-    wire = Wire()
+async def test_garbage_is_received_as_malformed_and_the_next_line_is_served(wire: Wire, garbage: bytes) -> None:
     await wire.feed(garbage + b"\n" + DONE + b"\n")
     assert methods(await everything(wire.channel)) == ["malformed", "done"]
 
 
 @pytest.mark.parametrize("cut", range(len(PING) + 1))
-async def test_an_unterminated_rest_is_never_delivered(cut: int) -> None:
-    wire = Wire()
+async def test_an_unterminated_rest_is_never_delivered(wire: Wire, cut: int) -> None:
     await wire.feed(DONE + b"\n" + PING[:cut])
     assert methods(await everything(wire.channel)) == ["done"]
 
 
-async def test_the_end_stays_the_end() -> None:
-    wire = Wire()
+async def test_the_end_stays_the_end(wire: Wire) -> None:
     await wire.feed()
     for _ in range(2):
         with pytest.raises(trio.EndOfChannel):
             await wire.channel.receive()
 
 
-async def test_a_cancelled_receive_loses_nothing() -> None:
-    wire = Wire()
+async def test_a_cancelled_receive_loses_nothing(wire: Wire) -> None:
     await wire.feed(PING + b"\n" + DONE[:10], end=False)
     await wire.channel.receive()
     with trio.CancelScope() as scope:
@@ -134,8 +134,7 @@ async def test_a_cancelled_receive_loses_nothing() -> None:
     assert methods(await everything(wire.channel)) == ["done"]
 
 
-async def test_a_message_that_has_arrived_is_not_lost_to_a_cancel() -> None:
-    wire = Wire()
+async def test_a_message_that_has_arrived_is_not_lost_to_a_cancel(wire: Wire) -> None:
     await wire.feed(PING + b"\n" + DONE + b"\n")
     await wire.channel.receive()
     with trio.CancelScope() as scope:
@@ -148,23 +147,20 @@ async def test_a_message_that_has_arrived_is_not_lost_to_a_cancel() -> None:
 # Sending
 
 
-async def test_a_message_is_sent_as_one_line() -> None:
-    wire = Wire()
+async def test_a_message_is_sent_as_one_line(wire: Wire) -> None:
     await wire.channel.send(Envelope(Response(7, {"text": "a\nb"})))
     assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","id":7,"result":{"text":"a\\nb"}}\n'
 
 
-async def test_several_messages_go_out_in_order_in_one_write(autojump_clock: MockClock) -> None:
-    wire = BlockedWire()  # whose every write waits until its bytes are taken
+async def test_several_messages_go_out_in_order_in_one_write(blocked: BlockedWire) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wire.channel.send_many, [note("a"), note("b"), note("c")])
+        nursery.start_soon(blocked.channel.send_many, [note("a"), note("b"), note("c")])
         await trio.testing.wait_all_tasks_blocked()
-        lines = (await wire.from_channel.receive_some()).splitlines()
+        lines = (await blocked.from_channel.receive_some()).splitlines()
     assert lines == [b'{"jsonrpc":"2.0","method":"%b"}' % name for name in (b"a", b"b", b"c")]
 
 
-async def test_a_send_that_was_cancelled_before_it_began_leaves_the_channel_as_it_was() -> None:
-    wire = Wire()
+async def test_a_send_that_was_cancelled_before_it_began_leaves_the_channel_as_it_was(wire: Wire) -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
         await wire.channel.send(note("a"))
@@ -172,16 +168,15 @@ async def test_a_send_that_was_cancelled_before_it_began_leaves_the_channel_as_i
     assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","method":"b"}\n'
 
 
-async def test_a_send_that_was_cancelled_halfway_breaks_the_channel(autojump_clock: MockClock) -> None:
-    wire = BlockedWire()
+async def test_a_send_that_was_cancelled_halfway_breaks_the_channel(blocked: BlockedWire) -> None:
     with trio.move_on_after(1) as scope:
-        await wire.channel.send(note("a"))
+        await blocked.channel.send(note("a"))
     assert scope.cancelled_caught
     with pytest.raises(trio.BrokenResourceError, match="cut short"):
-        await wire.channel.send(note("b"))
+        await blocked.channel.send(note("b"))
 
 
-async def test_a_peer_that_does_not_read_breaks_the_channel_after_the_deadline(autojump_clock: MockClock) -> None:
+async def test_a_peer_that_does_not_read_breaks_the_channel_after_the_deadline() -> None:
     wire = BlockedWire(write_deadline=5)
     for _ in range(2):
         with pytest.raises(trio.BrokenResourceError, match="did not read for 5 s"):
@@ -189,8 +184,7 @@ async def test_a_peer_that_does_not_read_breaks_the_channel_after_the_deadline(a
     assert trio.current_time() == pytest.approx(5)
 
 
-async def test_a_peer_that_is_gone_breaks_send_and_what_it_had_sent_is_still_received() -> None:
-    wire = Wire()
+async def test_a_peer_that_is_gone_breaks_send_and_what_it_had_sent_is_still_received(wire: Wire) -> None:
     await wire.feed(DONE + b"\n")
     await wire.from_channel.aclose()
     wire.sent.send_all_hook = _broken
@@ -204,35 +198,32 @@ async def _broken() -> None:
     raise trio.BrokenResourceError
 
 
-async def test_two_tasks_cannot_send_at_once_and_the_first_goes_on(autojump_clock: MockClock) -> None:
-    wire = BlockedWire()
+async def test_two_tasks_cannot_send_at_once_and_the_first_goes_on(blocked: BlockedWire) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wire.channel.send, note("a"))
+        nursery.start_soon(blocked.channel.send, note("a"))
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(trio.BusyResourceError):
-            await wire.channel.send(note("b"))
-        assert await wire.from_channel.receive_some() == b'{"jsonrpc":"2.0","method":"a"}\n'
+            await blocked.channel.send(note("b"))
+        assert await blocked.from_channel.receive_some() == b'{"jsonrpc":"2.0","method":"a"}\n'
 
 
-async def test_breaking_wakes_a_blocked_send_with_the_reason(autojump_clock: MockClock) -> None:
-    wire = BlockedWire()
+async def test_breaking_wakes_a_blocked_send_with_the_reason(blocked: BlockedWire) -> None:
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
-        async def blocked() -> None:
+        async def sender() -> None:
             with pytest.raises(trio.BrokenResourceError, match="it died"):
-                await wire.channel.send(note("a"))
+                await blocked.channel.send(note("a"))
 
         await trio.testing.wait_all_tasks_blocked()
-        wire.channel.break_sending("it died")
-        wire.channel.break_sending("a later reason")
+        blocked.channel.break_sending("it died")
+        blocked.channel.break_sending("a later reason")
     with pytest.raises(trio.BrokenResourceError, match="it died"):
-        await wire.channel.send(note("b"))
+        await blocked.channel.send(note("b"))
 
 
 @pytest.mark.parametrize("id", [1, "one"])
-async def test_what_was_received_as_malformed_cannot_be_sent(id: RequestId) -> None:
-    wire = Wire()
+async def test_what_was_received_as_malformed_cannot_be_sent(wire: Wire, id: RequestId) -> None:
     await wire.feed(b"garbage\n")
     envelope = await wire.channel.receive()
     with pytest.raises(AssertionError):  # a type checker says so too
@@ -240,8 +231,7 @@ async def test_what_was_received_as_malformed_cannot_be_sent(id: RequestId) -> N
     await wire.channel.send(Envelope(Response(id, {})))
 
 
-async def test_a_value_that_is_not_json_is_refused_and_the_channel_stays_whole() -> None:
-    wire = Wire()
+async def test_a_value_that_is_not_json_is_refused_and_the_channel_stays_whole(wire: Wire) -> None:
     with pytest.raises(ValueError):
         await wire.channel.send_many([note("a"), Envelope(Response(1, {"x": float("nan")}))])
     await wire.channel.send(note("b"))
@@ -251,8 +241,7 @@ async def test_a_value_that_is_not_json_is_refused_and_the_channel_stays_whole()
 # Closing
 
 
-async def test_a_closed_channel_neither_sends_nor_receives() -> None:
-    wire = Wire()
+async def test_a_closed_channel_neither_sends_nor_receives(wire: Wire) -> None:
     await wire.feed(PING + b"\n" + DONE + b"\n")
     await wire.channel.receive()
     await wire.channel.aclose()
@@ -262,8 +251,7 @@ async def test_a_closed_channel_neither_sends_nor_receives() -> None:
         await wire.channel.send(note("a"))
 
 
-async def test_closing_wakes_a_blocked_receive() -> None:
-    wire = Wire()
+async def test_closing_wakes_a_blocked_receive(wire: Wire) -> None:
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -275,8 +263,7 @@ async def test_closing_wakes_a_blocked_receive() -> None:
         await wire.channel.aclose()
 
 
-async def test_a_cancelled_close_has_closed_both_streams() -> None:
-    wire = Wire()
+async def test_a_cancelled_close_has_closed_both_streams(wire: Wire) -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
         await wire.channel.aclose()
@@ -285,8 +272,7 @@ async def test_a_cancelled_close_has_closed_both_streams() -> None:
     assert await wire.from_channel.receive_some() == b""
 
 
-async def test_the_repr_shows_the_state() -> None:
-    wire = Wire()
+async def test_the_repr_shows_the_state(wire: Wire) -> None:
     assert repr(wire.channel) == "<LineChannel: open>"
     wire.channel.break_sending("it died")
     assert repr(wire.channel) == "<LineChannel: broken: it died>"

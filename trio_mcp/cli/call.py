@@ -52,7 +52,9 @@ def describe(parser: ArgumentParser) -> None:
     add("--list", action="store_true", help="list the tools and their arguments")
     add("--json", metavar="OBJECT", help="the arguments as one JSON object; KEY=VALUE is put into it")
     add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
-    add("--timeout", type=seconds, metavar="SECONDS", help="for everything together; by default, no limit")
+    add(
+        "--timeout", type=seconds, default=math.inf, metavar="SECONDS", help="for the whole command (default: no limit)"
+    )
     add("--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable")
     add("--sample", metavar="TEXT", help="the model's answer if the tool asks it")
     add("--root", action="append", default=[], metavar="FOLDER", help="a folder to work in; repeatable")
@@ -72,13 +74,12 @@ def execute(options: Namespace) -> int:
 
 
 async def call(options: Namespace, prompting: Prompting) -> int:
-    limit = math.inf if options.timeout is None else options.timeout
     # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
-    with trio.move_on_after(limit):
+    with trio.move_on_after(options.timeout):
         with translate_errors():
             async with connection(options, prompting) as client:
                 return await run_call(client, options, prompting)
-    raise CommandError(f"timed out after {limit:g} seconds; the call was cancelled", Status.REFUSED)
+    raise CommandError(f"timed out after {options.timeout:g} seconds; the call was cancelled", Status.REFUSED)
 
 
 def connection(options: Namespace, prompting: Prompting) -> Client:

@@ -25,11 +25,11 @@ class Status(IntEnum):
 EXIT_STATUSES = """\
 exit status:
   0    it worked
-  1    the tool answered with an error result, or the demonstration went wrong
+  1    the tool answered with an error result, the demonstration went wrong, or `run` did not stop in time
   2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
   3    the server could not be loaded, started or reached, or its connection ended
   4    the server rejected a request, broke the protocol, or took longer than --timeout
-  70   a bug in trio-mcp; --debug shows where
+  70   a bug in trio-mcp (--debug shows where), or `serve` did not stop in time
   130  interrupted by Ctrl-C
 """
 

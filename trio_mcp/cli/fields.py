@@ -129,7 +129,7 @@ def read_number(field: NumberSchema, text: str) -> int | float:
     low = -math.inf if field.minimum is None else field.minimum
     high = math.inf if field.maximum is None else field.maximum
     # NaN fails the comparison. Infinity would pass a field without bounds, but JSON cannot hold it.
-    if not low <= value <= high or math.isinf(value):
+    if not low <= value <= high or value in (-math.inf, math.inf):
         raise ValueError(f"please enter {hint(field)}")
     return value
 

@@ -140,9 +140,9 @@ class LegacyDialect(Dialect):
             raise RemoteProtocolError(
                 f"the server wants to speak {result.protocol_version!r}, which this client does not"
             )
-        session.connection.agree(chosen.name)
+        session.connection.set_version(chosen.name)
         # Before the notification, which must already be encoded in the agreed revision.
-        session.terms = SessionTerms(session.connection.codec, {}, stateless=False)
+        session.terms = SessionTerms(session.connection.terms.codec, {}, stateless=False)
         session.notify("notifications/initialized", NotificationParams())
         self.facts = ServerFacts(chosen.name, result.capabilities, result.server_info, result.instructions)
 
@@ -196,7 +196,7 @@ class ModernDialect(Dialect):
         session.terms = SessionTerms(codec, meta, stateless=True)
         result = await session.request("server/discover", RequestParams(), timeout=timeout)
         assert isinstance(result, DiscoverResult)
-        session.connection.agree(version)
+        session.connection.set_version(version)
         # A server may answer in a revision without listing it, if it ignores the version. Its next answers could be anything.
         if version not in result.supported_versions:
             raise RemoteProtocolError(f"the server does not speak {version} but {', '.join(result.supported_versions)}")

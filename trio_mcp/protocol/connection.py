@@ -16,14 +16,14 @@ A batch, which only 2025-03-26 has, is taken apart: each of its messages is then
 
 # A trace of a server's end, on a pipe that speaks both eras (what arrives, and the event that comes out):
 #
-#     tools/list, id 1                        Refused     OPENING: neither a session nor a modern `_meta`
-#     initialize, id 1, 2025-11-25            RequestIn   OPENING, id 1 is open
-#     agree("2025-11-25"), answered(1)        -           OPEN, id 1 is free
-#     tools/call, id 7, `_meta` 2026-07-28    RequestIn   in any phase: its terms come from its `_meta`
-#     tools/call, id 7 again                  Refused     the id is in use until `answered(7)`
-#     notifications/cancelled of 7            CancelIn    the id stays in use until `answered(7)`
-#     reply to 99, which was never asked      Stray       counted, and otherwise ignored
-#     close(), then anything                  Ignored     CLOSED
+#     tools/list, id 1                          Rejected    OPENING: neither a session nor a modern `_meta`
+#     initialize, id 1, 2025-11-25              RequestIn   OPENING, id 1 is open
+#     set_version("2025-11-25"), release_id(1)  -           OPEN, id 1 is free
+#     tools/call, id 7, `_meta` 2026-07-28      RequestIn   in any phase: its terms come from its `_meta`
+#     tools/call, id 7 again                    Rejected    the id is in use until `release_id(7)`
+#     notifications/cancelled of 7              CancelIn    the id stays in use until `release_id(7)`
+#     reply to 99, which no request had         StrayReply  counted, and otherwise ignored
+#     close(), then anything                    Ignored     CLOSED
 
 from __future__ import annotations
 
@@ -63,22 +63,15 @@ class RequestIn(NamedTuple):
     params: Model
     terms: RequestTerms
 
-    @property
-    def codec(self) -> Codec:
-        """The codec of the request's revision."""
-        return self.terms.codec
 
-
-@dataclass(frozen=True, slots=True)
-class NotificationIn:
+class NotificationIn(NamedTuple):
     """The peer tells us something."""
 
     method: str
     params: Model
 
 
-@dataclass(frozen=True, slots=True)
-class CancelIn:
+class CancelIn(NamedTuple):
     """The peer no longer wants the answer to its request `id`."""
 
     id: RequestId
@@ -92,16 +85,14 @@ class ReplyIn(NamedTuple):
     result: Model | Exception
 
 
-@dataclass(frozen=True, slots=True)
-class BatchIn:
+class BatchIn(NamedTuple):
     """Several messages came together; receive each of them, in order, and answer the requests among them together."""
 
     messages: tuple[Message | Malformed, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The message broke a rule; `error` says which, and its `request_id` whom to answer (None for a reply: no answer)."""
+class Rejected(NamedTuple):
+    """The message broke a rule; `error` says which, and its `request_id` names the request to answer (None: no answer)."""
 
     error: RemoteProtocolError
     answer: bool = True
@@ -115,9 +106,9 @@ class Ignored:
 
 
 class StrayKind(Enum):
-    """Why a reply matched no open request: its question was withdrawn, was answered, or was never asked on this connection.
+    """Why a reply matched no open request: its request was withdrawn, was answered, or was never sent on this connection.
 
-    The last may be meant for another session. There it was asked, perhaps, but nothing is delivered from here.
+    The last may be meant for another session. Perhaps it was sent there, but nothing is delivered from here.
     """
 
     LATE = "late"
@@ -126,17 +117,16 @@ class StrayKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stray(Ignored):
+class StrayReply(Ignored):
     """A reply that matches no open request."""
 
     kind: StrayKind = StrayKind.UNKNOWN
 
 
-Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | BatchIn | Refused | Ignored
+Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | BatchIn | Rejected | Ignored
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest(NamedTuple):
     """A request of ours that has no answer yet."""
 
     method: str
@@ -152,41 +142,33 @@ class Connection:
 
     Args:
         peer: which side the other end plays.
-        shared: all requests travel on one channel, so two open requests of the peer may not share an id (-32600). Where every
-            request has a separate stream (HTTP) they may: hosts exist that number everything 1.
+        shared_channel: all requests travel on one channel, so two open requests of the peer may not share an id (-32600). Where
+            every request has a separate stream (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_asked", "_next_id", "_peer", "_shared", "_withdrawn", "open_ids", "session")
+    __slots__ = ("_next_id", "_peer", "_pending", "_shared_channel", "_withdrawn", "open_ids", "terms")
 
-    def __init__(self, peer: Side, *, shared: bool = True) -> None:
+    def __init__(self, peer: Side, *, shared_channel: bool = True) -> None:
         self._peer = peer
-        self._shared = shared
-        self.session = SessionTerms()
+        self._shared_channel = shared_channel
+        self.terms = SessionTerms()
+        """What the handshake has agreed on; the newest legacy revision before that."""
         self.open_ids: set[RequestId] = set()
         """The ids of the peer's open requests; an id is removed when its request is over."""
-        self._asked: dict[RequestId, Asked] = {}
+        self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = 0
         self._withdrawn: dict[RequestId, None] = {}
 
-    @property
-    def phase(self) -> Phase:
-        return self.session.phase
-
-    @property
-    def codec(self) -> Codec:
-        """The codec of the revision agreed on; the newest legacy one before that."""
-        return self.session.codec
-
-    def agree(self, version: str) -> None:
-        """The handshake settled on this revision."""
-        self.session.codec = codec_for(version)
-        self.session.phase = Phase.OPEN
+    def set_version(self, version: str) -> None:
+        """Open the session with the revision that the handshake has chosen."""
+        self.terms.codec = codec_for(version)
+        self.terms.phase = Phase.OPEN
 
     def close(self) -> list[RequestId]:
-        """The end; returns the ids of our requests that will never be answered."""
-        self.session.phase = Phase.CLOSED
-        lost = list(self._asked)
-        self._asked.clear()
+        """Close the connection, and return the ids of our requests that will never be answered."""
+        self.terms.phase = Phase.CLOSED
+        lost = list(self._pending)
+        self._pending.clear()
         self.open_ids.clear()
         return lost
 
@@ -198,7 +180,7 @@ class Connection:
         Args:
             inbound: the same message, if it was classified before.
         """
-        if self.session.phase is Phase.CLOSED:
+        if self.terms.phase is Phase.CLOSED:
             return Ignored("the connection is closed")
         try:
             match message:
@@ -211,7 +193,7 @@ class Connection:
                 case Batch():
                     return self._batch(message)
                 case Malformed(error, answers):
-                    return Refused(error) if answers is None else self._failed(answers, error)
+                    return Rejected(error) if answers is None else self._failed(answers, error)
                 case Unanswered():
                     return self._unanswered(message)
                 case Answers():
@@ -219,22 +201,22 @@ class Connection:
         except RemoteProtocolError as error:
             if isinstance(message, Request):
                 error.request_id = message.id
-            return Refused(without_traceback(error), answer=isinstance(message, Request))
+            return Rejected(without_traceback(error), answer=isinstance(message, Request))
 
-    def answered(self, request_id: RequestId) -> None:
-        """Our answer to the peer's request is on its way, or there will be none: its id may be used again."""
+    def release_id(self, request_id: RequestId) -> None:
+        """Let the peer use the id of its request again: our answer is on its way, or there will be none."""
         self.open_ids.discard(request_id)
 
     # messages out
 
-    def ask(self, method: str, params: Model, codec: Codec | None = None) -> Request:
-        """A request with a fresh id, unique for the life of the connection (L-RPC-2b)."""
-        if self.session.phase is Phase.CLOSED:
+    def new_request(self, method: str, params: Model, codec: Codec | None = None) -> Request:
+        """Return a new request, with an id that is unique for the life of the connection (L-RPC-2b)."""
+        if self.terms.phase is Phase.CLOSED:
             raise LocalProtocolError("the connection is closed")
-        codec = codec or self.session.codec
+        codec = codec or self.terms.codec
         encoded = codec.encode_request(method, params)
         self._next_id += 1
-        self._asked[self._next_id] = Asked(method, codec)
+        self._pending[self._next_id] = PendingRequest(method, codec)
         return Request(self._next_id, method, encoded)
 
     def withdraw(self, request_id: RequestId, reason: str) -> Notification | None:
@@ -242,24 +224,22 @@ class Connection:
 
         `initialize` is never cancelled (L-CAN-1b).
         """
-        asked = self._asked.pop(request_id, None)
-        if asked is None:
+        pending = self._pending.pop(request_id, None)
+        if pending is None:
             return None
         self._withdrawn[request_id] = None
         if len(self._withdrawn) > MAX_WITHDRAWN:
             del self._withdrawn[next(iter(self._withdrawn))]
-        if asked.method == "initialize":
+        if pending.method == "initialize":
             return None
-        params = CancelledNotificationParams(request_id=request_id, reason=reason)
-        return Notification(
-            "notifications/cancelled", asked.codec.encode_notification("notifications/cancelled", params)
-        )
+        method, params = "notifications/cancelled", CancelledNotificationParams(request_id=request_id, reason=reason)
+        return Notification(method, pending.codec.encode_notification(method, params))
 
     # one step each
 
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
-        terms, params = read_request(message, inbound, self.session, self._peer)
-        if self._shared:
+        terms, params = read_request(message, inbound, self.terms, self._peer)
+        if self._shared_channel:
             if message.id in self.open_ids:
                 raise RemoteProtocolError(
                     f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST
@@ -270,7 +250,7 @@ class Connection:
     def _notification(self, message: Notification) -> Event:
         params = message.params
         assert not isinstance(params, Encoded)
-        decoded = self.session.codec.decode_notification(message.method, params, sender=self._peer)
+        decoded = self.terms.codec.decode_notification(message.method, params, sender=self._peer)
         if decoded is None:
             return Ignored(f"unknown notification {message.method}")
         if isinstance(decoded, CancelledNotificationParams):
@@ -280,8 +260,8 @@ class Connection:
         return NotificationIn(message.method, decoded)
 
     def _reply(self, message: Response | ErrorResponse) -> Event:
-        asked = None if message.id is None else self._asked.pop(message.id, None)
-        if asked is None or message.id is None:
+        pending = None if message.id is None else self._pending.pop(message.id, None)
+        if pending is None or message.id is None:
             return self._stray(message.id)
         if isinstance(message, ErrorResponse):
             error = message.error
@@ -289,7 +269,7 @@ class Connection:
         result = message.result
         assert not isinstance(result, Encoded)
         try:
-            return ReplyIn(message.id, asked.codec.decode_result(asked.method, result))
+            return ReplyIn(message.id, pending.codec.decode_result(pending.method, result))
         except RemoteProtocolError as malformed:
             return ReplyIn(message.id, without_traceback(malformed))
 
@@ -299,13 +279,13 @@ class Connection:
         return self._failed(message.id, SessionLost(message.why) if message.session_lost else Disconnected(message.why))
 
     def _failed(self, request_id: RequestId, error: Exception) -> ReplyIn | Ignored:
-        """Our request gets no usable answer."""
-        if self._asked.pop(request_id, None) is None:
+        """End our request with an error: it gets no usable answer."""
+        if self._pending.pop(request_id, None) is None:
             return self._stray(request_id)
         return ReplyIn(request_id, error)
 
-    def _stray(self, request_id: RequestId | None) -> Stray:
-        """An answer to a request that is not open."""
+    def _stray(self, request_id: RequestId | None) -> StrayReply:
+        """Return the event for an answer to a request that is not open."""
         if request_id in self._withdrawn:
             del self._withdrawn[request_id]
             kind = StrayKind.LATE
@@ -313,31 +293,31 @@ class Connection:
             kind = StrayKind.DUPLICATE
         else:
             kind = StrayKind.UNKNOWN
-        return Stray(f"{kind.value} answer to {request_id!r}, which is not open", kind)
+        return StrayReply(f"{kind.value} answer to {request_id!r}, which is not open", kind)
 
-    def _batch(self, batch: Batch) -> BatchIn | Refused:
-        if not self.session.codec.revision.batches:
-            return self._refuse_batch(batch)
+    def _batch(self, batch: Batch) -> BatchIn | Rejected:
+        if not self.terms.codec.revision.batches:
+            return self._reject_batch(batch)
         try:
             messages = batch.messages()
         except RemoteProtocolError as error:
-            return Refused(without_traceback(error))
+            return Rejected(without_traceback(error))
         ids = Counter(message.id for message in messages if isinstance(message, Request))
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
 
-    def _refuse_batch(self, batch: Batch) -> BatchIn | Refused:
+    def _reject_batch(self, batch: Batch) -> BatchIn | Rejected:
         """Our requests that it would have answered fail with it; else they would wait for ever."""
         ids = [item.get("id") for item in batch.items if isinstance(item, dict) and "method" not in item]
-        lost = [id for id in ids if is_request_id(id) and id in self._asked]
-        return BatchIn(tuple([Malformed(batch.error, id) for id in lost])) if lost else Refused(batch.error)
+        lost = [id for id in ids if is_request_id(id) and id in self._pending]
+        return BatchIn(tuple([Malformed(batch.error, id) for id in lost])) if lost else Rejected(batch.error)
 
     def __repr__(self) -> str:
-        version = self.session.codec.revision.name
-        return f"<Connection {self.session.phase.value} {version} open={len(self.open_ids)} asked={len(self._asked)}>"
+        version = self.terms.codec.revision.name
+        return f"<Connection {self.terms.phase.value} {version} open={len(self.open_ids)} asked={len(self._pending)}>"
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:
-    """The message, unless it is a request that no batch can hold. An id may stand in it once, for its answers have no order."""
+    """Return the message, or why no batch can hold this request. An id may occur once, since the answers have no order."""
     if not isinstance(message, Request):
         return message
     if ids[message.id] > 1:

@@ -86,27 +86,26 @@ class LineDecoder:
         A line over the limit is reported with the byte that exceeds it, whether or not its end ever comes, and again at its end.
         """
         lines: list[Line] = []
-        start = 0
-        while (end := data.find(b"\n", start)) >= 0:
-            self._add(data, start, end, lines)
+        *complete, rest = data.split(b"\n")
+        for piece in complete:
+            self._add(piece, lines)
             self._end(lines)
-            start = end + 1
-        self._add(data, start, len(data), lines)
+        self._add(rest, lines)
         return lines
 
-    def _add(self, data: bytes, start: int, end: int, lines: list[Line]) -> None:
-        if start == end:
+    def _add(self, piece: bytes, lines: list[Line]) -> None:
+        if not piece:
             return
         if self._skipped is not None:
-            self._tail = _last(self._tail, data, start, end)
+            self._tail = (self._tail + piece[-EXCERPT:])[-EXCERPT:]
             return
         # One byte more than the limit is kept while it may be the `\r` of a line end.
-        size = len(self._rest) + end - start
-        if size <= self._max_line or (size == self._max_line + 1 and data[end - 1] == 0x0D):
-            self._rest += memoryview(data)[start:end]
+        size = len(self._rest) + len(piece)
+        if size <= self._max_line or (size == self._max_line + 1 and piece.endswith(b"\r")):
+            self._rest += piece
             return
-        self._tail = _last(self._rest[-EXCERPT:], data, start, end)
-        self._rest += memoryview(data)[start : min(end, start + EXCERPT)]
+        self._tail = bytes(self._rest[-EXCERPT:] + piece[-EXCERPT:])[-EXCERPT:]
+        self._rest += piece[:EXCERPT]
         self._skipped = LineTooLong(self._max_line, bytes(self._rest[:EXCERPT]))
         self._rest.clear()
         lines.append(self._skipped)
@@ -120,8 +119,3 @@ class LineDecoder:
         self._rest.clear()
         if line.strip(b" \t\r"):
             lines.append(line)
-
-
-def _last(before: bytes | bytearray, data: bytes, start: int, end: int) -> bytes:
-    """Return the end of a line of which these bytes are the newest part."""
-    return bytes(before + data[max(start, end - EXCERPT) : end])[-EXCERPT:]

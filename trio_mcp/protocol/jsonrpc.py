@@ -44,8 +44,7 @@ MAX_INTEGER = 2**53 - 1  # RFC 7493, 2.2: beyond it, readers that use doubles co
 RequestId: TypeAlias = str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """A JSON object that is encoded already; `dump` splices the bytes in without reading them."""
 
     raw: bytes
@@ -73,8 +72,7 @@ class Response(NamedTuple):
     result: JsonObject | Encoded
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorDetail:
+class ErrorDetail(NamedTuple):
     """Why a request failed. `data` is None both when it is absent and when it is null."""
 
     code: int
@@ -135,8 +133,7 @@ class Batch(Malformed):
         return tuple([_parse_member(item) for item in self.items])
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(NamedTuple):
     """No message either: the transport has learned that our request `id` will get no answer.
 
     Attributes:

@@ -79,22 +79,12 @@ class Era(Enum):
     MODERN = "modern"
 
 
-class Direction(Enum):
-    """Who may send a method; the value holds the senders."""
-
-    CLIENT_TO_SERVER = (Side.CLIENT,)
-    SERVER_TO_CLIENT = (Side.SERVER,)
-    BOTH = (Side.CLIENT, Side.SERVER)
-
-    def allows(self, sender: Side) -> bool:
-        return sender in self.value
-
-
 @dataclass(frozen=True, slots=True)
 class Method:
     """A request or a notification of one revision.
 
     Attributes:
+        senders: the sides that may send it.
         result: None for notifications.
         gate: the capability that must be declared, as `types.declares` takes it, or None. Its first word says whose it
             is: `elicitation`, `roots` and `sampling` are the client's, all others the server's.
@@ -102,7 +92,7 @@ class Method:
     """
 
     name: str
-    direction: Direction
+    senders: tuple[Side, ...]
     params: type[Model]
     result: type[Model] | None = None
     gate: str | None = None
@@ -157,9 +147,9 @@ def _changed(
     return MappingProxyType({**kept, **_by_name(*adds)})
 
 
-_C2S = Direction.CLIENT_TO_SERVER
-_S2C = Direction.SERVER_TO_CLIENT
-_BOTH = Direction.BOTH
+_C2S = (Side.CLIENT,)
+_S2C = (Side.SERVER,)
+_BOTH = (Side.CLIENT, Side.SERVER)
 
 _SAMPLE = Method("sampling/createMessage", _S2C, CreateMessageRequestParams, CreateMessageResult, "sampling")
 _ROOTS = Method("roots/list", _S2C, RequestParams, ListRootsResult, "roots")
@@ -251,7 +241,7 @@ _2026_07_28 = replace(
     notifications=_changed(
         _2025_11_25.notifications,
         [
-            replace(_PROGRESS, direction=_S2C),
+            replace(_PROGRESS, senders=_S2C),
             Method("notifications/subscriptions/acknowledged", _S2C, SubscriptionsAcknowledgedNotificationParams),
         ],
         drops=["notifications/initialized", "notifications/roots/list_changed", "notifications/elicitation/complete"],

@@ -11,16 +11,22 @@ from .actor import CancelReason
 # Data only: quotas and parking have no files of their own, because every start, park, resume and end of a call would visit them.
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted."""
+    """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted.
+
+    Attributes:
+        actors, parked: all actors, and those of them that wait for the next request of their caller.
+        actors_per_principal, parked_per_principal: the same for one principal.
+        parked_bytes: bytes of the requests that parked actors hold (`Actor.held_bytes`); the parsed values in Python take several
+            times that.
+        park_ttl: seconds a parked actor waits for the next request of its caller.
+    """
 
     actors: int = 20_000
     actors_per_principal: int = 20_000
     parked: int = 10_000
     parked_per_principal: int = 10_000
     parked_bytes: int = 256 * 1024 * 1024
-    """Bytes of the requests that parked actors hold (`Actor.held_bytes`); the parsed values in Python take several times that."""
     park_ttl: float = 600.0
-    """Seconds a parked actor waits for the next request of its caller."""
 
     def __post_init__(self) -> None:
         for name in ("actors", "actors_per_principal", "parked", "parked_per_principal", "parked_bytes"):
@@ -30,7 +36,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorStatistics:
-    """Actors by state now, and how actors ended since the supervisor was opened."""
+    """Actors by state now, and how actors ended since the supervisor was opened.
+
+    Attributes:
+        stuck: actors that were cancelled, did not end within their grace period, and still run.
+    """
 
     running: int
     parked: int
@@ -41,5 +51,4 @@ class SupervisorStatistics:
     cancelled: dict[CancelReason, int]
     refused: int
     stuck: int = 0
-    """Actors that were cancelled, did not end within their grace period, and still run."""
     ever_stuck: int = 0

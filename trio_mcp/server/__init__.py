@@ -10,6 +10,7 @@ from .asking import (
 from .branching import BranchOptions
 from .context import BranchGroup, Context
 from .forms import Elicit, FormError, Titled
+from .options import OfferKeywords
 from .prompts import PromptKeywords
 from .resources import ResourceKeywords
 from .results import ToolResult
@@ -28,6 +29,7 @@ __all__ = [
     "Elicited",
     "FormError",
     "Mirrored",
+    "OfferKeywords",
     "PromptKeywords",
     "ResourceKeywords",
     "Sampled",

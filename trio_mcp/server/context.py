@@ -151,16 +151,13 @@ class Context:
             model_preferences=model_preferences,
             metadata=metadata,
         )
-        question, limit, budget = (
-            sampling_question(params),
-            None if timeout == math.inf else AskTimeout(timeout),
-            self._terms.budget,
-        )
-        if budget is None:
+        question = sampling_question(params)
+        limit = None if timeout == math.inf else AskTimeout(timeout)
+        if self._terms.budget is None:
             answer = await self._ask(question, limit)
         else:
             estimate = self._call.options.estimate_tokens
-            answer = await charge(lambda: self._ask(question, limit), params, budget, estimate)
+            answer = await charge(lambda: self._ask(question, limit), params, self._terms.budget, estimate)
         if asked is not None:
             # Both in one assignment, after the answer: no other task sees a prompt without its answer. Read again here, since
             # other tasks of this body may have sampled in the meantime.

@@ -9,16 +9,12 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, TypeAlias, TypedDict, TypeVar, get_args
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
 from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
 from .forms import Elicit, add_questions_to_meta
-
-O = TypeVar("O")  # noqa: E741  of options
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
@@ -57,71 +53,58 @@ class ListedMembers(TypedDict):
     meta: JsonObject | None
 
 
-@dataclass(frozen=True, slots=True)
-class OfferOptions:
-    """The values of `OfferKeywords`, with defaults. Raises as the checks below do."""
-
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
-    icons: Sequence[Icon] = ()
-    timeout: float = math.inf
-    meta: JsonObject | None = None
-    elicits: Sequence[Elicit[object]] = ()
-    resume: ResumePolicy = "auto"
-
-    def __post_init__(self) -> None:
-        if self.name is not None:
-            check_str("name", self.name)
-        check_timeout(self.timeout)
-        check_choice("resume", self.resume, get_args(ResumePolicy))
-        check_sequence(
-            "elicits",
-            self.elicits,
-            Elicit,
-            "a list of questions, such as [Elicit('seat', Seat)]",
-            "a question, such as Elicit('seat', Seat), a key and a form",
-        )
-
-    @property
-    def question_keys(self) -> frozenset[str]:
-        """The keys of the declared questions."""
-        return frozenset(question.key for question in self.elicits)
-
-    def name_for(self, function: Callable[..., object]) -> str:
-        """Return the name, by default the function's; empty if it has none, as a `functools.partial` has not."""
-        return self.name or str(getattr(function, "__name__", ""))
-
-    def listed_members(self, function: Callable[..., object], extra_meta: JsonObject | None = None) -> ListedMembers:
-        """Return what a listing shows of the function, apart from its name.
-
-        Raises:
-            ValueError: two of the questions have the same key.
-        """
-        return {
-            "title": self.title,
-            "description": self.description or inspect.getdoc(function),
-            "icons": list(self.icons) or None,
-            "meta": add_questions_to_meta({**(self.meta or {}), **(extra_meta or {})}, self.elicits),
-        }
-
-    def resume_mode(self, *, harmless: bool) -> ResumeMode:
-        """Return how a lost call is resumed; "auto" replays if it is `harmless` to run the function twice."""
-        if self.resume == "auto":
-            return ResumeMode.REPLAY if harmless else ResumeMode.PARKED
-        return ResumeMode.REPLAY if self.resume == "replay" else ResumeMode.PARKED
-
-
-def options_of(kind: Callable[..., O], given: Mapping[str, object], where: str) -> O:
-    """Return the options that an author gave as a value of that kind.
+def check_offer(options: OfferKeywords, known: Collection[str], where: str) -> None:
+    """Raise unless the options of a tool, prompt or resource are allowed.
 
     Raises:
         TypeError: there is no option of that name, or its value has the wrong type.
         ValueError: the value is not allowed.
     """
-    # Checked here, because the TypeError of a dataclass names `__init__` and suggests nothing.
-    check_names(given, option_names(kind), where)
-    return kind(**given)
+    check_names(options, known, where)
+    if options.get("name") is not None:
+        check_str("name", options["name"])
+    check_timeout(options.get("timeout", math.inf))
+    check_choice("resume", options.get("resume", "auto"), get_args(ResumePolicy))
+    check_sequence(
+        "elicits",
+        options.get("elicits", ()),
+        Elicit,
+        "a list of questions, such as [Elicit('seat', Seat)]",
+        "a question, such as Elicit('seat', Seat), a key and a form",
+    )
+
+
+def question_keys(options: OfferKeywords) -> frozenset[str]:
+    """Return the keys of the declared questions."""
+    return frozenset(question.key for question in options.get("elicits", ()))
+
+
+def name_for(function: Callable[..., object], options: OfferKeywords) -> str:
+    """Return the name, by default the function's; empty if it has none, as a `functools.partial` has not."""
+    return options.get("name") or str(getattr(function, "__name__", ""))
+
+
+def listed_members(
+    function: Callable[..., object], options: OfferKeywords, extra_meta: JsonObject | None = None
+) -> ListedMembers:
+    """Return what a listing shows of the function, apart from its name.
+
+    Raises:
+        ValueError: two of the questions have the same key.
+    """
+    meta = {**(options.get("meta") or {}), **(extra_meta or {})}
+    return {
+        "title": options.get("title"),
+        "description": options.get("description") or inspect.getdoc(function),
+        "icons": list(options.get("icons", ())) or None,
+        "meta": add_questions_to_meta(meta, options.get("elicits", ())),
+    }
+
+
+def resume_mode(options: OfferKeywords, *, harmless: bool) -> ResumeMode:
+    """Return how a lost call is resumed; "auto" replays if it is `harmless` to run the function twice."""
+    policy = options.get("resume", "auto")
+    return ResumeMode.REPLAY if policy == "replay" or (policy == "auto" and harmless) else ResumeMode.PARKED
 
 
 def check_names(given: Mapping[str, object], known: Collection[str], where: str) -> None:
@@ -132,11 +115,6 @@ def check_names(given: Mapping[str, object], known: Collection[str], where: str)
             near = difflib.get_close_matches(name, known, 1)
             advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
             raise TypeError(f"{where} has no option {name!r}: {advice}")
-
-
-@lru_cache
-def option_names(kind: Callable[..., object]) -> frozenset[str]:
-    return frozenset(inspect.signature(kind).parameters)
 
 
 def check_timeout(timeout: object) -> None:

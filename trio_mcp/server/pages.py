@@ -33,30 +33,25 @@ class Offer(Protocol):
 T = TypeVar("T", bound=Offer)
 
 
-@dataclass(frozen=True, slots=True)
-class ListOptions:
-    """`page_size` in items, `ttl` in seconds."""
-
-    page_size: int = PAGE_SIZE
-    ttl: float = 0.0
-    scope: CacheScope = "private"
-
-    def __post_init__(self) -> None:
-        check_int("page_size", self.page_size, least=1)
-        check_caching("list_ttl", self.ttl, "list_scope", self.scope)
-
-
 @dataclass(frozen=True)
 class PageSettings:
     """What is the same for all lists of a service.
 
     Args:
+        page_size: items of one page.
+        ttl: seconds for which a client may cache a page.
         keys: sign the cursors; shared by all nodes that serve the same lists. None: those in the environment, or random ones.
     """
 
     identity: Implementation
-    options: ListOptions
+    page_size: int = PAGE_SIZE
+    ttl: float = 0.0
+    scope: CacheScope = "private"
     keys: KeyRing | None = None
+
+    def __post_init__(self) -> None:
+        check_int("page_size", self.page_size, least=1)
+        check_caching("list_ttl", self.ttl, "list_scope", self.scope)
 
     @cached_property
     def server_info_json(self) -> Encoded:
@@ -105,14 +100,14 @@ class Pages(Generic[T]):
         return encoded
 
     def _encode(self, facts: RequestFacts, after: int, hidden: frozenset[T]) -> Encoded:
-        settings, options = self.settings, self.settings.options
+        settings = self.settings
         items = [numbered for numbered in self.catalog.after(after) if numbered.item not in hidden]
-        shown = items[: options.page_size]
+        shown = items[: settings.page_size]
         # No cursor after the last item, so that a client does not fetch an empty page.
         cursor = settings.cursors.issue(facts.method, shown[-1].number) if len(items) > len(shown) else None
         members = {self.member: [numbered.item.model for numbered in shown]}
         # M-CACHE-1s: every page says for how long and for whom it may be cached.
         page = self.make_page(
-            **members, next_cursor=cursor, ttl_ms=round(options.ttl * 1000), cache_scope=options.scope
+            **members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=settings.scope
         )
         return facts.codec.encode_result(facts.method, page, settings.server_info_json)

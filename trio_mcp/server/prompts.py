@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +26,15 @@ from ..types import Prompt as PromptModel
 from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
-from .options import OfferKeywords, OfferOptions
-from .results import BLOCKS, ReturnError, to_json_text, value_label
+from .options import OfferKeywords, check_offer, listed_members, name_for, question_keys, resume_mode
+from .results import Block, ReturnError, to_json_text, value_label
 from .signature import Arguments, parameters_of, signature_arguments
 
 CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 class PromptKeywords(OfferKeywords, total=False):
-    """The options of a prompt: those of `trio_mcp.server.options.OfferKeywords`."""
+    """The options of a prompt: those of `OfferKeywords`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,32 +97,34 @@ def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
     return prompt
 
 
-def make_prompt(function: Function, options: OfferOptions, threads: ThreadLimiter) -> Prompt:
+def make_prompt(function: Function, options: PromptKeywords, threads: ThreadLimiter) -> Prompt:
     """Return a prompt that runs a function.
 
     Raises:
-        TypeError: the signature cannot be that of a prompt.
-        ValueError: it has no name.
+        TypeError: the signature cannot be that of a prompt, or an option is unknown or has the wrong type.
+        ValueError: it has no name, or an option is not allowed.
     """
-    name = options.name_for(function)
+    check_offer(options, PromptKeywords.__optional_keys__, "prompt()")
+    name = name_for(function, options)
     if not name:
         raise ValueError("a prompt needs a name: this function has none, so give name=")
     reject_containers(function)
     arguments = signature_arguments(function)
     listed = prompt_arguments(arguments.schema) or None
-    model = PromptModel(name=name, arguments=listed, **options.listed_members(function))
-    handler = make_handler(function, arguments.context, threads, BranchTerms(keys=options.question_keys))
+    model = PromptModel(name=name, arguments=listed, **listed_members(function, options))
+    handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
     # Rendering a prompt changes nothing, so that running it twice is harmless.
-    return Prompt(model, options.timeout, arguments, handler, options.resume_mode(harmless=True))
+    return Prompt(model, options.get("timeout", math.inf), arguments, handler, resume_mode(options, harmless=True))
 
 
 def reject_containers(function: Function) -> None:
     """Raise `TypeError` for a parameter that cannot be made from a string."""
     # Only the built-in containers: another type may have validators that parse a string.
-    for name, annotation, _ in parameters_of(function).arguments:
-        if (get_origin(annotation) or annotation) in CONTAINERS:
+    for parameter in parameters_of(function).arguments:
+        if (get_origin(parameter.annotation) or parameter.annotation) in CONTAINERS:
+            kind = inspect.formatannotation(parameter.annotation)
             raise TypeError(
-                f"{function.__qualname__}: the parameter {name!r} cannot be a {inspect.formatannotation(annotation)}, since the "
+                f"{function.__qualname__}: the parameter {parameter.name!r} cannot be a {kind}, since the "
                 "arguments of a prompt are strings; take a str and split it"
             )
 
@@ -146,7 +149,7 @@ def to_messages(value: object) -> list[PromptMessage]:
         return [message for item in value for message in to_messages(item)]
     if isinstance(value, PromptMessage):
         return [value]
-    if isinstance(value, BLOCKS):
+    if isinstance(value, Block):
         return [PromptMessage(role="user", content=value)]
     # All of these are JSON, or nearly, but no author wants a model to read "null" or "3.0": it is a forgotten `return`.
     if value is None or isinstance(value, bool | int | float | bytes | bytearray):

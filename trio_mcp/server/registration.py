@@ -10,11 +10,11 @@ from ..runtime import ThreadLimiter
 from ..session.subscriptions import Change
 from .completion import make_completer
 from .handler import Function
-from .options import OfferOptions, check_function, check_not_class, check_uri_and_function, options_of
+from .options import check_function, check_not_class, check_uri_and_function
 from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
-from .resources import Resource, ResourceKeywords, ResourceOptions, Template, make_resource, make_template
-from .tool import Tool, ToolKeywords, ToolOptions, make_tool
+from .resources import Resource, ResourceKeywords, Template, make_resource, make_template
+from .tool import Tool, ToolKeywords, make_tool
 
 F = TypeVar("F", bound=Function)
 
@@ -64,7 +64,7 @@ class Registration:
     def add_tool(self, function: Function, **options: Unpack[ToolKeywords]) -> Tool:
         """Register a function as a tool, also while serving: clients that subscribed are notified that the list has changed."""
         check_function(function, "tool")
-        tool = make_tool(function, options_of(ToolOptions, options, "tool()"), self._threads)
+        tool = make_tool(function, options, self._threads)
         self._registry.tools.add(tool.name, tool)
         return tool
 
@@ -97,7 +97,7 @@ class Registration:
     def add_prompt(self, function: Function, **options: Unpack[PromptKeywords]) -> Prompt:
         """Register a function as a prompt, also while serving."""
         check_function(function, "prompt")
-        prompt = make_prompt(function, options_of(OfferOptions, options, "prompt()"), self._threads)
+        prompt = make_prompt(function, options, self._threads)
         self._registry.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -128,12 +128,11 @@ class Registration:
     def add_resource(self, uri: str, function: Function, **options: Unpack[ResourceKeywords]) -> Resource | Template:
         """Register a function as a resource or a resource template, also while serving."""
         check_uri_and_function(uri, function)
-        given = options_of(ResourceOptions, options, "resource()")
         if "{" in uri:
-            template = make_template(uri, function, given, self._threads)
+            template = make_template(uri, function, options, self._threads)
             self._registry.templates.add(uri, template)
             return template
-        resource = make_resource(uri, function, given, self._threads)
+        resource = make_resource(uri, function, options, self._threads)
         self._registry.resources.add(uri, resource)
         return resource
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -27,7 +28,15 @@ from ..types import Resource as ResourceModel
 from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
-from .options import OfferKeywords, OfferOptions, check_caching
+from .options import (
+    OfferKeywords,
+    check_caching,
+    check_offer,
+    listed_members,
+    name_for,
+    question_keys,
+    resume_mode,
+)
 from .results import to_json_text
 from .signature import Arguments, signature_arguments
 
@@ -35,7 +44,7 @@ Contents = TextResourceContents | BlobResourceContents
 
 
 class ResourceKeywords(OfferKeywords, total=False):
-    """The options of a resource: those of `trio_mcp.server.options.OfferKeywords`, and these.
+    """The options of a resource: those of `OfferKeywords`, and these.
 
     mime_type: type of the contents; the default depends on the return value: text/plain, application/json or
         application/octet-stream.
@@ -53,44 +62,29 @@ class ResourceKeywords(OfferKeywords, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceOptions(OfferOptions):
-    """The values of `ResourceKeywords`, with defaults."""
-
-    mime_type: str | None = None
-    size: int | None = None
-    annotations: Annotations | None = None
-    ttl: float = 0.0
-    cache_scope: CacheScope = "private"
-
-    def __post_init__(self) -> None:
-        OfferOptions.__post_init__(self)
-        check_caching("ttl", self.ttl, "cache_scope", self.cache_scope)
-
-
-@dataclass(frozen=True, slots=True)
 class ResourceReader:
     """A function that reads a resource, and what is the same for all that it reads."""
 
     arguments: Arguments
     handler: Handler
-    options: ResourceOptions
+    options: ResourceKeywords
     resume: ResumeMode
 
     def plan(self, uri: str, values: dict[str, object]) -> Plan:
         """Return how to read the resource of this URI."""
         run = partial(self.handler.run, values, partial(self._convert, uri))
-        return Plan(run, uri, self.options.timeout, resume=self.resume)
+        return Plan(run, uri, self.options.get("timeout", math.inf), resume=self.resume)
 
     def _convert(self, uri: str, value: object) -> ReadResourceResult:
         options = self.options
         if isinstance(value, ReadResourceResult):
             result = value
         else:
-            result = ReadResourceResult(contents=to_contents(uri, value, options.mime_type))
+            result = ReadResourceResult(contents=to_contents(uri, value, options.get("mime_type")))
         if not result.contents:  # M-RES-1s: no empty result
             raise ResourceNotFound(uri)
         # Only members that the function left open: a result that it built has precedence over the options.
-        hints = {"ttl_ms": round(options.ttl * 1000), "cache_scope": options.cache_scope}
+        hints = {"ttl_ms": round(options.get("ttl", 0) * 1000), "cache_scope": options.get("cache_scope", "private")}
         unset = {name: hint for name, hint in hints.items() if getattr(result, name) is None}
         return result.model_copy(update=unset)
 
@@ -100,11 +94,7 @@ class Resource:
     """A registered resource. `model` is what `resources/list` shows."""
 
     model: ResourceModel
-    _reader: ResourceReader
-
-    def plan(self) -> Plan:
-        """Return how to read it."""
-        return self._reader.plan(self.model.uri, {})
+    reader: ResourceReader
 
     def __repr__(self) -> str:
         return f"<Resource {self.model.uri}>"
@@ -151,7 +141,7 @@ def read_resource(
     check_uri(params.uri)
     resource = resources.by_key.get(params.uri)
     if resource is not None:
-        return resource.plan()
+        return resource.reader.plan(params.uri, {})
     for template in templates:
         plan = template.plan(params.uri)
         if plan is not None:
@@ -159,7 +149,7 @@ def read_resource(
     raise ResourceNotFound(params.uri)
 
 
-def make_resource(uri: str, function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Resource:
+def make_resource(uri: str, function: Function, options: ResourceKeywords, threads: ThreadLimiter) -> Resource:
     """Return a resource that a function without arguments reads.
 
     Raises:
@@ -173,16 +163,16 @@ def make_resource(uri: str, function: Function, options: ResourceOptions, thread
         raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(names))}")
     model = ResourceModel(
         uri=uri,
-        name=options.name_for(function) or uri,
-        mime_type=options.mime_type,
-        size=options.size,
-        annotations=options.annotations,
-        **options.listed_members(function),
+        name=name_for(function, options) or uri,
+        mime_type=options.get("mime_type"),
+        size=options.get("size"),
+        annotations=options.get("annotations"),
+        **listed_members(function, options),
     )
     return Resource(model, reader)
 
 
-def make_template(text: str, function: Function, options: ResourceOptions, threads: ThreadLimiter) -> Template:
+def make_template(text: str, function: Function, options: ResourceKeywords, threads: ThreadLimiter) -> Template:
     """Return a resource template that a function with its variables as parameters reads.
 
     Raises:
@@ -201,23 +191,26 @@ def make_template(text: str, function: Function, options: ResourceOptions, threa
     # RFC 6570 expands an undefined variable to nothing, so that `{?page}` matches a URI without it.
     if missing := needed.intersection(pattern.optional):
         raise TypeError(f"{text}: a URI may leave out {', '.join(sorted(missing))}, so its parameter needs a default")
-    if options.size is not None:
+    if options.get("size") is not None:
         raise TypeError(f"{text} is a template: it has no size")
     model = ResourceTemplate(
         uri_template=text,
-        name=options.name_for(function) or text,
-        mime_type=options.mime_type,
-        annotations=options.annotations,
-        **options.listed_members(function),
+        name=name_for(function, options) or text,
+        mime_type=options.get("mime_type"),
+        annotations=options.get("annotations"),
+        **listed_members(function, options),
     )
     return Template(model, pattern, reader)
 
 
-def make_reader(function: Function, options: ResourceOptions, threads: ThreadLimiter) -> ResourceReader:
+def make_reader(function: Function, options: ResourceKeywords, threads: ThreadLimiter) -> ResourceReader:
+    """Return the reader of a resource or a template. Raises `TypeError` or `ValueError` if an option is unknown or wrong."""
+    check_offer(options, ResourceKeywords.__optional_keys__, "resource()")
+    check_caching("ttl", options.get("ttl", 0), "cache_scope", options.get("cache_scope", "private"))
     arguments = signature_arguments(function)
-    handler = make_handler(function, arguments.context, threads, BranchTerms(keys=options.question_keys))
+    handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
     # Reading changes nothing, so that running the function twice is harmless.
-    return ResourceReader(arguments, handler, options, options.resume_mode(harmless=True))
+    return ResourceReader(arguments, handler, options, resume_mode(options, harmless=True))
 
 
 def to_contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:

@@ -41,7 +41,6 @@ ToolResult: TypeAlias = CallToolResult
 """A tool may return one of these to control everything: content, structured content, `is_error`, `_meta`."""
 
 Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
-BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 
 ASK_INSTEAD = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
 
@@ -125,7 +124,7 @@ def unstructured_result(value: object) -> CallToolResult:
             return value
         case InputRequiredResult():
             raise ReturnError(ASK_INSTEAD)
-        case TextContent() | ImageContent() | AudioContent() | ResourceLink() | EmbeddedResource():
+        case _ if isinstance(value, Block):
             return CallToolResult(content=[value])
         case list() | tuple() if value and all(isinstance(item, str | Block) for item in value):
             return CallToolResult(content=[TextContent(text=item) if isinstance(item, str) else item for item in value])
@@ -185,13 +184,10 @@ def schema_checked_result(declared: Schema, value: object) -> CallToolResult:
     Raises:
         ReturnError: the value does not match, or is not JSON.
     """
-    if isinstance(value, CallToolResult):
-        if not value.is_error and (problem := declared.check(value.structured_content)) is not None:
-            raise ReturnError(f"{STRUCTURE_MISMATCH}: {problem}")
-        return value
-    result = json_result(as_json(value))
-    if (problem := declared.check(result.structured_content)) is not None:
-        raise ReturnError(f"{MISMATCH}: {problem}")
+    result = value if isinstance(value, CallToolResult) else json_result(as_json(value))
+    # An error has no structure to declare.
+    if not result.is_error and (problem := declared.check(result.structured_content)) is not None:
+        raise ReturnError(f"{STRUCTURE_MISMATCH if result is value else MISMATCH}: {problem}")
     return result
 
 
@@ -240,7 +236,7 @@ def is_unstructured(annotation: object) -> bool:
     """Return whether an annotation is text, None, blocks, a result, or a union or sequence of those."""
     if annotation is None or annotation is type(None) or annotation is str or annotation is object:
         return True
-    if isinstance(annotation, type) and issubclass(annotation, (*BLOCKS, CallToolResult)):
+    if isinstance(annotation, type) and issubclass(annotation, Block | CallToolResult):
         return True
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):

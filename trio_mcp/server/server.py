@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -17,9 +18,9 @@ from ..session import AnyChannel, Service, ServiceOptions, check_options, find_t
 from ..session.subscriptions import Change, updated
 from ..types import CacheScope, Icon, Implementation
 from .options import check_service
-from .pages import PAGE_SIZE, ListOptions, PageSettings
+from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
-from .router import Router
+from .router import request_checks_of, routes_of
 from .tool import Tool
 
 GC_THRESHOLD = 10_000
@@ -83,7 +84,7 @@ class Server(Registration):
         )
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
-        self._lists = ListOptions(page_size, list_ttl, list_scope)
+        self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
         # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
@@ -149,14 +150,13 @@ class Server(Registration):
     @asynccontextmanager
     async def open_service(self) -> AsyncIterator[Service]:
         """Open the service with which a transport serves its connections: `async with server.open_service() as service`."""
-        router = Router(self._registry, PageSettings(self.identity, self._lists, self.options.keys))
         opened = open_service(
-            router.routes,
+            routes_of(self._registry, replace(self._pages, keys=self.options.keys)),
             self.identity,
             self._registry.capabilities,
             self.instructions,
             self.options,
-            router.request_checks,
+            request_checks_of(self._registry),
             self._threads,
         )
         async with opened as service:

@@ -30,22 +30,17 @@ from .context import Context
 from .forms import MAX_PROBLEMS, error_summary
 
 
+@dataclass(frozen=True, slots=True)
 class Mirrored:
     """Mark an argument that modern clients repeat in the HTTP header `Mcp-Param-<name>`, for proxies (M-HTTP-6).
 
     Strings, integers and booleans only: `region: Annotated[str, Mirrored("Region")]`.
     """
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {**handler(core_schema), "x-mcp-header": self.name}
-
-    def __repr__(self) -> str:
-        return f"Mirrored({self.name!r})"
 
 
 class ArgumentsModel(BaseModel):
@@ -78,18 +73,10 @@ class Arguments:
         return set(properties) if isinstance(properties, dict) else set()
 
 
-class Parameter(NamedTuple):
-    """A parameter of a function that takes an argument; `default` is `inspect.Parameter.empty` if it has none."""
-
-    name: str
-    annotation: object
-    default: object
-
-
 class Parameters(NamedTuple):
     """The parameters of a function: those that take arguments, the one for the context, and the return annotation."""
 
-    arguments: tuple[Parameter, ...]
+    arguments: tuple[inspect.Parameter, ...]
     context: str | None
     returns: object
 
@@ -102,7 +89,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
     """
     hints = get_type_hints(function, include_extras=True)
     context: str | None = None
-    arguments: list[Parameter] = []
+    arguments: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         # A parameter without an annotation is a string: most arguments are, and a schema without a type helps no model.
         annotation = hints.get(name, str)
@@ -117,7 +104,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"{function.__qualname__}: the parameter {name!r} must be an ordinary named parameter")
-        arguments.append(Parameter(name, annotation, parameter.default))
+        arguments.append(parameter.replace(annotation=annotation))
     return Parameters(tuple(arguments), context, hints.get("return", inspect.Signature.empty))
 
 
@@ -126,14 +113,14 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
     parameters, context, returns = parameters_of(function)
     fields: dict[str, object] = {}
     names: dict[str, str] = {}
-    for name, annotation, default in parameters:
+    for parameter in parameters:
         # A model cannot have a field named `json` or `_x`, and a function may well have such a parameter. An alias can be
         # anything.
         field = f"argument_{len(fields)}"
-        names[field] = name
+        name = names[field] = parameter.name
         fields[field] = (
-            Annotated[annotation, Field(alias=name, title=name.replace("_", " ").strip().title())],
-            ... if default is inspect.Parameter.empty else default,
+            Annotated[parameter.annotation, Field(alias=name, title=name.replace("_", " ").strip().title())],
+            ... if parameter.default is parameter.empty else parameter.default,
         )
     try:
         model: type[ArgumentsModel] = create_model(function.__name__, __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
@@ -166,15 +153,16 @@ def without_most_unknown(arguments: JsonObject, known: AbstractSet[str]) -> Json
     return {name: value for name, value in arguments.items() if name in kept}
 
 
-def unsupported_parameters(parameters: Sequence[Parameter]) -> str:
+def unsupported_parameters(parameters: Sequence[inspect.Parameter]) -> str:
     """Return which of the parameters has a type that JSON Schema cannot describe."""
     # Pydantic's error is about the whole model and does not name the field, so each is tried alone.
-    for name, annotation, _ in parameters:
+    for parameter in parameters:
         try:
-            TypeAdapter(cast("type[object]", annotation)).json_schema()
+            TypeAdapter(cast("type[object]", parameter.annotation)).json_schema()
         except PydanticUserError:
+            kind = inspect.formatannotation(parameter.annotation)
             return (
-                f"the parameter {name!r} has the type {inspect.formatannotation(annotation)}, which JSON cannot represent;"
+                f"the parameter {parameter.name!r} has the type {kind}, which JSON cannot represent;"
                 " use a pydantic model, a dataclass or a plain type"
             )
     return "the parameters cannot be described by a JSON Schema"

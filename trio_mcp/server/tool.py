@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import secrets
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,7 +31,7 @@ from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
-from .options import OfferKeywords, OfferOptions, check_count
+from .options import OfferKeywords, check_count, check_offer, listed_members, name_for, question_keys, resume_mode
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .signature import Arguments, schema_arguments, signature_arguments
 
@@ -44,7 +45,7 @@ REQUIRES_META_KEY = "trio-mcp/requires"
 
 
 class ToolKeywords(OfferKeywords, total=False):
-    """The options of a tool: those of `trio_mcp.server.options.OfferKeywords`, and these.
+    """The options of a tool: those of `OfferKeywords`, and these.
 
     annotations: hints about what it does; clients do not trust them.
     requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call the
@@ -63,28 +64,19 @@ class ToolKeywords(OfferKeywords, total=False):
     token_budget: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOptions(OfferOptions):
-    """The values of `ToolKeywords`, with defaults."""
-
-    annotations: ToolAnnotations | None = None
-    requires: Collection[str] = ()
-    input_schema: JsonObject | None = None
-    output_schema: JsonObject | None = None
-    max_depth: int | None = None
-    token_budget: int | None = None
-
-    def __post_init__(self) -> None:
-        OfferOptions.__post_init__(self)
-        for name in ("input_schema", "output_schema"):
-            # A type, such as a model, is a frequent mistake.
-            if getattr(self, name) is not None:
-                check_instance(name, getattr(self, name), dict, 'a JSON Schema as a dict, such as {"type": "object"}')
-        for name in ("max_depth", "token_budget"):
-            check_count(name, getattr(self, name))
-        # A string is a collection of letters, each of which would be an unknown capability.
-        if isinstance(self.requires, str):
-            raise TypeError(f"requires: a set of capabilities, such as {{{self.requires!r}}}, not {self.requires!r}")
+def check_tool_options(options: ToolKeywords) -> None:
+    """Raise `TypeError` or `ValueError` if an option of a tool is unknown or has a wrong value."""
+    check_offer(options, ToolKeywords.__optional_keys__, "tool()")
+    given: Mapping[str, object] = options
+    for name in ("input_schema", "output_schema"):
+        # A type, such as a model, is a frequent mistake.
+        if (schema := given.get(name)) is not None:
+            check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
+    for name in ("max_depth", "token_budget"):
+        check_count(name, given.get(name))
+    # A string is a collection of letters, each of which would be an unknown capability.
+    if isinstance(requires := options.get("requires"), str):
+        raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,6 +159,14 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     return tool.plan(facts, params.arguments or {})
 
 
+def uncallable_tools(tools: Catalog[Tool], facts: RequestFacts) -> frozenset[Tool]:
+    """Return the tools that this client cannot call (row 30), where a list belongs to its session."""
+    # A modern list belongs to no session, and may be cached for other clients.
+    if not facts.codec.revision.hides_gated:
+        return frozenset()
+    return frozenset(tool for tool in tools if not tool.callable_by(facts.client_capabilities))
+
+
 def check_retry_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> None:
     """Check the headers of a request that continues a call; `call_tool` checks those of the others."""
     assert isinstance(params, CallToolRequestParams)
@@ -182,42 +182,44 @@ def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 
-def make_tool(function: Function, options: ToolOptions, threads: ThreadLimiter) -> Tool:
+def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter) -> Tool:
     """Return a tool that runs a function.
 
     Raises:
-        TypeError: the signature cannot be that of a tool.
-        ValueError: the name is missing or invalid, a schema or a mirrored argument is not allowed, or a capability is unknown.
+        TypeError: the signature cannot be that of a tool, or an option is unknown or has the wrong type.
+        ValueError: the name is missing or invalid, an option, a schema or a mirrored argument is not allowed, or a capability is
+            unknown.
     """
-    name = options.name_for(function)
+    check_tool_options(options)
+    name = name_for(function, options)
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
-    schema, hints = options.input_schema, options.annotations
+    schema, hints = options.get("input_schema"), options.get("annotations")
     arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
-    returned = tool_return_spec(function, arguments.returns, options.output_schema)
-    for capability in options.requires:
+    returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
+    requires = tuple(sorted(options.get("requires", ())))
+    for capability in requires:
         if capability.partition(".")[0] not in CAPABILITIES:
             raise ValueError(f"{name}: no client declares {capability!r}; there are {', '.join(sorted(CAPABILITIES))}")
-    requires = tuple(sorted(options.requires))
     model = ToolModel(
         name=name,
         input_schema=arguments.schema,
         output_schema=returned.schema,
         annotations=hints,
-        **options.listed_members(function, {REQUIRES_META_KEY: list(requires)} if requires else None),
+        **listed_members(function, options, {REQUIRES_META_KEY: list(requires)} if requires else None),
     )
-    max_depth = sys.maxsize if options.max_depth is None else options.max_depth
-    terms = BranchTerms(keys=options.question_keys, max_depth=max_depth)
+    max_depth = options.get("max_depth")
+    terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
         function,
         model,
-        options.timeout,
+        options.get("timeout", math.inf),
         requires,
         ParameterHeaders.of(arguments.schema) or None,
         arguments,
-        make_handler(function, arguments.context, threads, terms, options.token_budget),
+        make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
-        options.resume_mode(harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
+        resume_mode(options, harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
     )
 
 

@@ -34,11 +34,11 @@ from ..protocol.connection import (
     Connection,
     Ignored,
     NotificationIn,
-    Refused,
+    Rejected,
     ReplyIn,
     RequestIn,
-    Stray,
     StrayKind,
+    StrayReply,
 )
 from ..protocol.http.headers import NAMED_BY, headers_of
 from ..protocol.jsonrpc import (
@@ -190,7 +190,7 @@ class ClientSession:
         # Not the id of the request: the token is part of its params, which are encoded before the connection assigns the id.
         token = next(self._tokens)
         params = self._with_request_meta(params, None if on_progress is None else token)
-        request = self.connection.ask(method, params, self.terms.codec)
+        request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
         if on_progress is not None:
             self._progress[token] = on_progress
@@ -308,7 +308,7 @@ class ClientSession:
                 self._admit(event, nursery, batch)
             case CancelIn(request_id):
                 self._cancelled(request_id)
-            case Refused(error, answer):
+            case Rejected(error, answer):
                 logger.warning("the server sent something invalid: %s", error)
                 # A modern server gets no answers, not even errors: it may not have sent a request (M-RPC-1c).
                 if answer and error.request_id is not None and not self.terms.stateless:
@@ -316,7 +316,7 @@ class ClientSession:
             case BatchIn():
                 self._receive_batch(event, nursery)
             case Ignored(why):
-                if isinstance(event, Stray):
+                if isinstance(event, StrayReply):
                     self.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
 
@@ -337,13 +337,13 @@ class ClientSession:
         """Serve a request of the server, if the terms allow any (M-RPC-1c) and not too many are being served."""
         if self.terms.stateless:
             logger.warning("the server sent the request %s, which its revision forbids; it was ignored", request.method)
-            self.connection.answered(request.id)
+            self.connection.release_id(request.id)
         # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
         elif request.method == "ping":
-            self.connection.answered(request.id)
-            self._send_answer(Response(request.id, request.codec.encode_result("ping", EmptyResult())), batch)
+            self.connection.release_id(request.id)
+            self._send_answer(Response(request.id, request.terms.codec.encode_result("ping", EmptyResult())), batch)
         elif len(self._serving) >= MAX_SERVER_REQUESTS:
-            self.connection.answered(request.id)
+            self.connection.release_id(request.id)
             self._send_answer(ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY)), batch)
         else:
             scope = self._serving[request.id] = trio.CancelScope()
@@ -383,7 +383,7 @@ class ClientSession:
                 answer = await self._answer(request)
             finally:
                 del self._serving[request.id]
-                self.connection.answered(request.id)
+                self.connection.release_id(request.id)
         if batch is not None:
             batch.settle(answer)
         elif answer is not None:
@@ -395,7 +395,7 @@ class ClientSession:
             if handler is None:
                 raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
             result = await handler(request.params)
-            return Response(request.id, request.codec.encode_result(request.method, result))
+            return Response(request.id, request.terms.codec.encode_result(request.method, result))
         except PeerError as error:
             detail = ErrorDetail(error.code, error.message, error.data)
         except CapabilityError as error:

@@ -16,40 +16,45 @@ from .tokens import TokenEstimate, estimate_tokens
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds."""
+    """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds.
+
+    Attributes:
+        actors: how many calls may run and wait; see `trio_mcp.runtime.Limits`.
+        max_seconds: maximum duration of every call, even if its own `timeout` is longer.
+        cancel_grace: time for the clean-up of a call that was cancelled or reached its deadline. After that it is *stuck*: its
+            caller receives an error, and nothing waits for it any longer.
+        watchdog: a tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog.
+        settle: how long a busy branch may delay the questions of other branches, which a modern client receives together.
+        outcome_grace: how long the result of a finished request is retained, in case the client repeats the request.
+        outbox: messages that may wait for a slow reader before the tools that send them wait too.
+        keys: keys that encrypt `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the
+            process.
+        max_state: bytes of the journal (recorded answers and steps) inside a `requestState`; a larger one goes to the store.
+        store: stores journals over `max_state`; without it such a call cannot be replayed.
+        always_replay: replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`).
+        watched: resources that one session, or one `subscriptions/listen`, may subscribe to.
+        max_depth: how deep the branches of a call may nest, whatever its tool or a branch says.
+        parallel_prompts: send a legacy client all of a call's questions for the user at once, instead of one after the other.
+        estimate_tokens: estimates the tokens of a sample, for budgets, if the client does not report them.
+        on_divergence: called with a description when a replay asks a different question than the earlier run; it is also logged.
+    """
 
     actors: ActorLimits = field(default_factory=ActorLimits)
     max_seconds: float = math.inf
-    """Maximum duration of every call, even if its own `timeout` is longer."""
     cancel_grace: float = 5.0
-    """Time for the clean-up of a call that was cancelled or reached its deadline. After that it is *stuck*: its caller receives
-    an error, and nothing waits for it any longer."""
     watchdog: float = 0.25
-    """A tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog."""
     settle: float = 0.2
-    """How long a busy branch may delay the questions of other branches, which a modern client receives together."""
     outcome_grace: float = 60.0
-    """How long the result of a finished request is retained, in case the client repeats the request."""
     outbox: int = 256
-    """Messages that may wait for a slow reader before the tools that send them wait too."""
     keys: KeyRing | None = None
-    """Keys that encrypt `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the process."""
     max_state: int = 32 * 1024
-    """Bytes of the journal (recorded answers and steps) inside a `requestState`; a larger one goes to the store."""
     store: JournalStore | None = None
-    """Stores journals over `max_state`; without it such a call cannot be replayed."""
     always_replay: bool = False
-    """Replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`)."""
     watched: int = 1000
-    """Resources that one session, or one `subscriptions/listen`, may subscribe to."""
     max_depth: int = MAX_DEPTH
-    """How deep the branches of a call may nest, whatever its tool or a branch says."""
     parallel_prompts: bool = False
-    """Send a legacy client all of a call's questions for the user at once, instead of one after the other."""
     estimate_tokens: TokenEstimate = estimate_tokens
-    """Estimates the tokens of a sample, for budgets, if the client does not report them."""
     on_divergence: Callable[[str], None] | None = None
-    """Called with a description when a replay asks a different question than the earlier run; it is also logged."""
 
     def __post_init__(self) -> None:
         check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")

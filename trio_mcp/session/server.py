@@ -29,10 +29,10 @@ from ..protocol.connection import (
     Event,
     Ignored,
     NotificationIn,
-    Refused,
+    Rejected,
     ReplyIn,
     RequestIn,
-    Stray,
+    StrayReply,
 )
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
@@ -67,12 +67,12 @@ class ServerSession:
     nothing of a modern request outlives it.
 
     Args:
-        shared: see `Connection`.
+        shared_channel: see `Connection`.
     """
 
-    def __init__(self, service: Service, *, shared: bool = True) -> None:
+    def __init__(self, service: Service, *, shared_channel: bool = True) -> None:
         self.service = service
-        self.connection = Connection(Side.CLIENT, shared=shared)
+        self.connection = Connection(Side.CLIENT, shared_channel=shared_channel)
         self._asks = PendingAsks(self.connection)
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
@@ -85,7 +85,7 @@ class ServerSession:
         *,
         owns_outbox: bool = False,
         inbound: Inbound | None = None,
-    ) -> ReplyTarget | OpenBatch | Refused | None:
+    ) -> ReplyTarget | OpenBatch | Rejected | None:
         """Act on one message; what is sent about it goes to `outbox`.
 
         Args:
@@ -102,7 +102,7 @@ class ServerSession:
                 target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
                 self._serve(event, target, envelope.peer, envelope.size)
                 return target
-            case Refused(error, answer=True):
+            case Rejected(error, answer=True):
                 outbox.post(Envelope(error_response(error), about=error.request_id))
                 return event
             case BatchIn():
@@ -116,13 +116,13 @@ class ServerSession:
                 case RequestIn() as request:
                     target = batch.reply_target(request.id, self.requests)
                     self._serve(request, target, envelope.peer, envelope.size)
-                case Refused(error, answer=True):
+                case Rejected(error, answer=True):
                     batch.answer(error_response(error))
                 case other:
                     self._take(other)
         return batch if batch.all_read() else None
 
-    def _take(self, event: Event) -> Refused | None:
+    def _take(self, event: Event) -> Rejected | None:
         """Act on what needs no answer."""
         match event:
             case CancelIn(request_id):
@@ -132,11 +132,11 @@ class ServerSession:
             case NotificationIn(method):
                 if method == "notifications/initialized":
                     self._state.initialized()
-            case Refused(error):
+            case Rejected(error):
                 logger.warning("a message was dropped: %s", error)
                 return event
             case Ignored(why):
-                if isinstance(event, Stray):
+                if isinstance(event, StrayReply):
                     self.service.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
         return None
@@ -172,7 +172,7 @@ class ServerSession:
     @property
     def initialized(self) -> bool:
         """A handshake has been made."""
-        return self.connection.phase is Phase.OPEN
+        return self.connection.terms.phase is Phase.OPEN
 
     @property
     def busy(self) -> bool:
@@ -189,7 +189,7 @@ class ServerSession:
         await self.requests.wait_none_left()
 
     def __repr__(self) -> str:
-        client = self.connection.session.client_info
+        client = self.connection.terms.client_info
         name = client.name if client else "?"
         return f"<ServerSession with {name} calls={len(self.requests)} {self.connection!r}>"
 

@@ -81,7 +81,7 @@ class SessionState:
             return
         for change in subscriber.take():
             try:
-                params = self._connection.codec.encode_notification(change.method, change.params())
+                params = self._connection.terms.codec.encode_notification(change.method, change.params())
             except LocalProtocolError as error:
                 logger.debug("a change was not announced: %s", error)
                 continue
@@ -106,16 +106,16 @@ class SessionState:
         # The codec changes here, before the result is encoded: the answer to `initialize` is written in the new revision.
         version = negotiated_version(params.protocol_version)
         connection = self._connection
-        connection.agree(version)
-        connection.session.client_capabilities = params.capabilities
-        connection.session.client_info = params.client_info
+        connection.set_version(version)
+        connection.terms.client_capabilities = params.capabilities
+        connection.terms.client_info = params.client_info
         result = InitializeResult(
             protocol_version=version,
             capabilities=self._service.capabilities,
             server_info=self._service.identity,
             instructions=self._service.instructions,
         )
-        return connection.codec.encode_result("initialize", result)
+        return connection.terms.codec.encode_result("initialize", result)
 
     def ping(self, _params: Model) -> Model:
         return EmptyResult()
@@ -129,7 +129,7 @@ class SessionState:
 
     def set_level(self, params: Model) -> Model:
         assert isinstance(params, SetLevelRequestParams)
-        self._connection.session.log_threshold.level = params.level
+        self._connection.terms.log_threshold.level = params.level
         return EmptyResult()
 
     def subscribe(self, params: Model) -> Model:

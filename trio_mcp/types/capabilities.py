@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from .base import JsonObject, Model
 
 
-class RootsCapability(Model):
-    """The client can list roots. `list_changed` exists up to 2025-11-25."""
-
+class _ListCapability(Model):
     list_changed: bool | None = None
+
+
+class RootsCapability(_ListCapability):
+    """The client can list roots. `list_changed` exists up to 2025-11-25."""
 
 
 class SamplingCapability(Model):
@@ -25,47 +27,42 @@ class ElicitationCapability(Model):
     url: JsonObject | None = None
 
 
-class ClientCapabilities(Model):
+class _Capabilities(Model):
+    experimental: dict[str, JsonObject] | None = None
+    extensions: dict[str, JsonObject] | None = None
+    tasks: JsonObject | None = None
+
+
+class ClientCapabilities(_Capabilities):
     """The capabilities of a client."""
 
-    experimental: dict[str, JsonObject] | None = None
     roots: RootsCapability | None = None
     sampling: SamplingCapability | None = None
     elicitation: ElicitationCapability | None = None
-    tasks: JsonObject | None = None
-    extensions: dict[str, JsonObject] | None = None
 
 
-class PromptsCapability(Model):
+class PromptsCapability(_ListCapability):
     """The server has prompts."""
 
-    list_changed: bool | None = None
 
-
-class ResourcesCapability(Model):
+class ResourcesCapability(_ListCapability):
     """The server has resources."""
 
     subscribe: bool | None = None
-    list_changed: bool | None = None
 
 
-class ToolsCapability(Model):
+class ToolsCapability(_ListCapability):
     """The server has tools."""
 
-    list_changed: bool | None = None
 
-
-class ServerCapabilities(Model):
+class ServerCapabilities(_Capabilities):
     """The capabilities of a server."""
 
-    experimental: dict[str, JsonObject] | None = None
     logging: JsonObject | None = None
     completions: JsonObject | None = None
     prompts: PromptsCapability | None = None
     resources: ResourcesCapability | None = None
     tools: ToolsCapability | None = None
-    tasks: JsonObject | None = None
-    extensions: dict[str, JsonObject] | None = None
 
 
 def declares(capabilities: ClientCapabilities | ServerCapabilities, gate: str) -> bool:

@@ -26,30 +26,41 @@ class Icon(Model):
     theme: Literal["light", "dark"] | None = None
 
 
-class TextContent(MetaModel):
+class Offered(MetaModel):
+    """The members that tools, prompts, resources and resource templates share."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: list[Icon] | None = None
+
+
+class _Block(MetaModel):
+    annotations: Annotations | None = None
+
+
+class _Media(_Block):
+    data: str
+    mime_type: str
+
+
+class TextContent(_Block):
     """Text."""
 
     type: Literal["text"] = "text"
     text: str
-    annotations: Annotations | None = None
 
 
-class ImageContent(MetaModel):
+class ImageContent(_Media):
     """An image; `data` is base64."""
 
     type: Literal["image"] = "image"
-    data: str
-    mime_type: str
-    annotations: Annotations | None = None
 
 
-class AudioContent(MetaModel):
+class AudioContent(_Media):
     """Audio; `data` is base64."""
 
     type: Literal["audio"] = "audio"
-    data: str
-    mime_type: str
-    annotations: Annotations | None = None
 
 
 class ResourceContents(MetaModel):
@@ -71,16 +82,12 @@ class BlobResourceContents(ResourceContents):
     blob: str
 
 
-class Resource(MetaModel):
+class Resource(Offered):
     """A resource that a client can read; `size` is in bytes, before any encoding."""
 
     uri: str
-    name: str
-    title: str | None = None
-    description: str | None = None
     mime_type: str | None = None
     size: Integer | None = None
-    icons: list[Icon] | None = None
     annotations: Annotations | None = None
 
 
@@ -90,12 +97,11 @@ class ResourceLink(Resource):
     type: Literal["resource_link"] = "resource_link"
 
 
-class EmbeddedResource(MetaModel):
+class EmbeddedResource(_Block):
     """A content block with the contents of a resource."""
 
     type: Literal["resource"] = "resource"
     resource: TextResourceContents | BlobResourceContents
-    annotations: Annotations | None = None
 
 
 ContentBlock: TypeAlias = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
-from .base import Integer, JsonObject, JsonValue, MetaModel, Model, Number
+from .base import Integer, JsonValue, MetaModel, Model, Number
 from .messages import NotificationParams, RequestParams
 
 
@@ -50,29 +50,28 @@ class EnumOption(Model):
     title: str
 
 
-class UntitledSingleSelectEnumSchema(_PropertySchema):
+class _SingleSelectSchema(_PropertySchema):
+    type: Literal["string"] = "string"
+    default: str | None = None
+
+
+class UntitledSingleSelectEnumSchema(_SingleSelectSchema):
     """One choice of several."""
 
-    type: Literal["string"] = "string"
     enum: list[str]
-    default: str | None = None
 
 
-class TitledSingleSelectEnumSchema(_PropertySchema):
+class TitledSingleSelectEnumSchema(_SingleSelectSchema):
     """One choice of several with labels."""
 
-    type: Literal["string"] = "string"
     one_of: list[EnumOption]
-    default: str | None = None
 
 
-class LegacyTitledEnumSchema(_PropertySchema):
+class LegacyTitledEnumSchema(_SingleSelectSchema):
     """One choice of several with labels, in the form of 2025-06-18."""
 
-    type: Literal["string"] = "string"
     enum: list[str]
     enum_names: list[str] | None = None
-    default: str | None = None
 
 
 class UntitledItems(Model):
@@ -109,33 +108,29 @@ class TitledMultiSelectEnumSchema(_MultiSelectSchema):
 
 def _kind(value: Model | JsonValue) -> str:
     """Return the name of the class for a field."""
-    if isinstance(value, Model):
-        return type(value).__name__
-    return _kind_of_object(value) if isinstance(value, dict) else type(value).__name__
-
-
-def _kind_of_object(schema: JsonObject) -> str:
-    match schema.get("type"):
-        case "boolean":
+    match value:
+        case {"type": "boolean"}:
             return "BooleanSchema"
-        case "number" | "integer":
+        case {"type": "number" | "integer"}:
             return "NumberSchema"
-        case "array":
-            items = schema.get("items")
-            titled = isinstance(items, dict) and "anyOf" in items
-            return "TitledMultiSelectEnumSchema" if titled else "UntitledMultiSelectEnumSchema"
-        case "string":
-            return _kind_of_text(schema)
-        case other:
-            return f"type {other}"  # no class has this tag, so pydantic rejects the field and names the type
-
-
-def _kind_of_text(schema: JsonObject) -> str:
-    if "oneOf" in schema:
-        return "TitledSingleSelectEnumSchema"
-    if "enumNames" in schema:
-        return "LegacyTitledEnumSchema"
-    return "UntitledSingleSelectEnumSchema" if "enum" in schema else "StringSchema"
+        case {"type": "array", "items": {"anyOf": _}}:
+            return "TitledMultiSelectEnumSchema"
+        case {"type": "array"}:
+            return "UntitledMultiSelectEnumSchema"
+        case {"type": "string", "oneOf": _}:
+            return "TitledSingleSelectEnumSchema"
+        case {"type": "string", "enumNames": _}:
+            return "LegacyTitledEnumSchema"
+        case {"type": "string", "enum": _}:
+            return "UntitledSingleSelectEnumSchema"
+        case {"type": "string"}:
+            return "StringSchema"
+        case dict():
+            return (
+                f"type {value.get('type')}"  # no class has this tag, so pydantic rejects the field and names the type
+            )
+        case _:
+            return type(value).__name__
 
 
 PrimitiveSchemaDefinition: TypeAlias = Annotated[

@@ -1,7 +1,7 @@
 """Prompts: listing and rendering them."""
 
-from .base import MetaModel, Model
-from .content import ContentBlock, Icon, Role
+from .base import Model
+from .content import ContentBlock, Offered, Role
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
 
 
@@ -14,14 +14,10 @@ class PromptArgument(Model):
     required: bool | None = None
 
 
-class Prompt(MetaModel):
+class Prompt(Offered):
     """A prompt, or a template that arguments fill."""
 
-    name: str
-    title: str | None = None
-    description: str | None = None
     arguments: list[PromptArgument] | None = None
-    icons: list[Icon] | None = None
 
 
 class PromptMessage(Model):

@@ -1,19 +1,14 @@
 """Resources: listing them, reading them, and subscribing to their changes."""
 
-from .base import MetaModel
-from .content import Annotations, BlobResourceContents, Icon, Resource, TextResourceContents
+from .content import Annotations, BlobResourceContents, Offered, Resource, TextResourceContents
 from .messages import CacheableResult, NotificationParams, PaginatedResult, RequestParams, ResourceRequestParams
 
 
-class ResourceTemplate(MetaModel):
+class ResourceTemplate(Offered):
     """Resources whose URIs follow a template (RFC 6570)."""
 
     uri_template: str
-    name: str
-    title: str | None = None
-    description: str | None = None
     mime_type: str | None = None
-    icons: list[Icon] | None = None
     annotations: Annotations | None = None
 
 

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from .base import JsonObject, JsonValue, MetaModel, Model
-from .content import ContentBlock, Icon, TextContent
+from .base import JsonObject, JsonValue, Model
+from .content import ContentBlock, Offered, TextContent
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
 
 
@@ -26,16 +26,12 @@ class ToolExecution(Model):
     task_support: Literal["forbidden", "optional", "required"] | None = None
 
 
-class Tool(MetaModel):
+class Tool(Offered):
     """A tool that a model may call; both schemas are JSON Schema."""
 
-    name: str
-    title: str | None = None
-    description: str | None = None
     input_schema: JsonObject
     output_schema: JsonObject | None = None
     annotations: ToolAnnotations | None = None
-    icons: list[Icon] | None = None
     execution: ToolExecution | None = None
 
 

@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 import trio
+from serving import ROOT
+from users import User
 
+from examples.travel import server
 from trio_mcp import Client, accept, decline, dismiss
-from trio_mcp.types import ElicitRequestFormParams, ElicitResult
-
-ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT))
-
-from examples.travel import app, server  # noqa: E402
-from trio_mcp_transports.http import McpApp  # noqa: E402
+from trio_mcp.types import ElicitResult
 
 AISLE = accept(flight="TP3", seat="aisle")
 YES, NO = accept(value=True), accept(value=False)
@@ -26,27 +23,15 @@ YES, NO = accept(value=True), accept(value=False)
 both_eras = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 
 
-class Traveller:
-    """Answers in order, and remembers what was asked."""
-
-    def __init__(self, *answers: ElicitResult) -> None:
-        self.asked: list[ElicitRequestFormParams] = []
-        self._answers = list(answers)
-
-    def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
-        self.asked.append(params)
-        return self._answers.pop(0)
-
-
 @asynccontextmanager
-async def client_of(mode: str, *answers: ElicitResult, **handlers) -> AsyncIterator[tuple[Client, Traveller]]:
-    traveller = Traveller(*answers)
+async def client_of(mode: str, *answers: ElicitResult, **handlers) -> AsyncIterator[tuple[Client, User]]:
+    traveller = User(*answers)
     with trio.fail_after(10):
-        async with Client.connect(server, mode=mode, on_elicit=traveller.elicit, **handlers) as client:
+        async with Client.connect(server, mode=mode, on_elicit=traveller.answer, **handlers) as client:
             yield client, traveller
 
 
-async def book(mode: str, answers: Sequence[ElicitResult], destination: str = "Lisbon") -> tuple[str, Traveller]:
+async def book(mode: str, answers: Sequence[ElicitResult], destination: str = "Lisbon") -> tuple[str, User]:
     async with client_of(mode, *answers, on_sample=lambda _params: "A hop.") as (client, traveller):
         result = await client.call_tool("book_flight", {"destination": destination})
         assert not result.is_error
@@ -68,7 +53,7 @@ async def test_a_flight_is_booked_after_two_questions(mode: str) -> None:
     [[decline()], [dismiss()], [AISLE, decline()], [AISLE, dismiss()], [AISLE, NO]],
     ids=lambda a: str(len(a)),
 )
-async def test_whoever_says_no_books_nothing(mode: str, answers: list[ElicitResult]) -> None:
+async def test_nothing_is_booked_after_a_no(mode: str, answers: list[ElicitResult]) -> None:
     text, traveller = await book(mode, answers)
     assert text == "Nothing was booked."
     assert len(traveller.asked) == len(answers)
@@ -112,15 +97,11 @@ async def test_a_search_and_the_folders_have_structured_content(mode: str) -> No
     assert folders.structured_content == {"result": ["file:///srv"]}
 
 
-def test_the_module_has_an_asgi_application() -> None:
-    assert isinstance(app, McpApp)
-
-
 @both_eras
 async def test_hypercorn_serves_the_application(mode: str, hypercorn: str) -> None:
-    traveller = Traveller(AISLE, YES)
+    traveller = User(AISLE, YES)
     with trio.fail_after(20):
-        async with Client.connect(f"{hypercorn}/mcp", mode=mode, on_elicit=traveller.elicit) as client:
+        async with Client.connect(f"{hypercorn}/mcp", mode=mode, on_elicit=traveller.answer) as client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"})
     assert result.text.startswith("Booked TP3")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
+import math
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
-from serving import IMPORTS, http_process
+from serving import Child, child, http_process
 
 from trio_mcp.client import Client
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -29,41 +29,14 @@ BOUND = 60.0
 eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 
 
-class Victims:
-    """Clients, one after the other, each killed after so many messages."""
-
-    def __init__(self, process: trio.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._stdin = process.stdin
-        self._stdout = process.stdout
-
-    async def run(self, length: int, more: str = "") -> str:
-        """Returns `killed`, or `done` when the conversation was over before."""
-        with trio.fail_after(BOUND):
-            await self._stdin.send_all(f"{length} {more}\n".encode())
-            said = b""
-            while not said.endswith(b"\n"):
-                data = await self._stdout.receive_some()
-                assert data, "the clients' parent is gone"
-                said += data
-        return said.decode().strip()
+async def kill_one(clients: Child, length: int, more: str = "") -> str:
+    """Return `killed`, or `done` when the conversation was over before so many messages."""
+    with trio.fail_after(BOUND):
+        await clients.send(f"{length} {more}\n".encode())
+        return (await clients.line()).decode()
 
 
-@asynccontextmanager
-async def victims(*arguments: str) -> AsyncIterator[Victims]:
-    command = [sys.executable, str(CLIENT), *arguments]
-    process = await trio.lowlevel.open_process(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**IMPORTS, "PATH": "/usr/bin:/bin"}
-    )
-    try:
-        yield Victims(process)
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            await process.stdin.aclose()  # type: ignore[union-attr]
-            await process.stdout.aclose()  # type: ignore[union-attr]
+victims = partial(child, CLIENT, stderr=None, limit=math.inf)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +56,7 @@ async def test_no_actor_outlives_its_client_by_more_than_its_time(scheme: str, p
         clients = await stack.enter_async_context(victims(mode, url))
         survivor = await stack.enter_async_context(Client.connect(server.url))
         for length in itertools.count(1):
-            outcome = await clients.run(length)
+            outcome = await kill_one(clients, length)
             result = await survivor.call_tool("deserted", timeout=BOUND)
             assert not result.is_error, f"after {length} messages: {result.text}"
             if outcome != "killed":
@@ -97,7 +70,7 @@ async def test_over_stdio_the_server_ends_with_its_client_and_without_an_actor(m
     async with victims(mode, sys.executable, str(SERVER), "stdio") as clients:
         for length in itertools.count(1):
             file = tmp_path / str(length)
-            outcome = await clients.run(length, str(file))
+            outcome = await kill_one(clients, length, str(file))
             with trio.fail_after(BOUND):
                 while not file.exists():  # noqa: ASYNC110  a process that is no child of ours writes it
                     await trio.sleep(0.01)

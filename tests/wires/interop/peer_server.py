@@ -1,4 +1,4 @@
-"""A server with one tool for each thing that a client of another make has to get right: `peer_server.py stdio`."""
+"""Our server with a tool for each thing that another client has to get right: `peer_server.py stdio`, `... http`, `... sse`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def refuse(why: str) -> str:
 
 @server.tool
 async def crash() -> str:
-    """Fail in a way that nobody expected."""
+    """Fail with an unexpected exception."""
     raise RuntimeError("the password is hunter2")
 
 
@@ -193,4 +193,10 @@ async def ended() -> str:
 
 
 if __name__ == "__main__":
-    server.run(*sys.argv[1:2])
+    match sys.argv[1]:
+        case "stdio":
+            server.run("stdio")
+        case "http":
+            server.run("http", port=0)
+        case "sse":
+            server.run("http", port=0, path=None, sse_path="/sse")

@@ -1,72 +1,58 @@
-"""Servers in processes of their own, as the tests of this folder need them."""
+"""The servers of this folder in processes, and the revisions and transports over which clients are tried with them."""
 
 from __future__ import annotations
 
 import os
-import queue
+import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+
+from serving import IMPORTS
 
 HERE = Path(__file__).parent
-PROJECT = HERE.parents[2]
-
-START_TIMEOUT = 30.0
 END_TIMEOUT = 10.0
+ANNOUNCED = b" serves MCP at "
 
-ANNOUNCED = " serves MCP at "
+MODERN, NEWEST_LEGACY = "2026-07-28", "2025-11-25"
+FIRST_WITH_FORMS = "2025-06-18"
+"""And with structured results."""
+NEWEST = [(revision, transport) for revision in (MODERN, NEWEST_LEGACY) for transport in ("stdio", "http")]
+OLDER = [
+    (revision, transport)
+    for revision in ("2024-11-05", "2025-03-26", FIRST_WITH_FORMS)
+    for transport in ("stdio", "http", "sse")
+]
+PEERS = NEWEST + OLDER
+
+Target = Callable[[str, str], "str | list[str]"]
+"""Where a script of this folder is reached over a transport: a command for stdio, else the URL of a shared process."""
 
 
-def child_environment() -> dict[str, str]:
-    """What a child process needs to import what this process imports."""
-    return {"PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "transports")])}
-
-
-def over_stdio(script: Path) -> list[str]:
-    return [sys.executable, str(script), "stdio"]
+def command_of(script: str, transport: str) -> list[str]:
+    """Return the command that serves a script of this folder over a transport."""
+    return [sys.executable, str(HERE / script), transport]
 
 
 @contextmanager
-def over_http(argv: Sequence[str]) -> Iterator[str]:
-    """Run a server that announces its URL on stderr; the URL, for as long as the block takes."""
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, env=os.environ | child_environment()) as process:
+def over_http(command: list[str]) -> Iterator[str]:
+    """Run a server that announces its URL on stderr, and give that URL to the block."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ | IMPORTS) as process:
         assert process.stderr is not None
-        lines: queue.Queue[str] = queue.Queue()
-        reader = threading.Thread(target=read_lines, args=(process.stderr, lines), daemon=True)
-        reader.start()
         try:
-            yield announced(lines)
+            announced = next((line for line in process.stderr if ANNOUNCED in line), None)
+            assert announced, f"{command} ended before it served anything"
+            # The pipe must not fill up, and a failing test shows what the server wrote.
+            copying = (process.stderr, sys.__stderr__.buffer)
+            threading.Thread(target=shutil.copyfileobj, args=copying, daemon=True).start()
+            yield announced.partition(ANNOUNCED)[2].partition(b",")[0].strip().decode()
         finally:
-            end(process)
-            reader.join(END_TIMEOUT)
-
-
-def read_lines(stream: IO[bytes], lines: queue.Queue[str]) -> None:
-    """Everything on stderr, shown as it comes, so that a failing test shows the server's side too."""
-    for line in stream:
-        text = line.decode(errors="replace").rstrip()
-        print(text, file=sys.stderr)
-        lines.put(text)
-    lines.put("")
-
-
-def announced(lines: queue.Queue[str]) -> str:
-    seen = []
-    while line := lines.get(timeout=START_TIMEOUT):
-        seen.append(line)
-        if ANNOUNCED in line:
-            return line.partition(ANNOUNCED)[2].partition(",")[0].strip()
-    raise AssertionError("the server ended before it served anything:\n" + "\n".join(seen))
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(END_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
+            process.terminate()
+            try:
+                process.wait(END_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise

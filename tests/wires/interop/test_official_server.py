@@ -1,28 +1,35 @@
-"""Our client against a server on the official Python SDK (`mcp`): both eras, over stdio and over HTTP."""
+"""Our client against a server on the official Python SDK (`mcp`): every revision over every transport that carries it."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 import trio
-from processes import HERE, child_environment, over_stdio
+from processes import FIRST_WITH_FORMS, MODERN, NEWEST, NEWEST_LEGACY, PEERS, Target
+from serving import IMPORTS
+from users import User
 
-from trio_mcp import Client, Disconnected, PeerError, RequestTimeout, accept, decline, dismiss
-from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
+from trio_mcp import Client, PeerError, RequestTimeout, accept, decline, dismiss
+from trio_mcp.client import Change
 from trio_mcp.types import (
+    BlobResourceContents,
     CreateMessageRequestParams,
     ElicitRequestFormParams,
     ElicitResult,
     ImageContent,
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
+    PromptReference,
     ResourceLink,
+    ResourceTemplateReference,
     Root,
+    TextContent,
 )
 
 pytest.importorskip("mcp", reason="the official SDK is not installed")
@@ -31,60 +38,42 @@ pytest.importorskip("uvicorn", reason="uvicorn, which serves the official SDK ov
 LIMIT = 20.0
 """Seconds that anything here may take."""
 
-Connect = Callable[..., "AsyncIterator[Client]"]
+Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
-http_only = pytest.mark.parametrize("transport", ["http"], indirect=True)
-"""For rules that one transport is enough for."""
-
-ERAS = {"modern": "2026-07-28", "legacy": "2025-11-25"}
-
-
-@pytest.fixture(params=["stdio", "http"])
-def transport(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(params=list(ERAS))
-def era(request: pytest.FixtureRequest) -> str:
-    return request.param
+every_peer = pytest.mark.parametrize(("revision", "transport"), PEERS)
+newest = pytest.mark.parametrize(("revision", "transport"), NEWEST)
+over_legacy_http = pytest.mark.parametrize(("revision", "transport"), [(NEWEST_LEGACY, "http")])
 
 
 @pytest.fixture
-def connect(transport: str, era: str, request: pytest.FixtureRequest) -> Connect:
-    """Connects our client to the official server; "auto" has to find out that it is a modern one."""
-    target: str | list[str]
-    options: dict[str, object] = {"mode": "legacy" if era == "legacy" else "auto"}
-    if transport == "http":
-        target = request.getfixturevalue("official_url")
-    else:
-        target = over_stdio(HERE / "official_server.py")
-        options["env"] = child_environment()
+def connect(revision: str, transport: str, target: Target) -> Connect:
+    """Connects our client; it finds out which of the newest two the server has, and that a URL is one of HTTP+SSE."""
+    reached = target("official_server.py", transport)
+    mode = {MODERN: "auto", NEWEST_LEGACY: "legacy"}.get(revision, revision)
+    options = {"env": IMPORTS} if isinstance(reached, list) else {}
 
     @asynccontextmanager
     async def connect(**more: object) -> AsyncIterator[Client]:
         with trio.fail_after(LIMIT):
-            async with Client.connect(target, **options, **more) as client:
-                assert client.protocol_version == ERAS[era]
+            async with Client.connect(reached, mode=mode, **options, **more) as client:
+                assert client.protocol_version == revision
                 yield client
 
     return connect
 
 
-# who the server is, and what it lists
+# what every revision can do
 
 
-async def test_the_server_is_known_once_the_client_is_open(connect: Connect) -> None:
+@every_peer
+async def test_what_the_server_says_lists_returns_and_refuses_arrives_whole(connect: Connect) -> None:
+    """This server sends structures in every revision, and a result where the specification wants a protocol error."""
+    said = 'line one\nline two\r\n\u2028 "quoted" \\ 🛫 \x7f data: x\n\n'
     async with connect() as client:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("official", "9.8")
         assert client.instructions == "Ask away."
         assert client.server_capabilities.tools is not None
-
-
-async def test_what_the_server_lists_returns_and_refuses_arrives_whole(connect: Connect) -> None:
-    """For an unknown tool the specification wants a protocol error; this server answers with a result."""
-    said = 'line one\nline two\r\n\u2028 "quoted" \\ 🛫 \x7f data: x\n\n'
-    async with connect() as client:
         await client.ping()
         listed = {tool.name: tool for tool in await client.list_tools()}
         assert {"echo", "place", "book", "hold"} <= set(listed)
@@ -111,120 +100,121 @@ async def test_what_the_server_lists_returns_and_refuses_arrives_whole(connect: 
         assert (caught.value.code, caught.value.data) == (-32050, {"until": "noon"})
 
 
-# what tools ask
+@pytest.mark.parametrize(
+    ("revision", "transport"), [*NEWEST, *((FIRST_WITH_FORMS, transport) for transport in ("stdio", "http"))]
+)
+async def test_resources_and_prompts_are_listed_read_rendered_and_completed(connect: Connect) -> None:
+    async with connect() as client:
+        assert {resource.uri for resource in await client.list_resources()} == {"config://app", "blob://logo"}
+        assert [each.uri_template async for each in client.iter_resource_templates()] == ["users://{user_id}/profile"]
+        [prompt] = await client.list_prompts()
+        assert (prompt.name, [argument.name for argument in prompt.arguments or []]) == ("review", ["code", "language"])
+        [profile] = (await client.read_resource("users://ada/profile")).contents
+        assert (profile.uri, getattr(profile, "text", None)) == ("users://ada/profile", "profile of ada")
+        [logo] = (await client.read_resource("blob://logo")).contents
+        assert isinstance(logo, BlobResourceContents)
+        rendered = await client.get_prompt("review", {"code": "1 + 1"})
+        assert rendered.messages[0].content == TextContent(text="Review this python: 1 + 1")
+        with pytest.raises(PeerError):
+            await client.get_prompt("nothing")
+        with pytest.raises(PeerError):
+            await client.read_resource("config://nothing")
+        found = await client.complete(PromptReference(name="review"), "language", "py", context={"code": "!"})
+        assert found.values == ["python!", "pyret!"]
+        template = ResourceTemplateReference(uri="users://{user_id}/profile")
+        assert (await client.complete(template, "user_id", "")).values == ["ada", "bob"]
 
 
-class User:
-    """A user who gives these answers, one after the other."""
-
-    def __init__(self, *answers: ElicitResult) -> None:
-        self.asked: list[ElicitRequestFormParams] = []
-        self._left = list(answers)
-
-    async def answer(self, question: ElicitRequestFormParams) -> ElicitResult:
-        self.asked.append(question)
-        return self._left.pop(0)
-
-
-async def test_questions_that_depend_on_each_other_are_answered_in_turn(connect: Connect) -> None:
-    user = User(accept(seat="window", bags=2), accept(sure=True))
-    async with connect(on_elicit=user.answer) as client:
-        assert (await client.call_tool("book")).text == "window 2 True"
-    assert [question.message for question in user.asked] == ["Which seat?", "The window, really?"]
-    fields = user.asked[0].requested_schema.properties
-    assert fields["seat"].enum == ["aisle", "window"]
-    assert user.asked[0].requested_schema.required == ["seat"]
-
-
-@pytest.mark.parametrize(("answer", "told"), [(decline(), "decline"), (dismiss(), "cancel")], ids=["no", "closed"])
-async def test_a_user_may_say_no_or_look_away(connect: Connect, answer: ElicitResult, told: str) -> None:
-    async with connect(on_elicit=User(answer).answer) as client:
-        assert (await client.call_tool("offer")).text == told
-
-
-async def test_the_clients_model_is_asked(connect: Connect) -> None:
-    asked: list[CreateMessageRequestParams] = []
+@every_peer
+async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: str) -> None:
+    prompts: list[CreateMessageRequestParams] = []
+    reports: list[ProgressNotificationParams] = []
+    logs: list[LoggingMessageNotificationParams] = []
 
     def sample(params: CreateMessageRequestParams) -> str:
-        asked.append(params)
+        prompts.append(params)
         return "Roses are red."
 
-    async with connect(on_sample=sample) as client:
-        assert (await client.call_tool("recite")).text == "unnamed: Roses are red."
-    assert (asked[0].max_tokens, asked[0].system_prompt) == (20, "Rhyme.")
-    [message] = asked[0].messages
-    assert message.content.text == "A poem, please."
-
-
-async def test_the_clients_folders_are_asked_for(connect: Connect) -> None:
     folders = [Root(uri="file:///home/ada", name="home"), Path("/srv/data")]
-    async with connect(on_roots=lambda: folders) as client:
-        result = await client.call_tool("folders")
-    assert result.structured_content == {"result": ["home=file:///home/ada", "data=file:///srv/data"]}
-
-
-@http_only
-async def test_a_question_that_was_not_declared_is_refused_by_the_server(connect: Connect) -> None:
-    async with connect() as client:
-        with pytest.raises(PeerError, match="elicitation") as caught:
-            await client.call_tool("book")
-    assert caught.value.code == MISSING_CAPABILITY
-
-
-async def test_a_handler_that_fails_does_not_hang_the_call(connect: Connect, era: str) -> None:
-    async def fail(_question: ElicitRequestFormParams) -> ElicitResult:
-        raise LookupError("the user is asleep")
-
-    async with connect(on_elicit=fail) as client:
-        if era == "modern":  # the caller owns the rounds, so it sees its own handler's error
-            with pytest.raises(LookupError, match="asleep"):
-                await client.call_tool("book")
-        else:
-            with pytest.raises(PeerError):
-                await client.call_tool("book")
-        assert (await client.call_tool("echo", {"text": "on we go"})).text == "on we go"
-
-
-# what tools tell
-
-
-async def test_every_progress_report_arrives_in_order(connect: Connect) -> None:
-    seen: list[ProgressNotificationParams] = []
-    async with connect() as client:
-        assert (await client.call_tool("count", {"n": 5}, on_progress=seen.append)).text == "counted"
-    assert [(report.progress, report.total, report.message) for report in seen] == [
-        (n, 5, f"step {n}") for n in range(1, 6)
-    ]
-
-
-async def test_log_messages_arrive_when_somebody_listens(connect: Connect) -> None:
-    seen: list[LoggingMessageNotificationParams] = []
-    async with connect(on_log=seen.append) as client:
+    async with connect(
+        on_elicit=User(accept(seat="window")).answer,
+        on_sample=sample,
+        on_roots=lambda: folders,
+        on_log=logs.append,
+        log_level="info",
+    ) as client:
+        assert (await client.call_tool("recite")).text == "unnamed: Roses are red."
+        shown = (await client.call_tool("folders")).content
+        assert (await client.call_tool("count", {"n": 5}, on_progress=reports.append)).text == "counted"
         assert (await client.call_tool("talk")).text == "talked"
-    assert [(message.level, message.data, message.logger) for message in seen] == [
+        assert revision < FIRST_WITH_FORMS or (await client.call_tool("offer")).text == "window"
+    [prompt] = prompts
+    assert (prompt.max_tokens, prompt.system_prompt) == (20, "Rhyme.")
+    assert prompt.messages[0].content.text == "A poem, please."
+    assert [block.text for block in shown] == ["home=file:///home/ada", "data=file:///srv/data"]
+    assert [(report.progress, report.total) for report in reports] == [(n, 5) for n in range(1, 6)]
+    assert [(message.level, message.data, message.logger) for message in logs] == [
         ("info", "said", "official"),
         ("error", {"said": "aloud"}, None),
     ]
 
 
+# what tools ask
+
+
+@newest
+@pytest.mark.parametrize(
+    ("tool", "answers", "returned"),
+    [
+        ("book", [accept(seat="window", bags=2), accept(sure=True)], "window 2 True"),
+        ("offer", [decline()], "decline"),
+        ("offer", [dismiss()], "cancel"),
+    ],
+    ids=["two in turn", "declined", "dismissed"],
+)
+async def test_each_answer_of_the_user_reaches_the_tool(
+    connect: Connect, tool: str, answers: list[ElicitResult], returned: str
+) -> None:
+    user = User(*answers)
+    async with connect(on_elicit=user.answer) as client:
+        assert (await client.call_tool(tool)).text == returned
+    messages = ["Which seat?", "The window, really?"]
+    assert [question.message for question in user.asked] == messages[: len(answers)]
+    assert user.asked[0].requested_schema.properties["seat"].enum == ["aisle", "window"]
+    assert user.asked[0].requested_schema.required == ["seat"]
+
+
+@newest
+async def test_a_handler_that_fails_does_not_hang_the_call(connect: Connect, revision: str) -> None:
+    async def fail(_question: ElicitRequestFormParams) -> ElicitResult:
+        raise LookupError("the user is asleep")
+
+    # In the modern era the caller owns the rounds, so it sees the error of its own handler.
+    raised = LookupError if revision == MODERN else PeerError
+    async with connect(on_elicit=fail) as client:
+        with pytest.raises(raised):
+            await client.call_tool("book")
+        assert (await client.call_tool("echo", {"text": "on we go"})).text == "on we go"
+
+
 # how calls end
 
 
-async def test_a_cancelled_scope_reaches_the_servers_tool(connect: Connect) -> None:
+@newest
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+async def test_a_call_that_its_client_gives_up_ends_at_the_server(connect: Connect, how: str) -> None:
     async with connect() as client:
-        with trio.CancelScope() as scope:
-            await client.call_tool("hold", on_progress=lambda _report: scope.cancel())
-        assert scope.cancelled_caught
+        if how == "timed out":
+            with pytest.raises(RequestTimeout, match="hold"):
+                await client.call_tool("hold", timeout=0.3)
+        else:
+            with trio.CancelScope() as scope:
+                await client.call_tool("hold", on_progress=lambda _report: scope.cancel())
+            assert scope.cancelled_caught
         assert (await client.call_tool("ended")).text == "cancelled"
 
 
-async def test_a_timeout_reaches_the_servers_tool(connect: Connect) -> None:
-    async with connect() as client:
-        with pytest.raises(RequestTimeout, match="hold"):
-            await client.call_tool("hold", timeout=0.3)
-        assert (await client.call_tool("ended")).text == "cancelled"
-
-
+@newest
 async def test_a_cancel_while_the_user_thinks_ends_the_call(connect: Connect) -> None:
     withdrawn = trio.Event()
 
@@ -244,22 +234,43 @@ async def test_a_cancel_while_the_user_thinks_ends_the_call(connect: Connect) ->
         assert (await client.call_tool("echo", {"text": "next"})).text == "next"
 
 
-@http_only
-async def test_many_calls_run_side_by_side(connect: Connect) -> None:
-    answers: dict[int, str] = {}
-
-    async def call(client: Client, number: int) -> None:
-        answers[number] = (await client.call_tool("echo", {"text": str(number)})).text
-
-    async with connect() as client, trio.open_nursery() as nursery:
-        for number in range(20):
-            nursery.start_soon(call, client, number)
-    assert answers == {number: str(number) for number in range(20)}
+# changes, and streams and sessions that end early
 
 
-async def test_a_server_that_dies_ends_the_call(connect: Connect, transport: str) -> None:
-    if transport == "http":
-        pytest.skip("the HTTP server is shared by the tests of this folder")
+@newest
+async def test_changes_reach_a_client(connect: Connect, revision: str) -> None:
+    heard, told = trio.open_memory_channel[Change](10)
+    on_change = {} if revision == MODERN else {"on_change": heard.send_nowait}
+    async with connect(**on_change) as client:
+        if revision == MODERN:
+            async with client.listen(tools=True, uris=["config://app"]) as changes:
+                assert changes.honoured.tools_list_changed
+                assert changes.honoured.resource_subscriptions == ["config://app"]
+                await client.call_tool("change")
+                assert await changes.__anext__() == Change("tools")
+                assert await changes.__anext__() == Change("updated", "config://app")
+        await client.call_tool("change")
+        assert revision == MODERN or await told.receive() == Change("tools")
+
+
+@over_legacy_http
+async def test_a_response_that_ends_early_is_resumed_and_loses_nothing(connect: Connect) -> None:
+    seen: list[float] = []
     async with connect() as client:
-        with pytest.raises(Disconnected):
-            await client.call_tool("leave")
+        result = await client.call_tool("nap", on_progress=lambda report: seen.append(report.progress))
+        assert result.text == "rested"
+        assert (await client.call_tool("nap")).text == "rested"
+    assert seen == [1, 2]
+
+
+@over_legacy_http
+async def test_a_session_that_the_server_forgot_is_opened_again(connect: Connect, target: Target) -> None:
+    async with connect() as client:
+        await client.call_tool("change")
+        channel = client._link.session._channel  # noqa: SLF001  to end its session behind the client's back
+        before = dict(channel._connection.session)  # noqa: SLF001
+        async with httpx2.AsyncClient() as http:
+            deleted = await http.delete(str(target("official_server.py", "http")), headers=before)
+            assert deleted.status_code == 200
+        assert (await client.call_tool("change")).text == "changed"
+        assert channel._connection.session["mcp-session-id"] != before["mcp-session-id"]  # noqa: SLF001

@@ -9,10 +9,9 @@ import fcntl
 import socket
 import struct
 import time
-from typing import Any
 
 import trio
-from hypercorn_peer import get, running, serving
+from hypercorn_peer import Exchange, Exchanges, get, running, serving
 
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
@@ -26,38 +25,30 @@ def loopback(up: bool) -> None:
         fcntl.ioctl(control, SET_FLAGS, struct.pack("16sH14x", b"lo", IS_UP if up else 0))
 
 
+async def talk(exchange: Exchange) -> None:
+    try:
+        while True:
+            await exchange.body(b"event\n", more=True)
+            await trio.sleep(0.1)
+    except OSError:
+        await trio.sleep_forever()
+
+
 async def main() -> None:
-    told = trio.Event()
-
-    async def stream(_scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        async with trio.open_nursery() as nursery:
-
-            async def talk() -> None:
-                try:
-                    while True:
-                        await send({"type": "http.response.body", "body": b"event\n", "more_body": True})
-                        await trio.sleep(0.1)
-                except OSError:
-                    await trio.sleep_forever()
-
-            nursery.start_soon(talk)
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            told.set()
-            nursery.cancel_scope.cancel()
-
+    app = Exchanges()
     loopback(up=True)
     config = guarded_config(limits=ConnectionLimits(send_timeout=1.0))
-    async with running(serving(stream), config) as server, server.client() as client:
+    async with running(serving(app), config) as server, server.client() as client, trio.open_nursery() as nursery:
         await client.send(get("/"))
+        exchange = await app.next()
+        await exchange.start()
+        nursery.start_soon(talk, exchange)
         await client.until(b"event")
         loopback(up=False)
         since = time.monotonic()
-        with trio.fail_after(PATIENCE):
-            await told.wait()
+        await exchange.until_disconnect(PATIENCE)
         print(f"told after {time.monotonic() - since:.1f}")
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

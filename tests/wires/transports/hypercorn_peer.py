@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import hypercorn.trio.run
@@ -41,6 +42,11 @@ def frame(opcode: int, payload: bytes = b"", *, first: int = 0x80) -> bytes:
     """A masked WebSocket frame (the mask is zero); `first` holds FIN and the reserved bits."""
     length = bytes([0x80 | len(payload)]) if len(payload) < 126 else bytes([0xFE]) + len(payload).to_bytes(2, "big")
     return bytes([first | opcode]) + length + b"\0\0\0\0" + payload
+
+
+async def soon(event: trio.Event) -> None:
+    with trio.fail_after(SOON):
+        await event.wait()
 
 
 @dataclass
@@ -111,6 +117,20 @@ class Client:
         self.buffer += data
 
 
+@asynccontextmanager
+async def listening(handle: Callable[[Client], Awaitable[None]]) -> AsyncIterator[str]:
+    """The host and port where each connection is handled like this, and closed then."""
+
+    async def serve_one(stream: trio.SocketStream) -> None:
+        await handle(Client(stream))
+
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(SOON):
+            (listener,) = await nursery.start(partial(trio.serve_tcp, serve_one, 0, host="127.0.0.1"))
+        yield f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
 @dataclass
 class Server:
     """A running server. `ended` is set when it is over; `error` is what ended it, if anything did."""
@@ -130,14 +150,18 @@ class Server:
                 await sock.connect(("127.0.0.1", self.port))
             yield Client(trio.SocketStream(sock))
 
+    @asynccontextmanager
+    async def websocket(self, **options: int) -> AsyncIterator[Client]:
+        """A connection that is a WebSocket already."""
+        async with self.client(**options) as client:
+            await client.send(upgrade())
+            assert (await client.head())[0] == 101
+            yield client
+
     async def ask(self, data: bytes = GET) -> tuple[int, bytes]:
         """One request on a connection of its own."""
         async with self.client() as client:
             return await client.ask(data)
-
-    async def has_ended(self) -> None:
-        with trio.fail_after(SOON):
-            await self.ended.wait()
 
 
 @asynccontextmanager
@@ -182,12 +206,65 @@ async def reply(send: Any, body: bytes = b"ok", status: int = 200) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+@dataclass
+class Exchange:
+    """One exchange of the server, in which the test is the app."""
+
+    receive: Any
+    send: Any
+    over: trio.Event = field(default_factory=trio.Event)
+
+    async def until_disconnect(self, seconds: float = SOON) -> None:
+        with trio.fail_after(seconds):
+            while not (await self.receive())["type"].endswith(".disconnect"):
+                pass
+
+    async def start(self) -> None:
+        await self.send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def body(self, data: bytes, *, more: bool) -> None:
+        await self.send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def reply(self, body: bytes = b"ok") -> None:
+        await reply(self.send, body)
+        self.over.set()
+
+
+class Exchanges:
+    """An app that gives its exchanges to the test, one after the other."""
+
+    def __init__(self) -> None:
+        self._sends, self._receives = trio.open_memory_channel[Exchange](10)
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        exchange = Exchange(receive, send)
+        self._sends.send_nowait(exchange)
+        await exchange.over.wait()
+
+    async def next(self) -> Exchange:
+        with trio.fail_after(SOON):
+            return await self._receives.receive()
+
+
 async def lifespan(receive: Any, send: Any) -> None:
     while True:
         kind = (await receive())["type"]
         await send({"type": kind + ".complete"})
         if kind == "lifespan.shutdown":
             return
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    """Accept a WebSocket and echo it, or answer 200."""
+    if scope["type"] == "http":
+        while (await receive()).get("more_body"):
+            pass
+        await reply(send)
+        return
+    await receive()
+    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
 
 
 def serving(handle: App) -> App:

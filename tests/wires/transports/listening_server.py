@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
+import hypercorn_peer
 import trio
+from hypercorn_peer import Client
 
 LIMIT = 10.0
 SERVER = {"name": "listening", "version": "1"}
@@ -76,20 +77,17 @@ class ListeningServer:
                         return heard
                 await self._news.wait()
 
-    async def __call__(self, stream: trio.SocketStream) -> None:
+    async def __call__(self, client: Client) -> None:
         self.connections += 1
-        received = bytearray()
-        try:
-            while (heard := await read(stream, received)) is not None:
+        ending = ""
+        with suppress(EOFError, trio.BrokenResourceError):
+            while ending != "cut":
+                heard = await read(client)
                 await self._note(heard)
                 said = self._answer(heard) or self._usual(heard)
-                await stream.send_all(written(said))
-                if said.ending == "cut":
-                    return
-                if said.ending == "unfinished":
-                    await stream.receive_some()
-                    self.gone.set()
-        except trio.BrokenResourceError:
+                ending = said.ending
+                await client.send(written(said))
+        if ending == "unfinished":
             self.gone.set()
 
     async def _note(self, heard: Heard) -> None:
@@ -135,20 +133,12 @@ def events(*values: object, ending: str = "finished") -> Said:
     return Said(200, body, STREAM, ending)
 
 
-async def read(stream: trio.SocketStream, received: bytearray) -> Heard | None:
-    """The next request; None at the end of the connection."""
-    while b"\r\n\r\n" not in received:
-        if not (chunk := await stream.receive_some()):
-            return None
-        received += chunk
-    head, _, rest = bytes(received).partition(b"\r\n\r\n")
-    line, *lines = head.decode().split("\r\n")
+async def read(client: Client) -> Heard:
+    """The next request. Raises EOFError at the end of the connection."""
+    line, *lines = (await client.until(b"\r\n\r\n")).decode().rstrip().split("\r\n")
     headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in lines)}
-    length = int(headers.get("content-length", 0))
-    while len(rest) < length:
-        rest += await stream.receive_some()
-    received[:] = rest[length:]
-    return Heard(line.split()[0], headers, json.loads(rest[:length]) if length else {})
+    body = await client.exactly(int(headers.get("content-length", 0)))
+    return Heard(line.split()[0], headers, json.loads(body) if body else {})
 
 
 def written(said: Said) -> bytes:
@@ -162,7 +152,5 @@ def written(said: Said) -> bytes:
 async def listening(server: ListeningServer) -> AsyncIterator[str]:
     """The URL at which the server listens, for the length of the block."""
     with trio.fail_after(LIMIT):
-        async with trio.open_nursery() as nursery:
-            [listener] = await nursery.start(partial(trio.serve_tcp, server, 0, host="127.0.0.1"))
-            yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-            nursery.cancel_scope.cancel()
+        async with hypercorn_peer.listening(server) as address:
+            yield f"http://{address}/mcp"

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import trio
+from hypercorn_peer import reply
 
 from trio_mcp_transports.hypercorn import serve as serving
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
@@ -47,7 +48,7 @@ class App:
         say("on_drain done")
 
     async def ok(self, receive: Any, send: Any) -> None:
-        await answer(send, b"ok")
+        await reply(send, b"ok")
 
     async def stream(self, receive: Any, send: Any) -> None:
         """Events until the drain, and then a last one."""
@@ -59,7 +60,7 @@ class App:
     async def call(self, receive: Any, send: Any) -> None:
         """An answer that is ready when the drain has begun."""
         await self.drained.wait()
-        await answer(send, b"done")
+        await reply(send, b"done")
 
     async def hang(self, receive: Any, send: Any) -> None:
         await trio.sleep_forever()
@@ -86,12 +87,6 @@ class App:
         await receive()
         say("lifespan.shutdown")
         await send({"type": "lifespan.shutdown.complete"})
-
-
-async def answer(send: Any, body: bytes) -> None:
-    headers = [(b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 async def main(options: dict[str, Any]) -> None:

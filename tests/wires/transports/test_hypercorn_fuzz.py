@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypercorn_peer import GET, SOON, Server, bystander, frame, get, lifespan, reply, running, upgrade
+from hypercorn_peer import GET, SOON, Server, answer, bystander, frame, get, reply, running, serving, upgrade
 
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.connections import connections_of
@@ -47,17 +47,10 @@ def mutated(random: Random) -> bytes:
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
     """Echo WebSocket messages; read a request before it is answered, or not."""
-    if scope["type"] == "lifespan":
-        await lifespan(receive, send)
-    elif scope["type"] == "http":
-        if scope["method"] != "PUT":
-            await receive()
+    if scope.get("method") == "PUT":
         await reply(send)
     else:
-        await receive()
-        await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-        while (message := await receive())["type"] == "websocket.receive":
-            await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
+        await answer(scope, receive, send)
 
 
 async def attack(server: Server, data: bytes, cut: int, patience: float) -> None:
@@ -75,7 +68,7 @@ async def attack(server: Server, data: bytes, cut: int, patience: float) -> None
 @pytest.mark.parametrize("seed", range(RUNS))
 async def test_no_input_of_a_client_is_an_error_of_the_server(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     random, config = Random(seed), guarded_config()
-    async with running(application, config) as server:
+    async with running(serving(application), config) as server:
         async with bystander(server):
             for _ in range(10):
                 async with trio.open_nursery() as nursery:

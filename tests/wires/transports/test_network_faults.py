@@ -16,17 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 import trio
-from hypercorn_peer import SOON, Client, bystander, get, running, serving
-from serving import IMPORTS, http_process, served
-from talk import modern_meta
+from hypercorn_peer import SOON, Client, Exchanges, bystander, get, listening, running, serving
+from serving import IMPORTS, http_process
 
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
 HERE = Path(__file__).parent
@@ -35,11 +32,6 @@ UNSHARE = shutil.which("unshare")
 guarded = running
 
 SLOWLY = 15.0
-
-
-async def wait_for_the_end(_scope: Any, receive: Any, _send: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 # Row 33: the peer has vanished, and nobody was told
@@ -89,7 +81,7 @@ async def test_a_crowd_that_does_not_read_is_cut_off_and_hurts_nobody() -> None:
 @pytest.mark.parametrize("beginning", [b"GET / HT", get("/")[:-2], b"x"], ids=["line", "headers", "byte"])
 async def test_a_crowd_of_slow_senders_is_cut_off_and_hurts_nobody(beginning: bytes) -> None:
     config = guarded_config(limits=ConnectionLimits(header_timeout=0.5))
-    async with guarded(serving(wait_for_the_end), config) as server, bystander(server), AsyncExitStack() as crowd:
+    async with guarded(serving(Exchanges()), config) as server, bystander(server), AsyncExitStack() as crowd:
         clients = [await crowd.enter_async_context(server.client()) for _ in range(CROWD)]
         for client in clients:
             await client.send(beginning)
@@ -151,27 +143,21 @@ def received(connection: socket.socket) -> bytes:
 async def test_a_handshake_that_stalls_is_cut(certificate: Path, said: bytes) -> None:
     config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
     config.ssl_handshake_timeout = 0.3
-    async with guarded(serving(wait_for_the_end), config) as server, server.client() as client:
+    async with guarded(serving(Exchanges()), config) as server, server.client() as client:
         if said:
             await client.send(said)
         assert await client.rest() == b""
 
 
 async def test_a_tls_connection_that_breaks_off_is_a_disconnect(certificate: Path) -> None:
-    told = trio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await wait_for_the_end(scope, receive, send)
-        told.set()
-
-    context = ssl.create_default_context(cafile=str(certificate))
+    context, app = ssl.create_default_context(cafile=str(certificate)), Exchanges()
     config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
     async with guarded(serving(app), config) as server, server.client() as plain:
         tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
         await Client(tls).send(get("/"))
+        exchange = await app.next()
         await plain.stream.aclose()  # without the alert that says so
-        with trio.fail_after(SOON):
-            await told.wait()
+        await exchange.until_disconnect()
 
 
 # Row 61: what a client may find instead of a server
@@ -185,19 +171,16 @@ def http(status: str, *headers: str, body: bytes = b"") -> bytes:
 async def answering(answer: bytes | None) -> AsyncIterator[str]:
     """Where every request gets these bytes, or a reset for None; the URL."""
 
-    async def handle(stream: trio.SocketStream) -> None:
-        await stream.receive_some(65536)
+    async def handle(client: Client) -> None:
+        await client.stream.receive_some(65536)
         if answer is None:
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.stream.socket.close()
         else:
-            await stream.send_all(answer)
-        stream.socket.close()
+            await client.send(answer)
 
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, handle, listeners)
-        yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
-        nursery.cancel_scope.cancel()
+    async with listening(handle) as address:
+        yield f"http://{address}/mcp"
 
 
 @asynccontextmanager
@@ -243,45 +226,3 @@ async def test_what_keeps_a_client_from_its_server_is_raised_at_once_and_named(
         async with reached() as url:
             with pytest.raises(error, match=f"(?i){said}"):
                 await trio_mcp.Client.connect(url, mode=mode).open()
-
-
-async def test_a_redirect_is_not_followed() -> None:
-    """Whoever answers at the new place would be told what was meant for the old one."""
-    asked = []
-
-    async def handle(stream: trio.SocketStream) -> None:
-        asked.append(await stream.receive_some(65536))
-        await stream.aclose()
-
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listeners[0].socket.getsockname()[1]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, handle, listeners)
-        async with answering(http("307 Away", f"location: http://127.0.0.1:{port}/")) as url:
-            with pytest.raises(RemoteProtocolError):
-                await trio_mcp.Client.connect(url, headers={"authorization": "Bearer x"}).open()
-        nursery.cancel_scope.cancel()
-    assert asked == []
-
-
-# Row 54: proxies
-
-
-async def test_a_stream_asks_proxies_to_hold_nothing_back() -> None:
-    """nginx reads the first header, every cache the second."""
-    server = trio_mcp.Server("streams", version="1")
-
-    @server.tool
-    async def report(ctx: trio_mcp.Context) -> str:
-        await ctx.progress(1)
-        return "done"
-
-    meta = {**modern_meta(), "progressToken": "p"}
-    params = {"name": "report", "arguments": {}, "_meta": meta}
-    headers = {"accept": "application/json, text/event-stream", **headers_of("tools/call", params)}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    async with served(server) as url, httpx2.AsyncClient() as client:
-        response = await client.post(url, json=message, headers=headers)
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert response.headers["x-accel-buffering"] == "no"
-    assert "no-cache" in response.headers["cache-control"] or "no-store" in response.headers["cache-control"]

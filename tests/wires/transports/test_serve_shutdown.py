@@ -7,17 +7,17 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import serving
 import trio
 from hypercorn_peer import SOON, Client, Server, get, lifespan, reply
 
@@ -26,34 +26,21 @@ from trio_mcp_transports.hypercorn.serve import serve_asgi
 
 QUICK = 0.3  # seconds of a drain that is meant to run out
 
-posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
 @dataclass
-class Child(Server):
+class ServerChild(Server):
     """The application of `serve_app.py` in a process of its own."""
 
-    process: Any = None
-    lines: bytearray = field(default_factory=bytearray)
-
-    async def line(self) -> str:
-        """The next thing it said."""
-        while b"\n" not in self.lines:
-            with trio.fail_after(SOON):
-                data = await self.process.stdout.receive_some()
-            assert data, f"the process ended after {bytes(self.lines)!r}"
-            self.lines += data
-        line, _, rest = bytes(self.lines).partition(b"\n")
-        self.lines[:] = rest
-        return line.decode()
+    child: Any = None
 
     async def said(self, *expected: str) -> None:
-        assert [await self.line() for _ in expected] == list(expected)
+        """It says these lines next."""
+        assert [(await self.child.line()).decode() for _ in expected] == list(expected)
 
     async def exit_code(self) -> int:
-        with trio.fail_after(SOON):
-            code: int = await self.process.wait()
-            return code
+        return await self.child.end()
 
     @asynccontextmanager
     async def asked(self, path: str, **options: Any) -> AsyncIterator[Client]:
@@ -64,31 +51,20 @@ class Child(Server):
             yield client
 
     def kill(self, number: int = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
+        self.child.process.send_signal(number)
 
 
 @asynccontextmanager
-async def child(**options: Any) -> AsyncIterator[Child]:
-    command = [sys.executable, str(Path(__file__).with_name("serve_app.py")), json.dumps(options)]
-    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    server = Child(process=process)
-    try:
-        with trio.fail_after(20):
-            first = await server.line()
-            server.port = int(first.rsplit(":", 1)[1]) if ":" in first else 0
-            yield server
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            assert process.stdout is not None
-            await process.stdout.aclose()
+async def child(**options: Any) -> AsyncIterator[ServerChild]:
+    script = Path(__file__).with_name("serve_app.py")
+    async with serving.child(script, json.dumps(options), stderr=subprocess.DEVNULL) as process:
+        address = (await process.line()).decode()
+        yield ServerChild(port=port_of(address) if ":" in address else 0, child=process)
 
 
 # By signals
 
 
-@posix
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_lets_streams_and_calls_end_in_order_and_the_process_exits_with_0(number: int) -> None:
     async with child() as server, server.asked("/stream") as stream, server.asked("/call") as call:
@@ -100,7 +76,6 @@ async def test_a_signal_lets_streams_and_calls_end_in_order_and_the_process_exit
         assert await server.exit_code() == 0
 
 
-@posix
 async def test_after_the_signal_nothing_more_is_accepted_and_idle_connections_are_closed() -> None:
     async with child(drain_takes=60) as server, server.client() as idle, server.asked("/hang"):
         await idle.ask(get("/ok"))
@@ -112,7 +87,6 @@ async def test_after_the_signal_nothing_more_is_accepted_and_idle_connections_ar
             await server.ask()
 
 
-@posix
 @pytest.mark.parametrize("on_drain", [True, False])
 async def test_what_is_still_open_when_the_drain_is_over_is_cut(on_drain: bool) -> None:
     async with child(drain=QUICK, drain_takes=60, on_drain=on_drain) as server, server.asked("/hang") as client:
@@ -124,14 +98,12 @@ async def test_what_is_still_open_when_the_drain_is_over_is_cut(on_drain: bool) 
         assert await server.exit_code() == 0
 
 
-@posix
 async def test_what_is_still_open_soon_after_the_app_has_drained_is_cut() -> None:
     async with child(drain=60) as server, server.asked("/hang"):
         server.kill()
         await server.said("on_drain", "on_drain done", "cancelled /hang", "lifespan.shutdown", "returned")
 
 
-@posix
 async def test_the_app_drains_before_its_lifespan_ends_even_without_a_connection() -> None:
     async with child(drain_takes=QUICK) as server:
         server.kill()
@@ -139,7 +111,6 @@ async def test_the_app_drains_before_its_lifespan_ends_even_without_a_connection
         assert await server.exit_code() == 0
 
 
-@posix
 async def test_an_on_drain_that_fails_does_not_stop_the_shutdown() -> None:
     async with child(drain_fails=True) as server, server.asked("/call") as client:
         server.kill()
@@ -147,7 +118,6 @@ async def test_an_on_drain_that_fails_does_not_stop_the_shutdown() -> None:
         assert (await client.response())[2] == b"done"
 
 
-@posix
 async def test_a_second_signal_cuts_at_once() -> None:
     async with child(drain=60, drain_takes=60) as server, server.asked("/hang"):
         server.kill()
@@ -157,7 +127,6 @@ async def test_a_second_signal_cuts_at_once() -> None:
         assert await server.exit_code() == 0
 
 
-@posix
 async def test_a_stalled_reader_does_not_hold_up_the_end() -> None:
     async with child(drain=QUICK) as server, server.asked("/flood", receive_buffer=4096):
         server.kill()
@@ -165,7 +134,6 @@ async def test_a_stalled_reader_does_not_hold_up_the_end() -> None:
         assert await server.exit_code() == 0
 
 
-@posix
 async def test_a_signal_ends_an_app_that_is_still_starting() -> None:
     async with child(never_starts=True) as server:
         server.kill()
@@ -175,7 +143,6 @@ async def test_a_signal_ends_an_app_that_is_still_starting() -> None:
 # By force
 
 
-@posix
 @pytest.mark.parametrize("path", ["/shield", "/block"])
 async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
     async with child(drain=0.1, hard_end_after=QUICK) as server, server.asked(path):
@@ -183,7 +150,6 @@ async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
         assert await server.exit_code() == HARD_EXIT_CODE == 70
 
 
-@posix
 async def test_a_callers_own_hard_end_covers_what_comes_after_the_server() -> None:
     async with child(drain=0.1, hard_end_after=QUICK, shield_after=True) as server:
         server.kill()
@@ -261,17 +227,12 @@ async def ask(host: str, port: int) -> tuple[int, bytes]:
             return await Client(stream).ask()
 
 
-async def test_an_ipv4_address_and_a_free_port() -> None:
-    async with served(host="127.0.0.1", port=0) as addresses:
-        assert [address.rsplit(":", 1)[0] for address in addresses] == ["http://127.0.0.1"]
-        assert await ask("127.0.0.1", port_of(addresses[0])) == (200, b"ok")
-
-
-@pytest.mark.parametrize("host", ["::1", "[::1]"])
-async def test_an_ipv6_literal(host: str) -> None:
+@pytest.mark.parametrize(("host", "address"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("[::1]", "::1")])
+async def test_an_address_of_either_kind_and_a_free_port(host: str, address: str) -> None:
     async with served(host=host, port=0) as addresses:
-        assert [address.rsplit(":", 1)[0] for address in addresses] == ["http://[::1]"]
-        assert await ask("::1", port_of(addresses[0])) == (200, b"ok")
+        shown = f"http://[{address}]" if ":" in address else f"http://{address}"
+        assert [each.rsplit(":", 1)[0] for each in addresses] == [shown]
+        assert await ask(address, port_of(addresses[0])) == (200, b"ok")
 
 
 async def test_every_address_of_a_name_has_the_same_port() -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -28,6 +29,7 @@ ECHO = "for line in sys.stdin: print(line, end='', flush=True)"
 READY = """print('{"jsonrpc":"2.0","method":"ready"}', flush=True)"""
 DEAF = f"{READY}; time.sleep(3600)"
 STUBBORN = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {DEAF}"
+POLITE = f"signal.signal(signal.SIGTERM, lambda *_: os._exit(1)); {READY}; sys.stdin.read(); sys.exit(7)"
 # A grandchild that ignores SIGTERM and keeps every pipe open, whatever its parent does.
 GRANDCHILD = f"subprocess.Popen([sys.executable, '-S', '-c', {'import signal, sys, time; ' + STUBBORN!r}])"
 FLOOD = """while True: print('{"jsonrpc":"2.0","method":"flood"}')"""
@@ -59,6 +61,14 @@ class Child:
         """Wait until neither the child nor anything it started is left."""
         async for _ in self._stderr:
             pass
+
+
+async def report_of(*arguments: str, **options: Any) -> Any:
+    """What a child says of what it was given."""
+    async with child(REPORT, *arguments, **options) as reporter:
+        report = await reporter.receive()
+    assert isinstance(report, Notification)
+    return report.params
 
 
 @asynccontextmanager
@@ -129,11 +139,7 @@ async def test_what_a_child_says_on_stderr_is_no_failure() -> None:
 
 async def test_the_arguments_arrive_as_they_are_because_no_shell_sees_them() -> None:
     arguments = ["two words", "$HOME", "; exit 1", "'", '"', "*", "", "ü"]
-    async with child(REPORT, *arguments) as reporter:
-        report = await reporter.receive()
-    assert isinstance(report, Notification)
-    assert isinstance(report.params, dict)
-    assert report.params["argv"] == arguments
+    assert (await report_of(*arguments))["argv"] == arguments
 
 
 async def test_the_environment_is_the_allow_list_and_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,12 +147,7 @@ async def test_the_environment_is_the_allow_list_and_what_was_given(monkeypatch:
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("LC_TIME", "C")
     monkeypatch.setenv("TERM", "dumb")
-    async with child(REPORT, env={"GIVEN": "yes", "TERM": "given"}) as reporter:
-        report = await reporter.receive()
-    assert isinstance(report, Notification)
-    assert isinstance(report.params, dict)
-    environment = report.params["env"]
-    assert isinstance(environment, dict)
+    environment = (await report_of(env={"GIVEN": "yes", "TERM": "given"}))["env"]
     assert (environment["GIVEN"], environment["TERM"], environment["LC_TIME"]) == ("yes", "given", "C")
     assert environment["PATH"] == os.environ["PATH"]
     assert "secret" not in environment.values()
@@ -154,12 +155,8 @@ async def test_the_environment_is_the_allow_list_and_what_was_given(monkeypatch:
 
 async def test_the_child_leads_a_session_of_its_own_in_the_given_directory(tmp_path: Path) -> None:
     tmp_path = Path(os.path.realpath(tmp_path))  # noqa: ASYNC240
-    async with child(REPORT, cwd=tmp_path) as reporter:
-        report = await reporter.receive()
-    assert isinstance(report, Notification)
-    assert isinstance(report.params, dict)
-    assert report.params["leads"] is True
-    assert report.params["cwd"] == str(tmp_path)
+    report = await report_of(cwd=tmp_path)
+    assert (report["leads"], report["cwd"]) == (True, str(tmp_path))
 
 
 async def test_a_relative_executable_is_found_from_the_given_directory(tmp_path: Path) -> None:
@@ -169,52 +166,44 @@ async def test_a_relative_executable_is_found_from_the_given_directory(tmp_path:
             assert (await channel.receive()).message == Notification("ready")
 
 
-@pytest.mark.parametrize("name", ["no-such-server", "./no-such-server", "/no/such/server"])
-async def test_a_missing_executable_is_named(name: str) -> None:
-    with pytest.raises(FileNotFoundError, match=name):
-        async with connect([name, "argument"]):
-            pytest.fail("it was started")
-
-
-async def test_an_executable_is_looked_for_in_the_path_the_child_will_have(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="sh"):
-        async with connect(["sh"], env={"PATH": str(tmp_path)}):
-            pytest.fail("it was started")
-
-
-@pytest.mark.parametrize("argv", ["server --flag", []])
-async def test_a_command_line_that_a_shell_would_have_to_split_is_refused(argv: str | list[str]) -> None:
-    with pytest.raises(TypeError, match="shell"):
-        async with connect(argv):
+@pytest.mark.parametrize(
+    ("argv", "error", "said"),
+    [
+        *[
+            ([name, "argument"], FileNotFoundError, name)
+            for name in ("no-such-server", "./no-such-server", "/no/such/server")
+        ],
+        (["sh"], FileNotFoundError, "sh"),  # which is not in the PATH that the child would have
+        ("server --flag", TypeError, "shell"),
+        ([], TypeError, "shell"),
+    ],
+)
+async def test_what_cannot_be_started_is_named(
+    tmp_path: Path, argv: str | list[str], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        async with connect(argv, env={"PATH": str(tmp_path)}):
             pytest.fail("it was started")
 
 
 # How it ends
 
 
-async def test_a_child_that_leaves_at_the_end_of_its_stdin_is_not_signalled() -> None:
-    script = f"signal.signal(signal.SIGTERM, lambda *_: os._exit(1)); {READY}; sys.stdin.read(); sys.exit(7)"
-    async with child(script) as polite:
-        await polite.ready()
-    assert polite.channel.process.returncode == 7
+ENDS = {
+    "at the end of its stdin": (POLITE, 7),
+    "while it still writes": (f"{READY}; sys.stdin.read(); print('x' * 1_000_000); sys.exit(7)", 7),
+    "by SIGTERM": (DEAF, -signal.SIGTERM),
+    "by SIGKILL": (STUBBORN, -signal.SIGKILL),
+}
 
 
-async def test_what_the_child_still_writes_while_it_leaves_does_not_hold_it_up() -> None:
-    async with child(f"{READY}; sys.stdin.read(); print('x' * 1_000_000); sys.exit(7)") as talkative:
-        await talkative.ready()
-    assert talkative.channel.process.returncode == 7
-
-
-async def test_a_child_that_ignores_the_end_of_its_stdin_gets_sigterm() -> None:
-    async with child(DEAF) as deaf:
-        await deaf.ready()
-    assert deaf.channel.process.returncode == -signal.SIGTERM
-
-
-async def test_a_child_that_ignores_sigterm_too_gets_sigkill() -> None:
-    async with child(STUBBORN) as stubborn:
-        await stubborn.ready()
-    assert stubborn.channel.process.returncode == -signal.SIGKILL
+@pytest.mark.parametrize(("script", "status"), ENDS.values(), ids=ENDS)
+async def test_a_child_is_ended_by_the_end_of_its_stdin_then_by_sigterm_then_by_sigkill(
+    script: str, status: int
+) -> None:
+    async with child(script) as ended:
+        await ended.ready()
+    assert ended.channel.process.returncode == status
 
 
 @pytest.mark.parametrize("parent", ["sys.stdin.read()", "time.sleep(3600)", STUBBORN])

@@ -9,16 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+from serving import IMPORTS, Child, all_of, child, line_of
 
-APP = [sys.executable, "-X", "dev", "-W", "error", str(Path(__file__).with_name("stdio_app.py"))]
-ROOT = Path(__file__).parents[3]
-ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'transports'}"}
+SCRIPT = Path(__file__).with_name("stdio_app.py")
+APP = [sys.executable, "-X", "dev", "-W", "error", str(SCRIPT)]
+ENVIRONMENT = {**os.environ, **IMPORTS}
 PATIENCE = 20.0
 
 
@@ -38,50 +39,22 @@ async def run(*lines: bytes, command: list[str] = APP) -> subprocess.CompletedPr
         )
 
 
-@asynccontextmanager
-async def started(**options: float) -> AsyncIterator[trio.Process]:
-    """The app as a running process, whose end the body waits for; it is killed if that fails."""
-    with trio.fail_after(PATIENCE):
-        process = await trio.lowlevel.open_process(
-            [*APP, json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                assert stream is not None
-                await stream.aclose()
+def started(**options: float) -> AbstractAsyncContextManager[Child]:
+    """The app as a process that goes on."""
+    return child(SCRIPT, json.dumps(options))
 
 
-async def say(process: trio.Process, line: bytes) -> None:
-    assert process.stdin is not None
-    await process.stdin.send_all(line)
-
-
-async def read_line(stream: trio.abc.ReceiveStream | None) -> bytes:
-    assert stream is not None
-    line = b""
-    while not line.endswith(b"\n") and (byte := await stream.receive_some(1)):
-        line += byte
-    return line.rstrip(b"\n")
-
-
-async def read_all(stream: trio.abc.ReceiveStream | None) -> bytes:
-    assert stream is not None
-    return b"".join([bytes(chunk) async for chunk in stream])
-
-
-async def serving(process: trio.Process) -> None:
+async def serving(app: Child) -> None:
     """Return when the app is known to serve."""
-    await say(process, request("echo", 1))
-    assert await read_line(process.stdout) == echo(1)
+    await app.send(request("echo", 1))
+    assert await app.line() == echo(1)
+
+
+async def busy(app: Child, method: str) -> None:
+    """Return when the app runs this method, which does not return."""
+    await serving(app)
+    await app.send(request(method, 2))
+    assert await app.error_line() == b"busy"
 
 
 # The wire
@@ -128,7 +101,7 @@ async def test_stdin_and_stdout_may_be_one_socket() -> None:
         with trio.fail_after(PATIENCE):
             await stream.send_all(request("echo", 1))
             await stream.send_eof()
-            assert (await read_all(stream)).splitlines() == [echo(1), b"after serving"]
+            assert (await all_of(stream)).splitlines() == [echo(1), b"after serving"]
             assert await process.wait() == 0
 
 
@@ -140,7 +113,7 @@ async def test_stdin_may_be_a_terminal() -> None:
         )
         os.write(controller, request("echo", 1) + b"\x04")  # ctrl-D
         with trio.fail_after(PATIENCE):
-            assert (await read_all(process.stdout)).splitlines() == [echo(1), b"after serving"]
+            assert (await all_of(process.stdout)).splitlines() == [echo(1), b"after serving"]
             assert await process.wait() == 0
         assert os.get_blocking(terminal)
     finally:
@@ -178,73 +151,56 @@ async def test_a_closed_stderr_harms_nobody() -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 async def test_a_signal_cancels_what_runs_and_ends_the_process(number: signal.Signals, status: int) -> None:
-    async with started() as process:
-        await serving(process)
-        await say(process, request("hang", 2))
-        assert await read_line(process.stderr) == b"busy"
-        process.send_signal(number)
-        assert await process.wait() == status
-        assert await read_all(process.stderr) == b"cleaned up\n"
+    async with started() as app:
+        await busy(app, "hang")
+        app.process.send_signal(number)
+        assert await app.end() == status
+        assert await app.errors() == b"cleaned up\n"
 
 
 @pytest.mark.parametrize("method", ["shield", "block"])
 async def test_clean_up_that_takes_longer_than_the_grace_is_cut_short_and_stacks_are_shown(method: str) -> None:
-    async with started(shutdown_grace=0.2) as process:
-        await serving(process)
-        await say(process, request(method, 2))
-        assert await read_line(process.stderr) == b"busy"
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 1
-        assert b"Timeout (0:00:00.200000)!" in await read_all(process.stderr)
+    async with started(shutdown_grace=0.2) as app:
+        await busy(app, method)
+        app.process.send_signal(signal.SIGTERM)
+        assert await app.end() == 1
+        assert b"Timeout (0:00:00.200000)!" in await app.errors()
 
 
 async def test_a_second_signal_ends_the_process_at_once() -> None:
-    async with started(shutdown_grace=3600) as process:
-        await serving(process)
-        await say(process, request("shield", 2))
-        assert await read_line(process.stderr) == b"busy"
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 1
-        assert b"a second signal came" in await read_all(process.stderr)
+    async with started(shutdown_grace=3600) as app:
+        await busy(app, "shield")
+        app.process.send_signal(signal.SIGTERM)
+        app.process.send_signal(signal.SIGINT)
+        assert await app.end() == 1
+        assert b"a second signal came" in await app.errors()
 
 
 async def test_a_signal_that_was_set_to_be_ignored_stays_ignored() -> None:
-    with ignored(signal.SIGINT):
-        context = started()
-        process = await context.__aenter__()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        await serving(process)
-        process.send_signal(signal.SIGINT)
-        await say(process, request("echo", 2))
-        assert await read_line(process.stdout) == echo(2)
+        async with started() as app:
+            await serving(app)
+            app.process.send_signal(signal.SIGINT)
+            await app.send(request("echo", 2))
+            assert await app.line() == echo(2)
     finally:
-        await context.__aexit__(None, None, None)
-
-
-@contextmanager
-def ignored(number: signal.Signals) -> Iterator[None]:
-    before = signal.signal(number, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
+        signal.signal(signal.SIGINT, before)
 
 
 async def test_a_closed_stdout_ends_the_process() -> None:
-    async with started() as process:
-        await serving(process)
-        assert process.stdout is not None
-        await process.stdout.aclose()
-        await say(process, request("echo", 2))
-        assert await read_line(process.stderr) == b"broken: the peer closed its end of the connection"
+    async with started() as app:
+        await serving(app)
+        await app.stdout.aclose()
+        await app.send(request("echo", 2))
+        assert await app.error_line() == b"broken: the peer closed its end of the connection"
 
 
 async def test_a_client_that_does_not_read_ends_the_process_after_the_write_deadline() -> None:
-    async with started(write_deadline=0.3) as process:
-        await serving(process)
-        await say(process, request("big", 2))
-        assert await read_line(process.stderr) == b"broken: the peer did not read for 0.3 s"
+    async with started(write_deadline=0.3) as app:
+        await serving(app)
+        await app.send(request("big", 2))
+        assert await app.error_line() == b"broken: the peer did not read for 0.3 s"
 
 
 async def test_the_death_of_the_parent_is_noticed_although_stdin_stays_open() -> None:
@@ -269,11 +225,11 @@ async def test_the_death_of_the_parent_is_noticed_although_stdin_stays_open() ->
     ):
         with trio.fail_after(PATIENCE):
             await stdin_stream.send_all(request("hang", 1).replace(b"hang", b"echo"))
-            assert await read_line(stdout_stream) == echo(1)
+            assert await line_of(stdout_stream) == echo(1)
             parent.kill()
             await parent.wait()
         with trio.fail_after(5):
-            assert await read_all(stderr_stream) == b"cleaned up\n"
+            assert await all_of(stderr_stream) == b"cleaned up\n"
 
 
 def test_an_empty_stdin_that_is_no_pipe_ends_the_server() -> None:
@@ -281,3 +237,59 @@ def test_an_empty_stdin_that_is_no_pipe_ends_the_server() -> None:
     code = "from trio_mcp import Server; Server('idle').run()"
     ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+# How it ends although a tool is stuck
+
+STUCK = Path(__file__).with_name("ending_app.py")
+GRACES = {"shutdown_grace": 1.0, "clean_up": 0.3}
+
+
+@asynccontextmanager
+async def running(tool: str) -> AsyncIterator[Child]:
+    """A server whose only call runs a tool that ends by no cancel."""
+    async with child(STUCK, json.dumps(GRACES)) as server:
+        await server.send(line({"id": 1, "method": "initialize", "params": HELLO}))
+        assert json.loads(await server.line())["id"] == 1
+        await server.send(line({"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {}}}))
+        assert await server.error_line() == b"running"
+        yield server
+
+
+def line(message: dict[str, object]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
+
+
+async def test_a_signal_ends_the_process_although_a_tool_is_stuck_and_its_caller_is_told() -> None:
+    async with running("deaf") as server:
+        server.process.send_signal(signal.SIGTERM)
+        assert "shutting down" in json.loads(await server.line())["error"]["message"]
+        assert await server.end() == 1
+        said = await server.errors()
+        assert b"deaf-1 is stuck: it was cancelled (shutdown)" in said
+        assert b"Timeout (0:00:01)!" in said
+
+
+async def test_a_signal_ends_the_process_although_a_tool_blocks_the_loop() -> None:
+    async with running("blocks") as server:
+        server.process.send_signal(signal.SIGTERM)
+        assert await server.end() == 1
+        said = await server.errors()
+        assert b"has kept the event loop from turning" in said
+        assert b"time.sleep(3600)" in said
+
+
+async def test_the_end_of_stdin_ends_the_process_although_a_tool_is_stuck() -> None:
+    async with running("deaf") as server:
+        await server.stdin.aclose()
+        assert await server.end() == 1
+
+
+async def test_a_closed_stdout_ends_the_process_although_a_tool_is_stuck_and_stdin_is_open() -> None:
+    async with running("deaf") as server:
+        await server.stdout.aclose()
+        await server.send(line({"id": 3, "method": "ping"}))
+        assert await server.end() == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,8 @@ import pytest
 import trio
 import trio_websocket
 from hypercorn_peer import Client as Bytes
+from hypercorn_peer import listening
+from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import SOON, served
 from wsproto.utilities import generate_accept_token
@@ -24,7 +26,7 @@ from trio_mcp.session import Envelope
 from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.serve import serve_asgi
-from trio_mcp_transports.websocket.client import INBOX, connect
+from trio_mcp_transports.websocket.client import INBOX, WebSocketChannel, connect
 
 LIMIT = 60.0
 PING = dump(Request(1, "ping")).decode()
@@ -39,44 +41,34 @@ async def behaving(behave: Behave, **options: Any) -> AsyncIterator[str]:
     async def handle(request: trio_websocket.WebSocketRequest) -> None:
         await behave(await request.accept(subprotocol="mcp"))
 
-    async with listening(
+    async with started(
         partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None, **options)
     ) as server:
         yield f"ws://127.0.0.1:{server.port}/mcp"
 
 
-class Asked(Bytes):
-    """The connection of a client that has asked for something."""
+@asynccontextmanager
+async def answering(answer: Callable[[Bytes, str], Awaitable[None]]) -> AsyncIterator[str]:
+    """The URL of a server that reads the head of a request and then answers in bytes; it is given the key of the request."""
 
-    headers: dict[str, str]
+    async def handle(client: Bytes) -> None:
+        head = (await client.until(b"\r\n\r\n")).decode("latin-1")
+        await answer(client, re.search("(?i)sec-websocket-key: (.*)\r", head)[1])  # type: ignore[index]
 
-    async def until_asked(self) -> None:
-        lines = (await self.until(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        self.headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:] if line)}
+    with trio.fail_after(LIMIT):
+        async with listening(handle) as address:
+            yield f"ws://{address}/mcp"
 
 
 @asynccontextmanager
-async def answering(answer: Callable[[Asked], Awaitable[None]]) -> AsyncIterator[str]:
-    """The URL of a server that reads the head of a request and then answers in bytes."""
-
-    async def handle(stream: trio.SocketStream) -> None:
-        client = Asked(stream)
-        await client.until_asked()
-        await answer(client)
-
-    async with listening(partial(trio.serve_tcp, handle, 0, host="127.0.0.1")) as (listener, *_):
-        yield f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
-
-
-@asynccontextmanager
-async def listening(serve: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
+async def started(serve: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
     with trio.fail_after(LIMIT):
         async with trio.open_nursery() as nursery:
             yield await nursery.start(serve)
             nursery.cancel_scope.cancel()
 
 
-async def forever(_socket: object) -> None:
+async def forever(*_connection: object) -> None:
     await trio.sleep_forever()
 
 
@@ -86,6 +78,28 @@ async def until_closed(socket: trio_websocket.WebSocketConnection) -> None:
             await socket.get_message()
     except trio_websocket.ConnectionClosed:
         pass
+
+
+@asynccontextmanager
+async def met(
+    server: Mapping[str, int] | None = None, **options: Any
+) -> AsyncIterator[tuple[WebSocketChannel, trio_websocket.WebSocketConnection]]:
+    """Our client's end of a WebSocket, and that of a server which the test plays itself."""
+    sends, receives = trio.open_memory_channel[trio_websocket.WebSocketConnection](1)
+
+    async def give(socket: trio_websocket.WebSocketConnection) -> None:
+        sends.send_nowait(socket)
+        await trio.sleep_forever()
+
+    async with behaving(give, **(server or {})) as url, connect(url, **options) as channel:
+        yield channel, await receives.receive()
+
+
+async def close_code(socket: trio_websocket.WebSocketConnection) -> int:
+    """Wait until the client closes; the code that it gives."""
+    await until_closed(socket)
+    assert socket.closed is not None
+    return int(socket.closed.code)
 
 
 async def refusal_of(url: str, **options: Any) -> str:
@@ -103,12 +117,11 @@ async def test_headers_are_sent_and_the_server_may_ask_for_them() -> None:
     async def who(headers: Any) -> str | None:
         return "ada" if headers.get("authorization") == "Bearer ada" else None
 
-    with trio.fail_after(LIMIT):
-        async with served(Server("private"), authenticate=who) as url:
-            said = await refusal_of(url)
-            assert said.startswith("the server answered HTTP 401: This server must know who calls")
-            async with Client.connect(url, headers={"authorization": "Bearer ada"}) as client:
-                await client.list_tools()
+    async with served(Server("private"), authenticate=who) as url:
+        said = await refusal_of(url)
+        assert said.startswith("the server answered HTTP 401: This server must know who calls")
+        async with Client.connect(url, headers={"authorization": "Bearer ada"}) as client:
+            await client.list_tools()
 
 
 REFUSALS = [
@@ -123,7 +136,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("answer", "said"), REFUSALS)
 async def test_what_refuses_the_upgrade_is_told_with_its_status_and_words(answer: bytes, said: str) -> None:
-    async def refuse(client: Asked) -> None:
+    async def refuse(client: Bytes, key: str) -> None:
         with suppress(trio.BrokenResourceError):
             await client.send(answer)
 
@@ -140,14 +153,14 @@ async def test_a_server_that_does_not_speak_mcp_is_left() -> None:
     async def handle(request: trio_websocket.WebSocketRequest) -> None:
         await until_closed(await request.accept())
 
-    async with listening(partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None)) as server:
+    async with started(partial(trio_websocket.serve_websocket, handle, "127.0.0.1", 0, ssl_context=None)) as server:
         said = await refusal_of(f"ws://127.0.0.1:{server.port}/mcp")
         assert said == "it does not speak the subprotocol mcp"
 
 
 async def test_an_answer_to_the_upgrade_that_is_wrong_is_told_by_what_is_wrong_with_it() -> None:
-    async def speak_another(client: Asked) -> None:
-        await client.send(accepted(client).replace(b"protocol: mcp", b"protocol: chat"))
+    async def speak_another(client: Bytes, key: str) -> None:
+        await client.send(accepted(key).replace(b"protocol: mcp", b"protocol: chat"))
 
     async with answering(speak_another) as url:
         assert "unrecognized subprotocol" in await refusal_of(url)
@@ -204,12 +217,10 @@ async def test_a_connection_that_is_lost_is_told_as_lost() -> None:
 
 
 async def test_what_came_before_the_close_is_received_first() -> None:
-    async def say_and_close(socket: trio_websocket.WebSocketConnection) -> None:
+    async with met() as (channel, server):
         for _ in range(3):
-            await socket.send_message(PING)
-        await socket.aclose(1001, "done")
-
-    async with behaving(say_and_close) as url, connect(url) as channel:
+            await server.send_message(PING)
+        await server.aclose(1001, "done")
         while channel.is_open:
             await trio.lowlevel.checkpoint()
         assert [envelope.message async for envelope in channel] == [Request(1, "ping")] * 3
@@ -219,17 +230,8 @@ async def test_what_came_before_the_close_is_received_first() -> None:
 
 
 async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
-    codes: list[int] = []
-    told = trio.Event()
-
-    async def note(socket: trio_websocket.WebSocketConnection) -> None:
-        await until_closed(socket)
-        assert socket.closed is not None
-        codes.append(socket.closed.code)
-        told.set()
-
-    async with behaving(note) as url:
-        async with connect(url) as channel, trio.open_nursery() as nursery:
+    async with met() as (channel, server):
+        async with trio.open_nursery() as nursery:
 
             async def receive() -> None:
                 with pytest.raises(trio.ClosedResourceError):
@@ -238,57 +240,35 @@ async def test_closing_tells_the_server_and_ends_whoever_waits() -> None:
             nursery.start_soon(receive)
             await wait_all_tasks_blocked()
             await channel.aclose()
-        await told.wait()
+        assert await close_code(server) == 1000
         with pytest.raises(trio.ClosedResourceError):
             await channel.send(Envelope(Request(1, "ping")))
-    assert codes == [1000]
 
 
 # messages
 
 
 async def test_text_that_is_no_message_is_received_as_malformed_and_the_connection_stays() -> None:
-    async def babble(socket: trio_websocket.WebSocketConnection) -> None:
-        await socket.send_message("{nonsense")
-        await socket.send_message(PING)
-        await until_closed(socket)
-
-    async with behaving(babble) as url, connect(url) as channel:
+    async with met() as (channel, server):
+        await server.send_message("{nonsense")
+        await server.send_message(PING)
         assert isinstance((await channel.receive()).message, Malformed)
         assert (await channel.receive()).message == Request(1, "ping")
 
 
 @pytest.mark.parametrize(("message", "code"), [(b"{}", 1003), ("x" * 1001, 1009), ("é" * 501, 1009)])
 async def test_a_server_that_breaks_the_framing_is_told_with_a_close_code(message: bytes | str, code: int) -> None:
-    seen: list[int] = []
-    told = trio.Event()
-
-    async def break_it(socket: trio_websocket.WebSocketConnection) -> None:
-        await socket.send_message(message)
-        await until_closed(socket)
-        assert socket.closed is not None
-        seen.append(socket.closed.code)
-        told.set()
-
-    async with behaving(break_it) as url:
-        async with connect(url, max_message=1000) as channel:
-            with pytest.raises(trio.BrokenResourceError, match=str(code)):
-                await channel.receive()
-            await told.wait()
-    assert seen == [code]
+    async with met(max_message=1000) as (channel, server):
+        await server.send_message(message)
+        with pytest.raises(trio.BrokenResourceError, match=str(code)):
+            await channel.receive()
+        assert await close_code(server) == code
 
 
 async def test_a_message_that_the_server_finds_too_big_names_its_limit() -> None:
-    server = Server("small")
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
-    with trio.fail_after(LIMIT):
-        async with served(server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
-            with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
-                await client.call_tool("echo", {"text": "x" * 2000})
+    async with served(Stage().server, limits=HttpLimits(body=2000)) as url, Client.connect(url) as client:
+        with pytest.raises(Disconnected, match="1009, message too big: a message may have 2000 bytes"):
+            await client.call_tool("echo", {"text": "x" * 2000})
 
 
 # sending and reading, whatever the other does
@@ -298,46 +278,32 @@ def long(number: int) -> Envelope:
     return Envelope(Request(number, "ping", {"x": "x" * 2_000_000}))
 
 
-class Slow:
-    """A server that reads only when it is told to, and keeps what it has read."""
-
-    def __init__(self) -> None:
-        self.go_on = trio.Event()
-        self.read: list[int] = []
-        self.done = trio.Event()
-
-    async def __call__(self, socket: trio_websocket.WebSocketConnection) -> None:
-        await self.go_on.wait()
-        with suppress(trio_websocket.ConnectionClosed):
-            while True:
-                message = parse(str(await socket.get_message()).encode())
-                assert isinstance(message, Request)
-                assert isinstance(message.id, int)
-                self.read.append(message.id)
-        self.done.set()
+async def read_until(server: trio_websocket.WebSocketConnection, last: int, ids: list[int]) -> None:
+    while last not in ids:
+        message = parse(str(await server.get_message()).encode())
+        assert isinstance(message, Request)
+        assert isinstance(message.id, int)
+        ids.append(message.id)
 
 
 async def test_a_cancelled_send_leaves_whole_messages_only() -> None:
-    slow = Slow()
-    async with behaving(slow, max_message_size=10_000_000, message_queue_size=0) as url:
-        async with connect(url) as channel:
-            for number in range(10):
-                with trio.CancelScope() as scope:
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(channel.send, long(number))
-                        await wait_all_tasks_blocked(0.01)
-                        scope.cancel()
-            slow.go_on.set()
+    ids: list[int] = []
+    async with met({"max_message_size": 10_000_000, "message_queue_size": 0}) as (channel, server):
+        for number in range(10):
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(channel.send, long(number))
+                    await wait_all_tasks_blocked(0.01)
+                    scope.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read_until, server, 99, ids)
             await channel.send(Envelope(Request(99, "ping")))
-        await slow.done.wait()
-    *sent, last = slow.read
-    assert last == 99
-    assert sent == sorted(sent)  # those that were on their way went out whole, the others not at all
-    assert 0 in sent
+    assert ids == sorted(ids)  # those that were on their way went out whole, the others not at all
+    assert 0 in ids
 
 
 async def test_a_server_that_does_not_read_is_given_up_after_the_write_deadline() -> None:
-    async with behaving(forever, message_queue_size=0) as url, connect(url, write_deadline=0.2) as channel:
+    async with met({"message_queue_size": 0}, write_deadline=0.2) as (channel, _server):
         with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
             await channel.send_many([long(number) for number in range(50)])
         with pytest.raises(trio.BrokenResourceError, match=r"did not read for 0\.2 s"):
@@ -345,13 +311,11 @@ async def test_a_server_that_does_not_read_is_given_up_after_the_write_deadline(
 
 
 async def test_pings_are_answered_and_the_close_is_seen_while_nobody_receives() -> None:
-    async def ping(socket: trio_websocket.WebSocketConnection) -> None:
+    async with met() as (channel, server):
         for _ in range(INBOX - 1):
-            await socket.send_message(PING)
-        await socket.ping()
-        await socket.aclose(1001, "bye")
-
-    async with behaving(ping) as url, connect(url) as channel:
+            await server.send_message(PING)
+        await server.ping()
+        await server.aclose(1001, "bye")
         with trio.fail_after(SOON):
             while channel.is_open:
                 await wait_all_tasks_blocked()
@@ -377,8 +341,8 @@ async def test_what_nobody_receives_is_bounded_and_loses_nothing() -> None:
 
 
 async def test_a_server_that_pings_and_does_not_read_the_pongs_is_given_up_after_the_write_deadline() -> None:
-    async def flood(client: Asked) -> None:
-        await client.send(accepted(client))
+    async def flood(client: Bytes, key: str) -> None:
+        await client.send(accepted(key))
         with suppress(trio.BrokenResourceError):
             while True:
                 await client.send((b"\x89\x7d" + b"x" * 125) * 100)
@@ -389,8 +353,8 @@ async def test_a_server_that_pings_and_does_not_read_the_pongs_is_given_up_after
 
 
 async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> None:
-    async def freeze(client: Asked) -> None:
-        await client.send(accepted(client))
+    async def freeze(client: Bytes, key: str) -> None:
+        await client.send(accepted(key))
         assert (await client.exactly(2))[0] == 0x89  # a ping
         await trio.sleep_forever()
 
@@ -400,24 +364,17 @@ async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> 
 
 
 async def test_a_server_that_answers_pings_is_kept() -> None:
-    go_on = trio.Event()
-
-    async def wait_and_say(socket: trio_websocket.WebSocketConnection) -> None:
-        await go_on.wait()
-        await socket.send_message(PING)
-        await until_closed(socket)
-
-    async with behaving(wait_and_say) as url, connect(url, ping_interval=0.05) as channel:
+    async with met(ping_interval=0.05) as (channel, server):
         with trio.move_on_after(0.5):
             await channel.receive()
         assert channel.is_open
-        go_on.set()
+        await server.send_message(PING)
         assert (await channel.receive()).message == Request(1, "ping")
 
 
 async def test_one_message_of_endless_empty_fragments_ends_the_connection() -> None:
-    async def drip(client: Asked) -> None:
-        await client.send(accepted(client) + b"\x01\x00")
+    async def drip(client: Bytes, key: str) -> None:
+        await client.send(accepted(key) + b"\x01\x00")
         with suppress(trio.BrokenResourceError):
             while True:
                 await client.send(b"\x00\x00" * 10_000)
@@ -427,10 +384,9 @@ async def test_one_message_of_endless_empty_fragments_ends_the_connection() -> N
             await channel.receive()
 
 
-def accepted(client: Asked) -> bytes:
-    key = client.headers["sec-websocket-key"].encode()
+def accepted(key: str) -> bytes:
     head = b"HTTP/1.1 101 ok\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-protocol: mcp\r\n"
-    return head + b"sec-websocket-accept: %b\r\n\r\n" % generate_accept_token(key)
+    return head + b"sec-websocket-accept: %b\r\n\r\n" % generate_accept_token(key.encode())
 
 
 # TLS
@@ -440,19 +396,13 @@ def accepted(client: Asked) -> bytes:
 async def secured(server: Server, certificate: Path) -> AsyncIterator[str]:
     config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
     serve = partial(serve_asgi, asgi_app(server), host="localhost", port=0, signals=False, config=config)
-    async with listening(serve) as (address, *_):
+    async with started(serve) as (address, *_):
         yield f"wss://localhost:{address.partition(' ')[0].rpartition(':')[2]}/mcp"
 
 
 async def test_a_wss_url_is_reached_with_a_certificate_that_is_trusted(certificate: Path) -> None:
-    server = Server("secret")
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
     context = ssl.create_default_context(cafile=str(certificate))
-    async with secured(server, certificate) as url, Client.connect(url, tls=context) as client:
+    async with secured(Stage().server, certificate) as url, Client.connect(url, tls=context) as client:
         text = "long " * 100_000
         assert (await client.call_tool("echo", {"text": text})).text == text
 

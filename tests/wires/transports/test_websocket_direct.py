@@ -11,12 +11,12 @@ import trio
 from hypercorn_peer import frame
 from hypothesis import example, given
 from hypothesis import strategies as st
+from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import PING, PONG, TEXT, RawPeer, raw, served
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
 
-from trio_mcp import Server
 from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.exchange import Inbox
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
@@ -102,21 +102,10 @@ def test_wsproto_still_tells_whether_it_is_between_messages() -> None:
 # with sockets
 
 
-def echoing() -> Server:
-    server = Server("echo", version="1.0")
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
-    return server
-
-
 @pytest.fixture
 async def peer() -> AsyncIterator[RawPeer]:
-    with trio.fail_after(LIMIT):
-        async with served(echoing()) as url, raw(url) as peer:
-            yield peer
+    async with served(Stage().server) as url, raw(url) as peer:
+        yield peer
 
 
 def ping(number: int) -> bytes:
@@ -138,10 +127,9 @@ async def test_a_call_that_runs_alone_goes_the_short_way_there_and_back(monkeypa
 
     monkeypatch.setattr(GuardedWSStream, "take", counting_take)
     monkeypatch.setattr(GuardedTCPServer, "write_now", counting_write)
-    with trio.fail_after(LIMIT):
-        async with served(echoing()) as url, raw(url) as peer:
-            for number in range(5):
-                assert await peer.text(await peer.call("echo", {"text": str(number)})) == str(number)
+    async with served(Stage().server) as url, raw(url) as peer:
+        for number in range(5):
+            assert await peer.text(await peer.leg("echo", {"text": str(number)})) == str(number)
     assert (left[1:], written) == ([b""] * 4, [True] * 5)  # the first may come before anybody waits for it
 
 
@@ -170,7 +158,7 @@ async def test_how_the_bytes_were_cut_changes_nothing(peer: RawPeer, size: int) 
     for start in range(0, len(data), size):
         await peer.client.send(data[start : start + size])
         await trio.lowlevel.checkpoint()
-    assert [(await peer.hear())["id"] for _ in range(8)] == list(range(8))
+    assert [(await peer.receive())["id"] for _ in range(8)] == list(range(8))
 
 
 async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anything_else(
@@ -180,12 +168,12 @@ async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anythi
         return write(fd, data[:3])
 
     write = os.write
-    assert await peer.text(await peer.call("echo", {"text": "before"})) == "before"
+    assert await peer.text(await peer.leg("echo", {"text": "before"})) == "before"
     monkeypatch.setattr(hypercorn_guard.os, "write", stingy)
     for number in range(50):
-        assert await peer.text(await peer.call("echo", {"text": f"{number} " * number})) == f"{number} " * number
-    calls = [await peer.call("echo", {"text": f"{number} " * 100}) for number in range(20)]
-    heard = {(message := await peer.hear())["id"]: message["result"]["content"][0]["text"] for _ in calls}
+        assert await peer.text(await peer.leg("echo", {"text": f"{number} " * number})) == f"{number} " * number
+    calls = [await peer.leg("echo", {"text": f"{number} " * 100}) for number in range(20)]
+    heard = {(message := await peer.receive())["id"]: message["result"]["content"][0]["text"] for _ in calls}
     assert heard == {call: f"{number} " * 100 for number, call in enumerate(calls)}
 
 

@@ -9,52 +9,16 @@ from functools import partial
 
 import pytest
 import trio
-from hypercorn_peer import frame
-from pydantic import BaseModel
-from websocket_peer import BINARY, CLOSE, PING, PONG, SOON, TEXT, RawPeer, raw, served
+from hypercorn_peer import frame, soon
+from stage import Stage
+from websocket_peer import BINARY, PING, PONG, TEXT, RawPeer, raw, served
 
-from trio_mcp import CancelReason, Context, Server
+from trio_mcp import CancelReason
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 
 LIMIT = 60.0
-
-
-class Value(BaseModel):
-    value: int
-
-
-class Stage:
-    """A server whose tool `wait` waits until it is told to go on, and whose runs are counted."""
-
-    def __init__(self) -> None:
-        self.server = Server("stage", version="1.0")
-        self.running = 0
-        self.started = trio.Event()
-        self.go_on = trio.Event()
-        self.ended = trio.Event()
-        self.reason: CancelReason | None = None
-        for tool in (self.echo, self.wait, self.ask):
-            self.server.tool(tool)
-
-    async def echo(self, text: str) -> str:
-        return text
-
-    async def wait(self, ctx: Context) -> str:
-        self.running += 1
-        self.started.set()
-        try:
-            await self.go_on.wait()
-            return "waited"
-        finally:
-            self.running -= 1
-            self.reason = ctx.cancel_reason
-            self.ended.set()
-
-    async def ask(self, ctx: Context) -> str:
-        answer = await ctx.elicit("Which?", Value)
-        return f"got {answer.content.value}" if answer.action == "accept" else answer.action
 
 
 @pytest.fixture
@@ -64,17 +28,11 @@ def stage() -> Stage:
 
 @pytest.fixture
 async def url(stage: Stage) -> AsyncIterator[str]:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server) as url:
-            yield url
+    async with served(stage.server) as url:
+        yield url
 
 
 # the handshake
-
-
-async def test_the_url_is_that_of_http_with_another_scheme(url: str) -> None:
-    assert url.startswith("ws://127.0.0.1:")
-    assert url.endswith("/mcp")
 
 
 async def test_the_subprotocol_is_echoed_and_no_extension_is(url: str) -> None:
@@ -83,6 +41,15 @@ async def test_the_subprotocol_is_echoed_and_no_extension_is(url: str) -> None:
         status, headers, _ = await peer.upgrade(offered)
         assert (status, headers["sec-websocket-protocol"]) == (101, "mcp")
         assert "sec-websocket-extensions" not in headers
+
+
+async def refusal(url: str, headers: Mapping[str, str | None] | None = None) -> tuple[int, Mapping[str, str], str]:
+    """Ask for a WebSocket with these headers: the status of the answer, its headers and the words of its error."""
+    async with raw(url, connected=False) as peer:
+        status, received, body = await peer.upgrade(headers)
+        assert received["content-type"] == "application/json"
+        assert await peer.client.rest() == b""
+        return status, received, json.loads(body)["error"]["message"]
 
 
 REFUSED: list[tuple[Mapping[str, str | None], int, str]] = [
@@ -99,11 +66,8 @@ REFUSED: list[tuple[Mapping[str, str | None], int, str]] = [
 async def test_an_upgrade_is_refused_before_it_is_accepted_with_a_sentence(
     url: str, headers: Mapping[str, str | None], status: int, words: str
 ) -> None:
-    async with raw(url, connected=False) as peer:
-        got, received, body = await peer.upgrade(headers)
-        assert (got, received["content-type"]) == (status, "application/json")
-        assert words in json.loads(body)["error"]["message"]
-        assert await peer.client.rest() == b""
+    got, _, said = await refusal(url, headers)
+    assert (got, words in said) == (status, True)
 
 
 NONE_AT_ALL: list[dict[str, str | None]] = [
@@ -119,21 +83,18 @@ NONE_AT_ALL: list[dict[str, str | None]] = [
 async def test_an_upgrade_that_is_none_is_400_and_hurts_nobody(url: str, headers: dict[str, str | None]) -> None:
     async with raw(url) as bystander, raw(url, connected=False) as peer:
         assert (await peer.upgrade(headers))[0] == 400
-        assert await bystander.text(await bystander.call("echo", {"text": "still here"})) == "still here"
+        assert await bystander.text(await bystander.leg("echo", {"text": "still here"})) == "still here"
 
 
 async def test_another_path_is_404(url: str) -> None:
-    async with raw(url + "/else", connected=False) as peer:
-        status, _, body = await peer.upgrade()
-        assert status == 404
-        assert "/mcp" in json.loads(body)["error"]["message"]
+    status, _, said = await refusal(url + "/else")
+    assert (status, "/mcp" in said) == (404, True)
 
 
 async def test_a_page_of_a_listed_origin_may_connect(stage: Stage) -> None:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, allowed_origins=["https://app.example"]) as url:
-            async with raw(url, connected=False) as peer:
-                await peer.open({"origin": "https://app.example"})
+    async with served(stage.server, allowed_origins=["https://app.example"]) as url:
+        async with raw(url, connected=False) as peer:
+            await peer.open({"origin": "https://app.example"})
 
 
 # messages
@@ -141,21 +102,11 @@ async def test_a_page_of_a_listed_origin_may_connect(stage: Stage) -> None:
 
 async def test_one_connection_speaks_both_eras_message_by_message(url: str) -> None:
     async with raw(url) as peer:
-        modern = await peer.result(await peer.ask_modern("server/discover"))
+        modern = await peer.result(await peer.ask("server/discover"))
         assert MODERN in modern["supportedVersions"]
         assert (await peer.initialize())["protocolVersion"] == NEWEST_LEGACY
-        legacy = await peer.ask("tools/call", {"name": "echo", "arguments": {"text": "old"}})
-        assert await peer.text(legacy) == "old"
-        assert await peer.text(await peer.call("echo", {"text": "new"})) == "new"
-
-
-async def test_a_message_in_fragments_with_a_ping_between_them_is_one_message(url: str) -> None:
-    text = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "ping"}).encode()
-    async with raw(url) as peer:
-        await peer.client.send(frame(TEXT, text[:9], first=0) + frame(PING, b"now") + frame(0, text[9:12], first=0))
-        assert await peer.client.frame() == (0x80 | PONG, b"now")
-        await peer.client.send(frame(0, text[12:]))
-        assert (await peer.hear())["id"] == 5
+        assert await peer.text(await peer.call("echo", {"text": "old"})) == "old"
+        assert await peer.text(await peer.leg("echo", {"text": "new"})) == "new"
 
 
 # the end of a connection
@@ -163,13 +114,12 @@ async def test_a_message_in_fragments_with_a_ping_between_them_is_one_message(ur
 
 async def test_a_close_is_answered_and_cancels_what_runs(stage: Stage, url: str) -> None:
     async with raw(url) as peer:
-        await peer.call("wait")
+        await peer.leg("wait")
         await stage.started.wait()
-        await peer.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
+        await peer.close()
         assert (await peer.closed())[0] == 1000
         assert await peer.client.rest() == b""
-    with trio.fail_after(SOON):
-        await stage.ended.wait()
+    await soon(stage.ended)
     assert stage.reason is CancelReason.DISCONNECT
 
 
@@ -186,14 +136,13 @@ BREACHES = {
 async def test_a_frame_against_the_rules_ends_the_connection_with_its_code_and_leaves_no_call(
     stage: Stage, data: bytes, end: tuple[int, str | None]
 ) -> None:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, limits=HttpLimits(body=1000)) as url, raw(url) as peer:
-            await peer.call("wait")
-            await stage.started.wait()
-            await peer.client.send(data)
-            code, reason = await peer.closed()
-            assert (code, end[1] and reason) == end
-            await stage.ended.wait()
+    async with served(stage.server, limits=HttpLimits(body=1000)) as url, raw(url) as peer:
+        await peer.leg("wait")
+        await stage.started.wait()
+        await peer.client.send(data)
+        code, reason = await peer.closed()
+        assert (code, end[1] and reason) == end
+        await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
 
 
@@ -203,25 +152,18 @@ async def test_a_frame_against_the_rules_ends_the_connection_with_its_code_and_l
 async def test_credentials_are_asked_for_before_the_upgrade_and_are_on_every_message(stage: Stage) -> None:
     principals: list[str | None] = []
 
-    @stage.server.tool
-    async def who(ctx: Context) -> str:
-        return str(ctx.request.principal)
-
     async def authenticate(headers: Mapping[str, str]) -> str | None:
         principals.append(headers.get("authorization"))
         return {"Bearer ada": "ada", "Bearer bob": "bob"}.get(headers.get("authorization", ""))
 
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, authenticate=authenticate) as url:
-            async with raw(url, connected=False) as peer:
-                status, headers, body = await peer.upgrade()
-                assert (status, headers["www-authenticate"]) == (401, "bearer")
-                assert "must know who calls" in json.loads(body)["error"]["message"]
-            async with raw(url, connected=False) as ada, raw(url, connected=False) as bob:
-                await ada.open({"authorization": "Bearer ada"})
-                await bob.open({"authorization": "Bearer bob"})
-                assert await ada.text(await ada.call("who")) == "ada"
-                assert await bob.text(await bob.call("who")) == "bob"
+    async with served(stage.server, authenticate=authenticate) as url:
+        status, headers, said = await refusal(url)
+        assert (status, headers["www-authenticate"], "must know who calls" in said) == (401, "bearer", True)
+        async with raw(url, connected=False) as ada, raw(url, connected=False) as bob:
+            await ada.open({"authorization": "Bearer ada"})
+            await bob.open({"authorization": "Bearer bob"})
+            assert await ada.text(await ada.leg("whoami")) == "ada None"
+            assert await bob.text(await bob.leg("whoami")) == "bob None"
     assert principals == [None, "Bearer ada", "Bearer bob"]
 
 
@@ -235,31 +177,27 @@ async def test_credentials_that_expire_end_the_connection_with_1008(stage: Stage
             asked.set()
         return "ada" if sent in accepted else None
 
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.05)) as url:
-            async with raw(url, connected=False) as peer:
-                await peer.open({"authorization": "Bearer ada"})
-                await peer.call("wait")
-                await stage.started.wait()
-                accepted.clear()
-                await asked.wait()
-                assert await peer.closed() == (1008, "these credentials are no longer accepted")
-                await stage.ended.wait()
+    async with served(stage.server, authenticate=authenticate, limits=HttpLimits(recheck_seconds=0.05)) as url:
+        async with raw(url, connected=False) as peer:
+            await peer.open({"authorization": "Bearer ada"})
+            await peer.leg("wait")
+            await stage.started.wait()
+            accepted.clear()
+            await asked.wait()
+            assert await peer.closed() == (1008, "these credentials are no longer accepted")
+            await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
 
 
 async def test_one_more_than_the_limit_is_503_until_one_has_gone(stage: Stage) -> None:
-    with trio.fail_after(LIMIT):
-        async with served(stage.server, limits=HttpLimits(websockets=1)) as url:
-            async with raw(url) as first:
-                async with raw(url, connected=False) as peer:
-                    status, headers, body = await peer.upgrade()
-                    assert (status, headers["retry-after"]) == (503, "1")
-                    assert "holds 1 WebSockets" in json.loads(body)["error"]["message"]
-                await first.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
-                assert await first.client.rest()
-            async with raw(url) as next_one:
-                assert await next_one.text(await next_one.call("echo", {"text": "in"})) == "in"
+    async with served(stage.server, limits=HttpLimits(websockets=1)) as url:
+        async with raw(url) as first:
+            status, headers, said = await refusal(url)
+            assert (status, headers["retry-after"], "holds 1 WebSockets" in said) == (503, "1", True)
+            await first.close()
+            assert await first.client.rest()
+        async with raw(url) as next_one:
+            assert await next_one.text(await next_one.leg("echo", {"text": "in"})) == "in"
 
 
 async def test_a_principal_holds_so_many_and_leaves_the_rest_to_others(stage: Stage) -> None:
@@ -267,17 +205,15 @@ async def test_a_principal_holds_so_many_and_leaves_the_rest_to_others(stage: St
         return headers.get("x-user")
 
     limits = HttpLimits(per_principal=1)
-    with trio.fail_after(LIMIT):
-        async with (
-            served(stage.server, authenticate=authenticate, limits=limits) as url,
-            raw(url, connected=False) as first,
-            raw(url, connected=False) as second,
-            raw(url, connected=False) as other,
-        ):
-            await first.open({"x-user": "ada"})
-            status, _, body = await second.upgrade({"x-user": "ada"})
-            assert (status, "You already hold 1 WebSockets" in json.loads(body)["error"]["message"]) == (503, True)
-            await other.open({"x-user": "bob"})
+    async with (
+        served(stage.server, authenticate=authenticate, limits=limits) as url,
+        raw(url, connected=False) as first,
+        raw(url, connected=False) as other,
+    ):
+        await first.open({"x-user": "ada"})
+        status, _, said = await refusal(url, {"x-user": "ada"})
+        assert (status, "You already hold 1 WebSockets" in said) == (503, True)
+        await other.open({"x-user": "bob"})
 
 
 # shutdown
@@ -297,31 +233,29 @@ async def draining(stage: Stage) -> AsyncIterator[tuple[McpApp, str]]:
 
 async def test_a_shutdown_answers_what_runs_refuses_what_is_new_and_closes_with_1001(stage: Stage) -> None:
     async with draining(stage) as (app, url), raw(url) as peer, trio.open_nursery() as nursery:
-        listening = await peer.ask_modern("subscriptions/listen", notifications={"toolsListChanged": True})
-        assert (await peer.hear())["method"] == "notifications/subscriptions/acknowledged"
-        call = await peer.call("wait")
+        listening = await peer.ask("subscriptions/listen", notifications={"toolsListChanged": True})
+        assert (await peer.receive())["method"] == "notifications/subscriptions/acknowledged"
+        call = await peer.leg("wait")
         await stage.started.wait()
         nursery.start_soon(app.drain, 30.0)
-        ending = await peer.hear()  # others share the connection, so it is said which stream ends (M-CAN-2s)
+        ending = await peer.receive()  # others share the connection, so it is said which stream ends (M-CAN-2s)
         assert (ending["method"], ending["params"]["requestId"]) == ("notifications/cancelled", listening)
         await peer.result(listening)
-        refused = await peer.call("echo", {"text": "late"})
-        answer = await peer.hear()
+        refused = await peer.leg("echo", {"text": "late"})
+        answer = await peer.receive()
         assert (answer["id"], answer["error"]["message"]) == (refused, "this server is shutting down")
-        async with raw(url, connected=False) as late:
-            assert (await late.upgrade())[0] == 503
+        assert (await refusal(url))[0] == 503
         stage.go_on.set()
         assert await peer.text(call) == "waited"
         assert await peer.closed() == (1001, "this server is shutting down")
 
 
 async def test_a_server_that_is_cut_still_says_goodbye(stage: Stage) -> None:
-    with trio.fail_after(LIMIT):
-        async with trio.open_nursery() as outer:
-            async with served(stage.server) as url:
-                peer = await outer.start(partial(keep_open, url))
-            assert (await peer.closed())[0] == 1001
-            outer.cancel_scope.cancel()
+    async with trio.open_nursery() as outer:
+        async with served(stage.server) as url:
+            peer = await outer.start(partial(keep_open, url))
+        assert (await peer.closed())[0] == 1001
+        outer.cancel_scope.cancel()
 
 
 async def keep_open(url: str, *, task_status: trio.TaskStatus[RawPeer]) -> None:
@@ -335,11 +269,11 @@ async def keep_open(url: str, *, task_status: trio.TaskStatus[RawPeer]) -> None:
 
 async def test_pings_are_answered_while_a_tool_runs(stage: Stage, url: str) -> None:
     async with raw(url) as peer:
-        await peer.call("wait")
+        await peer.leg("wait")
         await stage.started.wait()
         for number in range(1000):
             await peer.client.send(frame(PING, b"%d" % number))
         for number in range(1000):
             assert await peer.client.frame() == (0x80 | PONG, b"%d" % number)
         stage.go_on.set()
-        assert (await peer.hear())["result"]["content"][0]["text"] == "waited"
+        assert (await peer.receive())["result"]["content"][0]["text"] == "waited"

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import serving
 import trio
 from hypercorn_peer import Client, frame
-from talk import EVERYTHING, Json, modern_meta
+from peer import ClientPeer, Json, encoded
 
 from trio_mcp import Server
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp_transports.entry_points import websocket as transport
 
-START = 30.0
+LIMIT = 60.0
 SOON = 10.0
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
@@ -26,24 +23,20 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 @asynccontextmanager
 async def served(server: Server, **options: Any) -> AsyncIterator[str]:
-    """The ws:// URL at which a server of this process is served, for the length of the block."""
-    serve = partial(transport.serve, server, port=0, announce=False, signals=False, **options)
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(START):
-            (url,) = await nursery.start(serve)
-        yield url
-        nursery.cancel_scope.cancel()
+    """The ws:// URL at which a server is served for the length of the block, which is bounded."""
+    with trio.fail_after(LIMIT):
+        async with serving.served(server, "websocket", **options) as url:
+            yield url
 
 
-class RawPeer:
-    """One connection to a served URL. Frames are written as bytes; a mask of zeros is a mask."""
+class RawPeer(ClientPeer):
+    """A client of a served URL that writes and reads frames as bytes. A mask of zeros is a mask."""
 
     def __init__(self, stream: trio.abc.Stream, authority: str, path: str) -> None:
-        self.stream = stream
+        super().__init__()
         self.client = Client(stream)
         self.authority = authority
         self.path = path
-        self._ids: Iterator[int] = itertools.count(1)
 
     # the handshake
 
@@ -71,51 +64,21 @@ class RawPeer:
 
     # messages
 
-    async def say(self, message: Json | str) -> None:
-        """Send one message in one text frame."""
-        text = message if isinstance(message, str) else json.dumps({"jsonrpc": "2.0", **message})
-        await self.client.send(frame(TEXT, text.encode()))
+    async def send(self, message: Json) -> None:
+        await self.client.send(frame(TEXT, encoded(message)))
 
-    async def ask(self, method: str, params: Json | None = None) -> int:
-        request_id = next(self._ids)
-        await self.say({"id": request_id, "method": method, "params": params or {}})
-        return request_id
-
-    async def ask_modern(self, method: str, capabilities: Json = EVERYTHING, **params: Any) -> int:
-        return await self.ask(method, {**params, "_meta": modern_meta(capabilities)})
-
-    async def call(self, tool: str, arguments: Json | None = None) -> int:
-        """Call a tool as a modern client."""
-        return await self.ask_modern("tools/call", name=tool, arguments=arguments or {})
-
-    async def hear(self) -> Json:
-        """The next message, which is in one text frame; pings are answered on the way."""
+    async def receive(self) -> Json:
+        """Return the next message, which is in one text frame; pings are answered on the way."""
         while True:
             first, payload = await self.client.frame()
             if first == 0x80 | PING:
                 await self.client.send(frame(PONG, payload))
                 continue
             assert first == 0x80 | TEXT, (hex(first), payload)
-            heard: Json = json.loads(payload)
-            return heard
+            return json.loads(payload)
 
-    async def result(self, request_id: int) -> Json:
-        message = await self.hear()
-        assert message.get("id") == request_id, message
-        assert "result" in message, message
-        result: Json = message["result"]
-        return result
-
-    async def text(self, request_id: int) -> str:
-        said: str = (await self.result(request_id))["content"][0]["text"]
-        return said
-
-    async def initialize(self) -> Json:
-        client = {"name": "raw", "version": "1"}
-        params = {"protocolVersion": NEWEST_LEGACY, "capabilities": EVERYTHING, "clientInfo": client}
-        result = await self.result(await self.ask("initialize", params))
-        await self.say({"method": "notifications/initialized"})
-        return result
+    async def close(self) -> None:
+        await self.client.send(frame(CLOSE, (1000).to_bytes(2, "big")))
 
     async def closed(self) -> tuple[int, str]:
         """The code and the reason of the close frame, which is the next one."""

@@ -61,10 +61,7 @@ LACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "ElicitRequestURLParams": ("elicitationId",),
     },
     # From here on: what the revision lacks beside the one after it, and so does every older one.
-    "2025-11-25": {
-        "ClientCapabilities": ("extensions",),
-        "ServerCapabilities": ("extensions",),
-    },
+    "2025-11-25": {"ClientCapabilities": ("extensions",), "ServerCapabilities": ("extensions",)},
     "2025-06-18": {
         "Implementation": ("description", "icons", "websiteUrl"),
         "ClientCapabilities": ("tasks",),
@@ -119,11 +116,9 @@ class Shape:
 
     def narrow(self, value: JsonValue) -> None:
         """Changes `value`, an object or an array of them, in place."""
-        if isinstance(value, list):
-            for item in value:
-                self.narrow(item)
-        elif isinstance(value, dict):
-            self._narrow(value)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                self._narrow(item)
 
     def _narrow(self, value: JsonObject) -> None:
         for rewrite in self.rewrites:

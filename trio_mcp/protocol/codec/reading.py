@@ -43,7 +43,7 @@ from ..jsonrpc import (
     is_request_id,
 )
 from ..meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION
-from ..revisions import MODERN_ONLY, NEWEST_LEGACY, REVISIONS, Era, Method, Revision, Side, unsupported_version
+from ..revisions import MODERN_ONLY, NEWEST_LEGACY, REVISIONS, Era, Side, unsupported_version
 from ..strict_json import dumps
 from .downlevel import LATE_MEMBERS
 from .writing import ASKS_NOTHING, Writer
@@ -62,17 +62,12 @@ class Codec(Writer):
     Reading raises `RemoteProtocolError` with the code to answer with.
     """
 
-    __slots__ = ("_notifications_from", "_requests_from")
-
-    def __init__(self, revision: Revision) -> None:
-        super().__init__(revision)
-        self._requests_from = {side: _sent_by(side, revision.requests) for side in Side}
-        self._notifications_from = {side: _sent_by(side, revision.notifications) for side in Side}
+    __slots__ = ()
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
-        known = self._requests_from[sender].get(method)
-        if known is None:
+        known = self.revision.requests.get(method)
+        if known is None or sender not in known.senders:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
         if not self._modern and method in self._rounds:
             params = _without(_ROUNDS, params)
@@ -82,8 +77,8 @@ class Codec(Writer):
 
     def decode_notification(self, method: str, params: JsonObject, *, sender: Side) -> Model | None:
         """The params of a notification, or None for one that this revision does not know: those are ignored."""
-        known = self._notifications_from[sender].get(method)
-        return None if known is None else validated(known.params, params, "params")
+        known = self.revision.notifications.get(method)
+        return None if known is None or sender not in known.senders else validated(known.params, params, "params")
 
     def decode_result(self, method: str, result: JsonObject) -> Model:
         """The answer to a request of ours: its result type, or `InputRequiredResult` where rounds are possible.
@@ -111,12 +106,8 @@ class Codec(Writer):
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
         known = self.revision.inputs.get(method)
         if known is None or known.result is None:
-            raise self._lacks_input(method)
+            raise self._lacks(f"input request {method}")
         return validated(known.result, value, path)
-
-
-def _sent_by(sender: Side, methods: Mapping[str, Method]) -> dict[str, Method]:
-    return {name: method for name, method in methods.items() if method.direction.allows(sender)}
 
 
 def _without(names: Collection[str], members: JsonObject) -> JsonObject:

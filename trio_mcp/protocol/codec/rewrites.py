@@ -103,30 +103,24 @@ def _one_block(result: JsonObject) -> None:
     """The same for an answer, of which there is only one: several blocks become one text."""
     content = result.get("content")
     if isinstance(content, list):
-        result["content"] = content[0] if len(content) == 1 else _text("\n".join(map(_spoken, content)))
+        result["content"] = content[0] if len(content) == 1 else _text("\n".join(map(_described, content)))
 
 
-def _spoken(block: JsonValue) -> str:
-    if not isinstance(block, dict):
-        return ""
-    match block.get("type"):
-        case "text" | "resource_link" | "tool_use" | "tool_result":
-            return _BY_TYPE[str(block["type"])](block)
-        case _:
-            return _omitted(block)
+def _described(block: JsonValue) -> str:
+    """Return a block as text."""
+    return _BY_TYPE.get(str(block.get("type")), _omitted)(block) if isinstance(block, dict) else ""
 
 
 def _unknown_to_text(*types: str) -> Rewrite:
     """Blocks of these types become a text that says what they were."""
 
     def rewrite(block: JsonObject) -> None:
-        kind = block.get("type")
-        if kind not in types:
+        if block.get("type") not in types:
             return
-        text = _BY_TYPE[str(kind)](block)
-        annotations = block.get("annotations")
+        kept = {"annotations": block["annotations"]} if "annotations" in block else {}
+        text = _described(block)
         block.clear()
-        block.update(_text(text) if annotations is None else {**_text(text), "annotations": annotations})
+        block.update(_text(text), **kept)
 
     return rewrite
 
@@ -146,13 +140,12 @@ def _tool_use(block: JsonObject) -> str:
 
 def _tool_result(block: JsonObject) -> str:
     content = block.get("content")
-    said = "\n".join(map(_spoken, content)) if isinstance(content, list) else ""
+    said = "\n".join(map(_described, content)) if isinstance(content, list) else ""
     return f"[result of tool call {block.get('toolUseId')}]\n{said}"
 
 
 _BY_TYPE: Final[Mapping[str, Callable[[JsonObject], str]]] = {
     "text": lambda block: str(block.get("text")),
-    "audio": _omitted,
     "resource_link": _link,
     "tool_use": _tool_use,
     "tool_result": _tool_result,
@@ -181,9 +174,7 @@ REWRITES: Final[Mapping[str, Mapping[str, tuple[Rewrite, ...]]]] = {
         "CreateMessageResult": (_one_block,),
         "SamplingMessageContentBlock": (_unknown_to_text("tool_use", "tool_result"),),
     },
-    "2025-03-26": {
-        "ContentBlock": (_unknown_to_text("resource_link"),),
-    },
+    "2025-03-26": {"ContentBlock": (_unknown_to_text("resource_link"),)},
     "2024-11-05": {
         "ContentBlock": (_unknown_to_text("audio"),),
         "SamplingMessageContentBlock": (_unknown_to_text("audio"),),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
 from ...errors import LocalProtocolError
@@ -26,9 +27,9 @@ from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..meta import RESERVED, SERVER_INFO
 from ..revisions import Era, Method, Revision
 from ..strict_json import dumps
-from .downlevel import Shape, narrowed, shape
+from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
 
-LATE_FIELDS: Final = frozenset({"result_type", "ttl_ms", "cache_scope", "input_responses", "request_state"})
+LATE_FIELDS: Final = frozenset(map(to_snake, LATE_MEMBERS))
 """Fields of every result or request that only the modern era has."""
 
 ASKS_NOTHING: Final = "result: an input_required result needs inputRequests or requestState"
@@ -56,14 +57,11 @@ class Writer:
 
     def encode_request(self, method: str, params: Model) -> Encoded:
         """The params of a request, as this revision writes them."""
-        return self.encode(params, _params_kind(params, self._request(method)), "params")
+        return self.encode(params, _params_kind(params, self._known(self.revision.requests, method)), "params")
 
     def encode_notification(self, method: str, params: Model) -> Encoded:
         """The params of a notification, as this revision writes them."""
-        known = self.revision.notifications.get(method)
-        if known is None:
-            raise self._lacks(method)
-        return self.encode(params, _kind(params, known.params), "params")
+        return self.encode(params, _kind(params, self._known(self.revision.notifications, method).params), "params")
 
     def encode_result(self, method: str, result: Model, identity: Encoded | None = None) -> Encoded:
         """A result, as this revision writes it; a modern one gets the result type and cache hints that are not set.
@@ -71,7 +69,7 @@ class Writer:
         Args:
             identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
         """
-        known = self._request(method)
+        known = self._known(self.revision.requests, method)
         if self._modern and method in self._rounds and isinstance(result, InputRequiredResult):
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
@@ -87,7 +85,7 @@ class Writer:
         Args:
             state: a sealed state: text that JSON holds without escapes.
         """
-        self._request(method)
+        self._known(self.revision.requests, method)
         if method not in self._rounds:
             raise LocalProtocolError(f"{method} cannot be answered with questions")
         requests = b",".join(
@@ -138,23 +136,17 @@ class Writer:
         except ValueError as error:
             raise LocalProtocolError(f"This cannot be sent as JSON: {error}") from None
 
-    def _request(self, method: str) -> Method:
-        known = self.revision.requests.get(method)
-        if known is None:
-            raise self._lacks(method)
-        return known
-
     def _input(self, method: str) -> Method:
-        known = self.revision.inputs.get(method)
+        return self._known(self.revision.inputs, method, "input request ")
+
+    def _known(self, methods: Mapping[str, Method], method: str, kind: str = "") -> Method:
+        known = methods.get(method)
         if known is None:
-            raise self._lacks_input(method)
+            raise self._lacks(kind + method)
         return known
 
     def _lacks(self, method: str) -> LocalProtocolError:
         return LocalProtocolError(f"{self.revision.name} has no {method}", code=METHOD_NOT_FOUND)
-
-    def _lacks_input(self, method: str) -> LocalProtocolError:
-        return self._lacks(f"input request {method}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.revision.name}>"

@@ -35,14 +35,9 @@ MARK, END = "=?base64?", "?="
 
 def headers_of(method: str, params: JsonObject) -> dict[str, str]:
     """Return the headers that a modern client sends with a request."""
-    headers = {METHOD_HEADER: method}
     meta = params.get("_meta")
-    if isinstance(meta, dict) and isinstance(version := meta.get(PROTOCOL_VERSION), str):
-        headers[VERSION_HEADER] = version
-    member = NAMED_BY.get(method)
-    if member is not None and isinstance(name := params.get(member), str):
-        headers[NAME_HEADER] = encode_value(name)
-    return headers
+    version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+    return {name: encode_value(value) for name, value in mirrored_values(method, params, version)}
 
 
 def check_headers(headers: Mapping[str, str], version: JsonValue, request: Request) -> None:
@@ -54,7 +49,8 @@ def check_headers(headers: Mapping[str, str], version: JsonValue, request: Reque
     Raises:
         RemoteProtocolError: -32020; the message names the header that is missing, malformed or different.
     """
-    for name, wanted in expected_headers(version, request):
+    params = request.params if isinstance(request.params, dict) else decoded(request.params)
+    for name, wanted in mirrored_values(request.method, params, version):
         sent = headers.get(name)
         if sent is None:
             raise header_mismatch_error(f"the header {name} is missing; the body says {wanted!r}")
@@ -62,17 +58,15 @@ def check_headers(headers: Mapping[str, str], version: JsonValue, request: Reque
             raise header_mismatch_error(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
 
 
-def expected_headers(version: JsonValue, request: Request) -> list[tuple[str, str]]:
-    """Return the headers that the body of a request calls for."""
-    pairs = [(METHOD_HEADER, request.method)]
-    if isinstance(version, str):
-        pairs.append((VERSION_HEADER, version))
-    member = NAMED_BY.get(request.method)
-    params = request.params if isinstance(request.params, dict) else decoded(request.params)
-    name = None if member is None else params.get(member)
-    if isinstance(name, str):
-        pairs.append((NAME_HEADER, name))
-    return pairs
+def mirrored_values(method: str, params: JsonObject, version: JsonValue) -> list[tuple[str, str]]:
+    """Return what headers repeat of a request that names this revision, by the name of the header."""
+    member = NAMED_BY.get(method)
+    values = {
+        METHOD_HEADER: method,
+        VERSION_HEADER: version,
+        NAME_HEADER: None if member is None else params.get(member),
+    }
+    return [(name, value) for name, value in values.items() if isinstance(value, str)]
 
 
 def encode_value(value: str) -> str:

@@ -15,10 +15,10 @@ the two sides might then disagree about what intermediaries see (S-57).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ...types.base import JsonObject, JsonValue
 from .headers import decode_value, encode_value, header_mismatch_error
@@ -47,47 +47,11 @@ _NAMED: Final = frozenset(
 )
 
 
-class _SchemaLocation(NamedTuple):
-    """A schema and its location: below `parent` under a keyword, with a name or position if there may be several."""
-
-    # A chain of parents and not a path for each schema: in a deep and wide schema, the paths would be many times its size.
-
-    parent: _SchemaLocation | None
-    keyword: str
-    name: str | int | None
-    schema: JsonValue
-
-    @property
-    def shown(self) -> str:
-        """The location as error messages name it."""
-        return ".".join(reversed([location.step() for location in self._upwards()]))
-
-    @property
-    def path(self) -> tuple[str, ...] | None:
-        """The names of the properties that lead there; None if another keyword does."""
-        below = [*self._upwards()][:-1]
-        if any(location.keyword != "properties" for location in below):
-            return None
-        return tuple([str(location.name) for location in reversed(below)])
-
-    def step(self) -> str:
-        match self.name:
-            case None:
-                return self.keyword
-            case int(position):
-                return f"{self.keyword}[{position}]"
-            case name:
-                return f"{self.keyword}.{name[:64]}"
-
-    def _upwards(self) -> Iterator[_SchemaLocation]:
-        location: _SchemaLocation | None = self
-        while location is not None:
-            yield location
-            location = location.parent
+_Step: TypeAlias = tuple[str, str | int | None]
+"""The keyword that leads to a schema, and its name or position there if there may be several."""
 
 
-@dataclass(frozen=True, slots=True)
-class MirroredParameter:
+class MirroredParameter(NamedTuple):
     """A mirrored parameter: an argument that a header repeats.
 
     Attributes:
@@ -125,8 +89,9 @@ class ParameterHeaders:
             ValueError: an annotation is invalid, or there are more than `MAX_MIRRORED`; the message names the property.
         """
         found: dict[str, MirroredParameter] = {}
-        for location, path, annotated in _annotated(schema):
-            parameter = _parameter(location, path, annotated)
+        for steps, annotated in _annotated(schema):
+            location = _location(steps)
+            parameter = _parameter(location, steps, annotated)
             if parameter.header in found:
                 raise _illegal(
                     location, f"names the header {annotated[ANNOTATION]!r} a second time (case does not count)"
@@ -192,39 +157,31 @@ def _text(parameter: MirroredParameter, arguments: JsonObject) -> str | None:
             return "true" if value else "false"
         case str():
             return value
-        case float() if value.is_integer():  # JSON Schema 2020-12, 6.1.1: 10.0 is an integer
-            return _integer(parameter, int(value))
-        case int():
-            return _integer(parameter, value)
+        case int() | float() if value % 1 == 0:  # JSON Schema 2020-12, 6.1.1: 10.0 is an integer
+            if abs(value) > _MAX_SAFE_INTEGER:
+                what = f"the argument {'.'.join(parameter.path)} is not within ±(2**53 - 1)"
+                raise ValueError(f"{what}, so the header {parameter.header} cannot repeat it")
+            return str(int(value))
         case _:
             return None
-
-
-def _integer(parameter: MirroredParameter, value: int) -> str:
-    if abs(value) > _MAX_SAFE_INTEGER:
-        raise ValueError(
-            f"the argument {'.'.join(parameter.path)} is not within ±(2**53 - 1), so the header {parameter.header} "
-            "cannot repeat it"
-        )
-    return str(value)
 
 
 # Reading a schema
 
 
-def _parameter(location: str, path: tuple[str, ...] | None, schema: JsonObject) -> MirroredParameter:
+def _parameter(location: str, steps: Sequence[_Step], schema: JsonObject) -> MirroredParameter:
     name = schema[ANNOTATION]
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
         raise _illegal(location, f"is {name!r:.80}, which is not the name of a header (an RFC 9110 token)")
     if len(name) > _MAX_NAME:
         raise _illegal(location, f"has {len(name)} characters; the limit is {_MAX_NAME}")
-    if not path:
+    if not steps or any(keyword != "properties" for keyword, _ in steps):
         raise _illegal(location, "must be reachable by `properties` alone")
     if not _is_primitive(schema.get("type")):
         raise _illegal(
             location, f"is on the type {schema.get('type')!r:.80}; only string, integer and boolean have headers"
         )
-    return MirroredParameter(path, PREFIX + name.lower())
+    return MirroredParameter(tuple([str(property_name) for _, property_name in steps]), PREFIX + name.lower())
 
 
 def _illegal(location: str, reason: str) -> ValueError:
@@ -239,27 +196,43 @@ def _is_primitive(kind: JsonValue) -> bool:
     return isinstance(kind, str) and kind in _TYPES
 
 
-def _annotated(schema: JsonObject) -> Iterator[tuple[str, tuple[str, ...] | None, JsonObject]]:
-    """Yield every annotated schema within `schema`, in its order, with its location and path."""
-    # Without recursion: the schema may come from a peer.
-    waiting = [_SchemaLocation(None, "inputSchema", None, schema)]
-    while waiting:
-        location = waiting.pop()
-        inner = location.schema
-        if not isinstance(inner, dict):
-            continue
-        if ANNOTATION in inner:
-            yield location.shown, location.path, inner
-        waiting += reversed([*_within(location, inner)])
+def _location(steps: Sequence[_Step]) -> str:
+    """Return the location of a schema as error messages name it."""
+    shown = "inputSchema"
+    for keyword, name in steps:
+        inner = "" if name is None else f"[{name}]" if isinstance(name, int) else f".{name[:64]}"
+        shown += f".{keyword}{inner}"
+    return shown
 
 
-def _within(location: _SchemaLocation, schema: JsonObject) -> Iterator[_SchemaLocation]:
+def _annotated(schema: JsonObject) -> Iterator[tuple[list[_Step], JsonObject]]:
+    """Yield every annotated schema within `schema`, in its order, with the steps that lead to it."""
+    # Without recursion: the schema may come from a peer. And with one list of steps: in a deep and wide schema, a path for each
+    # schema would take many times the schema's size.
+    steps: list[_Step] = []
+    open_schemas = [_within(schema)]
+    if ANNOTATION in schema:
+        yield steps, schema
+    while open_schemas:
+        step, inner = next(open_schemas[-1], (None, None))
+        if step is None:
+            open_schemas.pop()
+            del steps[-1:]
+        elif isinstance(inner, dict):
+            steps.append(step)
+            open_schemas.append(_within(inner))
+            if ANNOTATION in inner:
+                yield steps, inner
+
+
+def _within(schema: JsonObject) -> Iterator[tuple[_Step, JsonValue]]:
+    """Yield the schemas directly within a schema."""
     for keyword, value in schema.items():
         if keyword in _NAMED and isinstance(value, dict):
             for name, inner in value.items():
-                yield _SchemaLocation(location, keyword, name, inner)
+                yield (keyword, name), inner
         elif keyword in _SEVERAL and isinstance(value, list):
             for position, inner in enumerate(value):
-                yield _SchemaLocation(location, keyword, position, inner)
+                yield (keyword, position), inner
         elif keyword in _ONE:
-            yield _SchemaLocation(location, keyword, None, value)
+            yield (keyword, None), value

@@ -19,8 +19,7 @@ by U+FFFD, as a browser does it, they would become a message that was never sent
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...errors import RemoteProtocolError
 
@@ -28,8 +27,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS = 15
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
+class SseEvent(NamedTuple):
     """One event.
 
     Attributes:
@@ -94,14 +92,14 @@ class SseDecoder:
         self._line = bytearray()  # the start of a line whose end has not arrived
         # A \r may be a whole line end or half of \r\n, which the next bytes decide. The line is not held back until then.
         self._after_cr = False
-        self._block = _Block()
         self.last_event_id = ""
         """What to send as `Last-Event-ID` when connecting again; empty: send none. Kept until an event changes it."""
         self.retry: int | None = None
         """The last `retry` of the stream in milliseconds, or None; it counts even without an event."""
+        self._start_block()
 
     def __repr__(self) -> str:
-        return f"<SseDecoder: {self._block.size + len(self._line)} bytes buffered, max_event={self._max_event}>"
+        return f"<SseDecoder: {self._size + len(self._line)} bytes buffered, max_event={self._max_event}>"
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Return the events that these bytes complete.
@@ -137,7 +135,7 @@ class SseDecoder:
                 self._end_line(events)
 
     def _check_size(self, added: int) -> None:
-        if self._block.size + len(self._line) + added > self._max_event:
+        if self._size + len(self._line) + added > self._max_event:
             raise RemoteProtocolError(f"A server-sent event has more than {self._max_event} bytes (max_event).")
 
     def _end_line(self, events: list[SseEvent]) -> None:
@@ -150,32 +148,16 @@ class SseDecoder:
             self._add_field(line)
         else:
             self._end_block(events)
+            self._start_block()
+
+    def _start_block(self) -> None:
+        self._size = 0
+        self._data = bytearray()
+        self._event = b""
+        self._id: str | None = None
+        self._retry: int | None = None
 
     def _add_field(self, line: bytes) -> None:
-        self._block.add(line)
-        if self._block.retry is not None:
-            self.retry = self._block.retry
-
-    def _end_block(self, events: list[SseEvent]) -> None:
-        block, self._block = self._block, _Block()
-        if block.id is not None:
-            self.last_event_id = block.id
-        event = block.event()
-        if event is not None:
-            events.append(event)
-
-
-@dataclass(slots=True, eq=False)
-class _Block:
-    """The fields between two blank lines."""
-
-    size: int = 0
-    _data: bytearray = field(default_factory=bytearray)
-    _event: bytes = b""
-    id: str | None = None
-    retry: int | None = None
-
-    def add(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:
@@ -184,18 +166,20 @@ class _Block:
             case b"event":
                 self._event = value
             case b"id" if b"\0" not in value:
-                self.id = _decode(value)
+                self._id = _decode(value)
             case b"retry" if value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
-                self.retry = int(value)
+                self._retry = self.retry = int(value)
             case _:
                 return  # a comment, or a field that the standard says to ignore
-        self.size += len(line)
+        self._size += len(line)
 
-    def event(self) -> SseEvent | None:
-        """Return the event, or None if the block has no line of data; an empty line of data counts."""
-        if not self._data:
-            return None
-        return SseEvent(_decode(bytes(self._data[:-1])), _decode(self._event) or "message", self.id, self.retry)
+    def _end_block(self, events: list[SseEvent]) -> None:
+        if self._id is not None:
+            self.last_event_id = self._id
+        # An empty line of data counts; without any there is no event.
+        if self._data:
+            data, event = _decode(bytes(self._data[:-1])), _decode(self._event) or "message"
+            events.append(SseEvent(data, event, self._id, self._retry))
 
 
 def _decode(value: bytes) -> str:

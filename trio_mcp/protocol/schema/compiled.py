@@ -16,7 +16,6 @@ from jsonschema import ValidationError
 from jsonschema.protocols import Validator
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing import Resource
-from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
 from ...types.base import JsonObject, JsonValue
@@ -24,6 +23,7 @@ from ..strict_json import JsonLimits, json_path, loads
 from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, SubschemaRole, abbreviated
 from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS
 from .patterns import MAX_PATTERN_WEIGHT, Pattern
+from .references import Resolved, Resolver, lookup
 
 _PROBLEMS: Final = 5
 _CHARACTERS: Final = 200  # of each problem
@@ -120,8 +120,8 @@ def _subschemas(
     # First everything that the dialect's keywords make a schema, then what only references lead to: a target is checked against
     # the meta-schema only if it was not reached before.
     seen: set[int] = set()
-    waiting: list[Any] = [(root, resolver)]
-    referred: list[Any] = []
+    waiting: list[tuple[Resource[Any], Resolver]] = [(root, resolver)]
+    referred: list[Resolved] = []
     count = 0
     while waiting:
         resource, resolver = waiting.pop()
@@ -176,19 +176,17 @@ def _as_object(schema: JsonValue) -> Mapping[str, JsonValue]:
     return schema if isinstance(schema, dict) else {}
 
 
-def _targets(schema: JsonObject, resolver: Any) -> list[Any]:
+def _targets(schema: JsonObject, resolver: Resolver) -> list[Resolved]:
     """Return the targets of a schema's references, each with a resolver for the references in it."""
-    found: list[Any] = []
+    found: list[Resolved] = []
     for keyword in ("$ref", "$dynamicRef"):
         reference = schema.get(keyword)
         if not isinstance(reference, str):
             continue
-        try:
-            found.append(resolver.lookup(reference))
-        except (Unresolvable, ValueError):
-            raise ValueError(
-                f"its {keyword} {reference!r:.128} leads to nothing within it; nothing is fetched"
-            ) from None
+        target = lookup(reference, resolver)
+        if target is None:
+            raise ValueError(f"its {keyword} {reference!r:.128} leads to nothing within it; nothing is fetched")
+        found.append(target)
     return found
 
 

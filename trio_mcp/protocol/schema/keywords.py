@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from jsonschema import Draft7Validator, Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
@@ -20,6 +20,7 @@ from jsonschema.validators import extend
 
 from ...types.base import JsonValue
 from .patterns import Pattern
+from .references import Resolver
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 Schema: TypeAlias = Mapping[str, Any]
@@ -29,8 +30,7 @@ class BudgetExceeded(Exception):
     """The budget of a check is used up."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubschemaRole:
+class SubschemaRole(NamedTuple):
     """What one subschema needs from the schema around it.
 
     Attributes:
@@ -38,8 +38,8 @@ class SubschemaRole:
         targets: the schemas that its references lead to.
     """
 
-    resolver: Any  # the library does not export its class
-    targets: Sequence[Any]
+    resolver: Resolver
+    targets: Sequence[JsonValue]
 
 
 @dataclass(slots=True)

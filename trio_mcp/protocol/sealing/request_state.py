@@ -218,13 +218,7 @@ class Sealer:
         return f"<Sealer: audience={self._audience!r}, {len(self._keys)} keys, ttl={self._ttl} s>"
 
     def seal(
-        self,
-        principal: str | None,
-        method: str,
-        digest: str,
-        call_id: str,
-        leg: int,
-        journal: JsonValue = None,
+        self, principal: str | None, method: str, digest: str, call_id: str, leg: int, journal: JsonValue = None
     ) -> str:
         """Return the state to send: good for `ttl` seconds, for this principal, method and request, at this audience.
 

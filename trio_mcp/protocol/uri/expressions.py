@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 MAX_TEMPLATE: Final = 8 * 1024
@@ -20,8 +19,7 @@ MAX_VARIABLES: Final = 64
 """The most variables in one template; a name that occurs twice counts twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(NamedTuple):
     """One row of the table: the first character of an expansion, the separator of its values, and how they are written.
 
     Attributes:
@@ -53,8 +51,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """A variable in an expression: its name, and the modifier `:n` (the first n characters) or `*` (each value separately)."""
 
     name: str
@@ -62,8 +59,7 @@ class Variable:
     explode: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """The text between two braces, parsed."""
 
     operator: Operator
@@ -96,20 +92,17 @@ def parse_template(text: str) -> tuple[Part, ...]:
     return parts
 
 
+_PIECE: Final = re.compile(r"(?P<literal>[^{]+)|\{(?P<inside>[^}]*)(?P<closed>\}?)")
+
+
 def _parts(text: str) -> Iterator[Part]:
-    at = 0
-    while at < len(text):
-        opened = text.find("{", at)
-        literal = text[at:] if opened < 0 else text[at:opened]
-        if literal:
-            yield _literal(text, at, literal)
-        if opened < 0:
-            return
-        closed = text.find("}", opened)
-        if closed < 0:
-            raise _flaw(text, opened, "the brace is never closed")
-        yield _expression(text, opened, text[opened + 1 : closed])
-        at = closed + 1
+    for piece in _PIECE.finditer(text):
+        if piece["literal"]:
+            yield _literal(text, piece.start(), piece["literal"])
+        elif piece["closed"]:
+            yield _expression(text, piece.start(), piece["inside"])
+        else:
+            raise _flaw(text, piece.start(), "the brace is never closed")
 
 
 def _literal(text: str, at: int, literal: str) -> str:

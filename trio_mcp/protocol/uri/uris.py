@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import string
+import re
+from typing import Final
 
 from ...errors import RemoteProtocolError
 from ..jsonrpc import INVALID_PARAMS
@@ -10,23 +11,13 @@ from ..jsonrpc import INVALID_PARAMS
 MAX_URI = 64 * 1024
 """Characters of a URI."""
 
-SCHEME = frozenset(string.ascii_letters + string.digits + "+-.")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
 
 
 def is_uri(text: str) -> bool:
     """Return whether the text begins with a scheme and holds no spaces or control characters."""
     # Not a full parser of RFC 3986: many clients do not encode characters beyond ASCII, and the handler decides what exists.
-    scheme, colon, rest = text.partition(":")
-    return (
-        len(text) <= MAX_URI
-        and bool(colon)
-        and bool(rest)
-        and scheme[:1].isascii()
-        and scheme[:1].isalpha()
-        and SCHEME.issuperset(scheme)
-        and text.isprintable()
-        and " " not in text
-    )
+    return len(text) <= MAX_URI and _URI.fullmatch(text) is not None and text.isprintable()
 
 
 def check_uri(uri: str) -> None:
@@ -35,11 +26,7 @@ def check_uri(uri: str) -> None:
     Raises:
         RemoteProtocolError: -32602; the message names it.
     """
-    if len(uri) > MAX_URI:
-        raise RemoteProtocolError(
-            f"the URI {uri[:64]!r}... has {len(uri)} characters; the limit is {MAX_URI}", code=INVALID_PARAMS
-        )
     if not is_uri(uri):
-        raise RemoteProtocolError(
-            f"{uri[:128]!r} is not a URI: it needs a scheme, such as file: or https:", code=INVALID_PARAMS
-        )
+        too_long = f"has {len(uri)} characters; the limit is {MAX_URI}"
+        problem = too_long if len(uri) > MAX_URI else "needs a scheme, such as file: or https:"
+        raise RemoteProtocolError(f"{uri[:128]!r} is not a URI: it {problem}", code=INVALID_PARAMS)

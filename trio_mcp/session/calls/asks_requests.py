@@ -34,7 +34,7 @@ class PendingAsks:
 
     def new_request(self, question: Question[T], mailbox: Mailbox) -> Request:
         """Return a request that asks the question; its answer goes to the mailbox, under the request's id."""
-        request = self._connection.ask(question.method, question.params)
+        request = self._connection.new_request(question.method, question.params)
         self.mailboxes[request.id] = mailbox
         return request
 

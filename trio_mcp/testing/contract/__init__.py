@@ -1,13 +1,13 @@
-"""The streaming contract: what every transport of MCP keeps, as rules over a maker of servers and connections.
+"""The streaming contract: rules that every MCP transport must keep, and the cases that test a transport against them.
 
-A transport's test module is only its maker, a class like `Maker`, and
+The test module of a transport defines a class like `Maker`, and
 
     @pytest.mark.parametrize("case", cases_of(MyMaker()), ids=str)
     def test_contract(case: Case) -> None:
         case.run()
 
-Each case runs in a new Trio loop, in bounded time (virtual if it waits for nothing real), and fails if anything is left
-behind: tasks, threads, descriptors, child processes, warnings, and anything that the server still has of a call.
+Each case runs in a new Trio loop, in bounded time (virtual if it waits for no socket or process). It fails if anything is left
+behind: tasks, threads, descriptors, child processes, warnings, or state of a call at the server.
 
 Names are loaded when they are first used: the server of a case may be a separate process, which needs few of them.
 """
@@ -73,7 +73,7 @@ __all__ = [
     "text_of",
 ]
 
-_ROOMS = {
+_MODULES = {
     "makers": ("IMPOSSIBLE", "Endpoint", "Maker", "Trait"),
     "pair": ("Pair",),
     "peer": ("EVERYTHING", "Call", "Peer", "Question", "accepted", "text_of"),
@@ -95,11 +95,11 @@ _ROOMS = {
     "subject": ("contract_server", "lent_server"),
     "table": ("rules_table",),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     groups = import_module(".groups", __name__)  # registers all rules
-    return groups if name == "groups" else getattr(import_module(f".{_ROOM_OF[name]}", __name__), name)
+    return groups if name == "groups" else getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)

@@ -1,6 +1,6 @@
 """The contract's server as a separate process, on stdio: `python -m trio_mcp.testing.contract.child PORT`.
 
-The port is where the test's stage listens.
+The stage of the test listens at this port.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .subject import lent_server
 
 
 async def main(port: int) -> None:
-    """Serve on stdio until the end of stdin, and report to the stage at that port."""
+    """Serve on stdio until stdin ends, and report to the stage at this port."""
     async with linked_stage(port) as stage:
         with lent_server(stage) as server:
             await server.serve("stdio")

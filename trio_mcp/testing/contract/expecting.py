@@ -1,4 +1,4 @@
-"""What rules expect of awaitables and of peers, said in one line each."""
+"""Expectations that many rules share."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ E = TypeVar("E", bound=Exception)
 
 
 async def failure(kind: type[E], doing: Awaitable[object]) -> E:
-    """The error of this kind that it ends with.
+    """Return the error of this kind that the awaitable raises.
 
     Raises:
-        AssertionError: it ends well.
+        AssertionError: it returned instead.
     """
     try:
         result = await doing
@@ -27,14 +27,14 @@ async def failure(kind: type[E], doing: Awaitable[object]) -> E:
 
 
 async def nothing_more_of(peer: Peer, call: Call) -> None:
-    """A call is over, or has nothing to say now: no reply to it has come, no question and no report."""
+    """Raise `AssertionError` if a reply, a question or a report of this call has come."""
     await peer.ping()
     said = [message for message in peer.unread() if not message.get("unanswered")]
     assert said == [], f"{call.id!r} should be silent, but there came {said}"
 
 
 async def read_until(peer: Peer, pair: Pair, mark: str) -> None:
-    """Read whatever comes until something has happened at the server."""
+    """Read and drop messages until the server has made this mark."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read_on, peer)
         await pair.stage.marked(mark)

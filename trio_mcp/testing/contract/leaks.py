@@ -1,4 +1,4 @@
-"""Failing on what a test leaves behind: tasks, threads, descriptors, child processes, and warnings that were not raised."""
+"""Checks that a test leaves nothing behind: tasks, threads, descriptors, child processes, and warnings that were not raised."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pathlib import Path
 import trio
 
 THREAD_GRACE = 5.0
-"""Seconds that a thread which was told to end has to do so."""
+"""Seconds that a thread has to end after it was asked to."""
 
 CACHED_THREAD = "Trio thread"
-"""What Trio calls a thread that it keeps for its next use."""
+"""The name of a thread that Trio keeps for its next use."""
 
 
 @contextmanager
 def no_leaks() -> Iterator[None]:
-    """Round a whole `trio.run`: afterwards the process has no more threads, descriptors and children than before.
+    """Check after the block, which contains a whole `trio.run`, that the process has no new threads, descriptors or children.
 
     Raises:
-        AssertionError: it has; the text names each. So do exceptions and warnings that were only reported to hooks.
+        AssertionError: it has, and the text names each; or an exception or a warning was only reported to a hook.
     """
     gc.collect()
-    gc.freeze()  # what is there already is not looked at again, which is most of what a case would cost
+    gc.freeze()  # Else each case would scan all the objects that existed before, which is most of what it would cost.
     threads, descriptors, children = set(threading.enumerate()), open_descriptors(), child_processes()
     unraised: list[str] = []
     hook, sys.unraisablehook = (
@@ -53,10 +53,10 @@ def no_leaks() -> Iterator[None]:
 
 @contextmanager
 def no_tasks_left() -> Iterator[None]:
-    """Inside a `trio.run`: afterwards no task runs that did not run before, Trio's own apart.
+    """Check after the block, which is inside a `trio.run`, that it left no task running.
 
     Raises:
-        AssertionError: one does; the text names it.
+        AssertionError: it did; the text names the tasks.
     """
     before = set(all_tasks())
     yield
@@ -65,7 +65,7 @@ def no_tasks_left() -> Iterator[None]:
 
 
 def all_tasks() -> Iterator[trio.lowlevel.Task]:
-    """Every task of this run, system tasks included."""
+    """Yield every task of this run, system tasks included."""
     root = trio.lowlevel.current_root_task()
     waiting = [] if root is None else [root]
     while waiting:
@@ -76,7 +76,7 @@ def all_tasks() -> Iterator[trio.lowlevel.Task]:
 
 
 def lives(thread: threading.Thread) -> bool:
-    """Whether a thread goes on; one of Trio's cache does so with nothing to do."""
+    """Return whether a thread still runs; a thread of Trio's cache is idle and does not count."""
     if thread.name.startswith(CACHED_THREAD):
         return False
     thread.join(THREAD_GRACE)
@@ -84,7 +84,7 @@ def lives(thread: threading.Thread) -> bool:
 
 
 def open_descriptors() -> set[tuple[int, str]]:
-    """The open descriptors of this process and what each is of; empty where the system does not tell."""
+    """Return the open descriptors of this process and what each refers to; nothing where the system does not list them."""
     folder = Path("/proc/self/fd")
     if not folder.is_dir():
         return set()
@@ -92,17 +92,17 @@ def open_descriptors() -> set[tuple[int, str]]:
     for name in os.listdir(folder):
         try:
             found.add((int(name), os.readlink(folder / name)))
-        except OSError:  # the one that reads this folder
+        except OSError:  # the descriptor that reads this folder
             continue
     return found
 
 
 def child_processes() -> set[int]:
-    """The children of this process, zombies included; empty where the system does not tell."""
+    """Return the children of this process, zombies included; nothing where the system does not list them."""
     found: set[int] = set()
     for listing in Path("/proc/self/task").glob("*/children"):
         try:
             found.update(int(pid) for pid in listing.read_text().split())
-        except OSError:  # that thread has ended
+        except OSError:  # the thread has ended
             continue
     return found

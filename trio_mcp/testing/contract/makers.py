@@ -1,4 +1,4 @@
-"""What a transport gives to have the contract held against it: a way to serve the contract's server and to reach it."""
+"""What a transport provides to be tested: a way to serve the contract's server, and a way to connect to it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from .stage import Stage
 
 
 class Trait(Enum):
-    """What not every transport can do. A rule names what it needs."""
+    """An ability that some transports lack. A rule names those that it needs."""
 
     SHARED = "shared"
-    """One channel carries everything, so that ids tell requests apart, and its end is the end of all that runs for it."""
+    """One channel carries all messages: ids tell requests apart, and when the channel ends, all its calls end."""
     STREAMS = "streams"
     """Every request has a separate exchange, as over HTTP."""
     RESUMES = "resumes"
-    """What was sent on a stream that was lost can be asked for again (handshake era only)."""
+    """Messages of a lost stream can be requested again (legacy era only)."""
     VIRTUAL = "virtual"
-    """Nothing waits for a socket or a process, so that time can be virtual."""
+    """Nothing waits for a socket or a process, so time can be virtual."""
     SOCKET = "socket"
-    """There is a network between the two ends that can be cut and stalled."""
+    """A network between the two ends can be cut and stalled."""
     CHILD = "child"
-    """The server is a child process, started for one connection and ended with it."""
+    """The server is a child process that starts and ends with its one connection."""
     SERVES_MANY = "serves many"
     """Several connections reach the same server."""
     TEXT = "text"
-    """Text that is no message can be put on the wire."""
+    """Text that is not a message can be sent."""
     BYTES = "bytes"
-    """So can bytes that are no text."""
+    """Bytes that are not text can be sent."""
 
 
 IMPOSSIBLE: Mapping[Trait, str] = {
@@ -45,35 +45,35 @@ IMPOSSIBLE: Mapping[Trait, str] = {
     Trait.TEXT: "messages are passed in memory, without a wire",
     Trait.BYTES: "messages cannot contain bytes that are not text",
 }
-"""Why a rule cannot be held against a transport that lacks a trait."""
+"""Why a rule that needs a trait does not apply to a transport without it."""
 
 
 class Endpoint(Protocol):
-    """The contract's server, being served."""
+    """The contract's server while it is served."""
 
     def connect(self) -> AbstractAsyncContextManager[AnyChannel]:
-        """A new connection to it; closed in order on the way out."""
+        """Return a context manager that opens a new connection, and closes it properly."""
         ...
 
     async def cut(self) -> None:
-        """Lose every connection at once, without a word of farewell. What is opened afterwards works."""
+        """Break every open connection at once, without closing it properly. Connections that are opened afterwards work."""
         ...
 
     def stall(self) -> None:
-        """From now on nothing that the server sends arrives at its clients. Only with `Trait.SOCKET`."""
+        """Stop delivering what the server sends to its clients. Only with `Trait.SOCKET`."""
         ...
 
     async def stop(self, seconds: float) -> None:
-        """Shut the server down in order, and return when it is: nothing new is taken on, and what runs has so long to end.
+        """Shut the server down, and return when it has ended: it rejects new calls, and gives running ones so many seconds.
 
-        The connections stay open as long as the transport lets them.
+        The connections stay open as long as the transport allows.
         """
         ...
 
     async def send_bytes(self, channel: AnyChannel, data: bytes, /) -> bytes:
-        """Put these bytes on the wire of a connection, in the place of a message. Only with `Trait.TEXT`.
+        """Send these bytes in place of a message. Only with `Trait.TEXT`.
 
-        Returns the answer where it comes at once, as that of a POST; nothing where it will come as a message.
+        Returns the answer if the transport gives one at once, as to a POST; no bytes if it will come as a message.
         """
         ...
 
@@ -82,9 +82,9 @@ class Maker(Protocol):
     """One transport, as the contract sees it.
 
     Attributes:
-        name: for the ids of the cases.
-        revisions: those that it can carry, newest last.
-        traits: what it can do.
+        name: appears in the tables and the ids of cases.
+        revisions: the revisions that it can carry, newest last.
+        traits: its abilities.
     """
 
     name: str
@@ -92,9 +92,9 @@ class Maker(Protocol):
     traits: frozenset[Trait]
 
     def serve(self, stage: Stage, *, grace: float) -> AbstractAsyncContextManager[Endpoint]:
-        """Serve the contract's server with this stage.
+        """Return a context manager that serves the contract's server with this stage.
 
         Args:
-            grace: seconds that a call goes on without its client, where the transport has such a time.
+            grace: seconds that a call continues after its client disconnected, if the transport has such a limit.
         """
         ...

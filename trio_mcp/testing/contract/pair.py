@@ -1,4 +1,4 @@
-"""A served contract server and the ways to reach it, as a rule is given them."""
+"""A served contract server and the ways to connect to it: the argument of every rule."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .stage import BOUND, Stage
 
 
 class Pair:
-    """What a rule is held against.
+    """A served contract server, to which a rule connects as a client.
 
     Attributes:
         stage: where the tools of the server make marks and wait at gates.
-        revision: the one to speak.
+        revision: the revision that connections use.
     """
 
     def __init__(self, maker: Maker, endpoint: Endpoint, stage: Stage, revision: str) -> None:
@@ -33,13 +33,13 @@ class Pair:
 
     @asynccontextmanager
     async def peer(self, capabilities: JsonObject = EVERYTHING) -> AsyncIterator[Peer]:
-        """A connection that says what the rule tells it to, after the handshake where there is one."""
+        """Connect, make the handshake of a legacy revision, and give the rule a peer to send messages with."""
         async with self.endpoint.connect() as channel, opened(channel, self.revision, capabilities) as peer:
             yield peer
 
     @asynccontextmanager
     async def unopened(self, capabilities: JsonObject = EVERYTHING) -> AsyncIterator[Peer]:
-        """A connection on which nothing has been said yet."""
+        """Connect, and give the rule a peer that has sent nothing yet."""
         async with self.endpoint.connect() as channel:
             yield Peer(channel, self.revision, capabilities)
 
@@ -53,7 +53,7 @@ class Pair:
         on_log: OnLog | None = None,
         on_change: OnChange | None = None,
     ) -> AsyncIterator[Client]:
-        """A connection of our own client, speaking the revision of this pair."""
+        """Connect the package's own client, in the revision of this pair."""
         options = ClientOptions(
             handlers=Handlers(on_elicit, on_sample, on_roots),
             on_log=on_log,
@@ -68,7 +68,7 @@ class Pair:
             yield client
 
     async def refused(self, peer: Peer, data: bytes) -> JsonObject:
-        """The error that answers these bytes, sent in the place of a message. Only with `Trait.TEXT`."""
+        """Send these bytes in place of a message, and return the error that answers them. Only with `Trait.TEXT`."""
         with trio.fail_after(BOUND):
             at_once = await self.endpoint.send_bytes(peer.channel, data)
         answer: JsonObject = json.loads(at_once) if at_once else await peer.first(lambda message: "error" in message)
@@ -77,11 +77,11 @@ class Pair:
         return error
 
     async def cut(self) -> None:
-        """Lose every connection without a word of farewell."""
+        """Break every open connection without closing it properly."""
         with trio.fail_after(BOUND):
             await self.endpoint.cut()
 
     async def stop(self, seconds: float) -> None:
-        """Shut the server down in order; calls that run have so long to end."""
+        """Shut the server down; running calls have so many seconds to end."""
         with trio.fail_after(BOUND):
             await self.endpoint.stop(seconds)

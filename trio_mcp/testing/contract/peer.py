@@ -1,4 +1,4 @@
-"""A client of the contract that says exactly what a rule tells it to, in plain JSON, over any channel and in either era."""
+"""A client that sends exactly what a rule tells it to, in plain JSON, over any channel and in either era."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ...types import JsonObject, JsonValue
 from .stage import BOUND
 
 EVERYTHING: JsonObject = {"elicitation": {"form": {}}, "sampling": {}, "roots": {"listChanged": True}}
-"""All that a client can offer."""
+"""Every capability that a client can declare."""
 
 INFO: JsonObject = {"name": "contract", "version": "1"}
 
 
 class Peer:
-    """The client's end of one connection. What is sent and what comes are JSON objects.
+    """The client's end of one connection, which sends and receives JSON objects.
 
-    Messages that come are kept in order until a rule asks for them: `receive` takes the next one, `reply` the reply to one
-    request, whatever came before it stays.
+    Messages that arrive are kept in order until a rule asks for them: `receive` takes the next one; `reply` takes the reply to
+    one request, and keeps what came before it.
     """
 
     def __init__(self, channel: AnyChannel, revision: str, capabilities: JsonObject) -> None:
@@ -39,7 +39,7 @@ class Peer:
         self._kept: deque[JsonObject] = deque()
 
     async def open(self) -> JsonObject:
-        """What comes before everything else: the handshake, where there is one. Returns what the server says of itself."""
+        """Make the handshake, or discover a modern server; return the result."""
         if self.modern:
             return await self.result(await self.request("server/discover"))
         params: JsonObject = {
@@ -54,7 +54,7 @@ class Peer:
     # out
 
     async def send(self, message: JsonObject, about: RequestId | None = None) -> None:
-        """Send one message as it is; `jsonrpc` is added. `about` is the request of ours that it belongs to."""
+        """Send one message, with `jsonrpc` added. `about` is the id of the client's request that it belongs to."""
         parsed = parse(json.dumps({"jsonrpc": "2.0", **message}).encode())
         assert not isinstance(parsed, Malformed), parsed
         with trio.fail_after(BOUND):
@@ -70,18 +70,18 @@ class Peer:
         progress: RequestId | None = None,
         logs: str | None = None,
     ) -> RequestId:
-        """Send a request; returns its id.
+        """Send a request and return its id.
 
         Args:
-            meta: more for its `_meta`.
-            progress: the token under which progress is to be told.
-            logs: the least severe log messages that are wanted (modern era).
+            meta: additional members of its `_meta`.
+            progress: its progress token.
+            logs: the lowest level of log messages to receive (modern era).
         """
         request_id = next(self._ids) if id is None else id
-        said: JsonObject = {**(self._stamp(logs) if self.modern else {}), **(meta or {})}
+        sent: JsonObject = {**(self._stamp(logs) if self.modern else {}), **(meta or {})}
         if progress is not None:
-            said["progressToken"] = progress
-        body: JsonObject = {**(params or {}), **({"_meta": said} if said else {})}
+            sent["progressToken"] = progress
+        body: JsonObject = {**(params or {}), **({"_meta": sent} if sent else {})}
         await self.send({"id": request_id, "method": method, "params": body})
         return request_id
 
@@ -89,16 +89,16 @@ class Peer:
         await self.send({"method": method, "params": params or {}})
 
     async def cancel(self, request_id: RequestId) -> None:
-        """Tell the server that an answer is no longer wanted, in the way of the transport."""
+        """Cancel a request, as its transport does that."""
         params: JsonObject = {"requestId": request_id, "reason": "not needed"}
         await self.send({"method": "notifications/cancelled", "params": params}, request_id)
 
     async def answer(self, question_id: RequestId, result: JsonObject) -> None:
-        """Answer a live question of the server."""
+        """Answer a request of the server (legacy era)."""
         await self.send({"id": question_id, "result": result})
 
     async def refuse(self, question_id: RequestId, code: int, message: str) -> None:
-        """Answer a live question of the server with an error."""
+        """Answer a request of the server with an error (legacy era)."""
         await self.send({"id": question_id, "error": {"code": code, "message": message}})
 
     async def call(
@@ -109,7 +109,7 @@ class Peer:
         progress: RequestId | None = None,
         logs: str | None = None,
     ) -> Call:
-        """Call a tool; the call can then be followed through its questions, in either era. See `request`."""
+        """Call a tool; return the call, which goes through its questions in either era. See `request` for the options."""
         call = Call(self, tool, arguments or {}, progress, logs)
         await call.send()
         return call
@@ -117,7 +117,7 @@ class Peer:
     # in
 
     async def receive(self) -> JsonObject:
-        """The next message, whatever it is.
+        """Return the next message of any kind.
 
         Raises:
             trio.EndOfChannel: the connection has ended.
@@ -125,7 +125,7 @@ class Peer:
         return self._kept.popleft() if self._kept else await self._next()
 
     async def first(self, wanted: Callable[[JsonObject], bool]) -> JsonObject:
-        """The first message of this kind; others that come before it are kept."""
+        """Return the first message that matches, and keep those that come before it."""
         for message in self._kept:
             if wanted(message):
                 self._kept.remove(message)
@@ -135,7 +135,7 @@ class Peer:
         return message
 
     async def reply(self, request_id: RequestId) -> JsonObject:
-        """The reply to a request; other messages that come before it are kept."""
+        """Return the reply to a request, and keep the messages that come before it."""
         return await self.first(lambda message: is_reply(message, request_id))
 
     async def result(self, request_id: RequestId) -> JsonObject:
@@ -151,7 +151,7 @@ class Peer:
         return error
 
     async def refusal(self, request_id: RequestId) -> str:
-        """Why a request was refused: the text of an error, or of the transport where it refuses by itself."""
+        """Return why a request was rejected: the text of the error, or of the transport if that rejected it."""
         reply = await self.reply(request_id)
         if "refused" in reply:
             return str(reply["refused"])
@@ -160,15 +160,15 @@ class Peer:
         return str(error["message"])
 
     async def message(self, method: str) -> JsonObject:
-        """The next message of this method; others that come before it are kept."""
+        """Return the next message of this method, and keep those that come before it."""
         return await self.first(lambda message: message.get("method") == method)
 
     async def asked(self) -> JsonObject:
-        """The next request of the server; other messages that come before it are kept."""
+        """Return the next request of the server, and keep the messages that come before it."""
         return await self.first(lambda message: "method" in message and "id" in message)
 
     async def ended(self) -> list[JsonObject]:
-        """Wait until the server has ended the connection; what came before that and was not asked for."""
+        """Wait until the server has closed the connection; return the messages that were not taken before."""
         try:
             while True:
                 self._kept.append(await self._next())
@@ -176,15 +176,15 @@ class Peer:
             return self.unread()
 
     def unread(self) -> list[JsonObject]:
-        """What has come and was not asked for, in order; it is forgotten here."""
+        """Take all the messages that have arrived, in order."""
         messages = list(self._kept)
         self._kept.clear()
         return messages
 
     async def ping(self) -> None:
-        """Make sure that everything sent before was seen, and that the server answers.
+        """Check that the server answers, and so has seen everything that was sent before.
 
-        The modern era has no ping; there a listing says as much.
+        The modern era has no ping, so there this lists the tools.
         """
         reply = await self.reply(await self.request("tools/list" if self.modern else "ping"))
         assert "result" in reply, reply
@@ -206,10 +206,10 @@ class Peer:
 
 
 class Question:
-    """One thing that a call asks, in either era.
+    """One question of a call, in either era.
 
     Attributes:
-        key: the id of the request it came as, or its key in the round.
+        key: the id of its request (legacy era), or its key in the round (modern era).
     """
 
     def __init__(self, key: RequestId, method: str, params: JsonObject) -> None:
@@ -219,7 +219,7 @@ class Question:
 
 
 class Call:
-    """One call of a tool, from its first request to its result. In the modern era it takes a request per round."""
+    """One call of a tool, from its first request to its result. In the modern era each round is a request."""
 
     def __init__(
         self, peer: Peer, tool: str, arguments: JsonObject, progress: RequestId | None = None, logs: str | None = None
@@ -228,23 +228,23 @@ class Call:
         self._tool = tool
         self._arguments = arguments
         self.progress = progress
-        """The token under which progress of the next leg is to be told."""
+        """The progress token of the next leg."""
         self._logs = logs
         self._asked: deque[Question] = deque()
         self._answers: JsonObject = {}
         self.state: JsonValue = None
         """The `requestState` of the last round (modern era)."""
         self.id: RequestId = 0
-        """Of the last request that carried it."""
+        """The id of its last request."""
 
     async def send(self, **carried: JsonValue) -> None:
         params: JsonObject = {"name": self._tool, "arguments": self._arguments, **carried}
         self.id = await self._peer.request("tools/call", params, progress=self.progress, logs=self._logs)
 
     async def question(self) -> Question:
-        """The next question; in the modern era those of one round come one after the other.
+        """Return the next question; in the modern era, the questions of one round come one after the other.
 
-        A live question may be any call's: it names none. Only one call should ask at a time.
+        In the legacy era a question does not say which call it belongs to, so only one call should ask at a time.
         """
         if not self._asked:
             if self._peer.modern:
@@ -254,7 +254,7 @@ class Call:
         return self._asked.popleft()
 
     async def answer(self, question: Question, result: JsonObject) -> None:
-        """Answer a question. The call goes on when all questions of a round have their answers."""
+        """Answer a question. In the modern era the next leg starts when all questions of the round are answered."""
         if not self._peer.modern:
             await self._peer.answer(question.key, result)
             return
@@ -264,7 +264,7 @@ class Call:
             await self.send(inputResponses=answers, requestState=self.state)
 
     async def round(self) -> dict[str, Question]:
-        """All the questions of the next round, by key (modern era)."""
+        """Return all the questions of the next round, by key (modern era)."""
         await self._next_round()
         asked, self._asked = self._asked, deque()
         return {str(question.key): question for question in asked}
@@ -280,13 +280,13 @@ class Call:
         return await self._peer.error(self.id)
 
     async def text(self) -> str:
-        """The text of its successful result."""
+        """Return the text of its successful result."""
         result = await self.result()
         assert not result.get("isError"), result
         return text_of(result)
 
     async def failure(self) -> str:
-        """The text of its error result."""
+        """Return the text of its error result."""
         result = await self.result()
         assert result.get("isError"), result
         return text_of(result)
@@ -295,7 +295,7 @@ class Call:
         await self._peer.cancel(self.id)
 
     def replies_in(self, messages: Iterable[JsonObject]) -> list[JsonObject]:
-        """The replies to it among these messages; that there will be none is no reply."""
+        """Return the replies to it among these messages."""
         return [message for message in messages if is_reply(message, self.id) and "unanswered" not in message]
 
     async def _next_round(self) -> None:
@@ -313,7 +313,7 @@ class Call:
 
 @asynccontextmanager
 async def opened(channel: AnyChannel, revision: str, capabilities: JsonObject) -> AsyncIterator[Peer]:
-    """A peer that has made its handshake."""
+    """Open a peer on this channel, handshake included."""
     peer = Peer(channel, revision, capabilities)
     await peer.open()
     yield peer
@@ -332,12 +332,12 @@ def is_reply(message: JsonObject, request_id: RequestId) -> bool:
 
 
 def accepted(**content: JsonValue) -> JsonObject:
-    """The answer of a user who filled in a form."""
+    """Return the answer of a user who filled in a form."""
     return {"action": "accept", "content": content}
 
 
 def text_of(result: JsonObject) -> str:
-    """The text blocks of a tool's result, one after the other."""
+    """Return the text blocks of a tool's result, joined."""
     content = result.get("content")
     assert isinstance(content, list), result
     return "".join(str(block["text"]) for block in content if isinstance(block, dict) and block.get("type") == "text")

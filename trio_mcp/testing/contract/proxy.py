@@ -14,10 +14,10 @@ CHUNK = 16 * 1024
 
 
 class Proxy:
-    """Between clients and one server on this machine.
+    """Forwards TCP connections from clients to one server on this machine.
 
     Attributes:
-        port: where clients connect to.
+        port: the port to which clients connect.
     """
 
     def __init__(self, target: int) -> None:
@@ -27,17 +27,17 @@ class Proxy:
         self._stalled = False
 
     async def cut(self) -> None:
-        """End every connection with a reset in both directions. Connections that are made afterwards work."""
+        """Reset every open connection in both directions. Connections that are made afterwards work."""
         for scope in list(self._open):
             scope.cancel()
         await trio.lowlevel.checkpoint()
 
     def stall(self) -> None:
-        """From now on nothing that the server sends is taken from it, as when a client has stopped reading."""
+        """Stop reading from the server, as if its client had stopped reading."""
         self._stalled = True
 
     async def forward(self, client: trio.SocketStream) -> None:
-        """Carry one connection to its end."""
+        """Forward one connection until it ends."""
         server = await trio.open_tcp_stream("127.0.0.1", self._target)
         with trio.CancelScope() as scope:
             self._open.add(scope)
@@ -50,7 +50,7 @@ class Proxy:
                 for stream in (client, server):
                     if scope.cancel_called:
                         reset(stream)
-                    stream.socket.close()  # also when everything is cancelled
+                    stream.socket.close()  # not `aclose`, so that it is closed although this task is cancelled
 
     async def _carry(self, source: trio.SocketStream, sink: trio.SocketStream, stalls: bool) -> None:
         with suppress(*GONE):
@@ -63,14 +63,14 @@ class Proxy:
 
 
 def reset(stream: trio.SocketStream) -> None:
-    """Let the close of a connection be a reset."""
+    """Make the close of a connection a reset."""
     with suppress(OSError):
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @asynccontextmanager
 async def open_proxy(target: int) -> AsyncIterator[Proxy]:
-    """A proxy to the server at a port of this machine, for the length of the block."""
+    """Run a proxy to the server at this local port during the block."""
     proxy = Proxy(target)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     proxy.port = int(listeners[0].socket.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The rules of the contract, and the cases they make with a transport: one for each revision that it carries."""
+"""The rules of the contract, and the cases that test a transport: one for each rule and revision that applies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from .pair import Pair
 from .stage import NO_OPTIONS, Options, Stage
 
 LIMIT = 60.0
-"""Seconds that a case may take, virtual ones where time is virtual."""
+"""Seconds that a case may take."""
 
 VIRTUAL_LIMIT = 100_000.0
+"""The same in virtual time."""
 
 LEGACY = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
-"""The revisions of the handshake era."""
+"""The revisions of the legacy era."""
 MODERN = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
 """The revisions of the modern era."""
 ELICITS = tuple(name for name in REVISIONS if name >= "2025-06-18")
@@ -32,15 +33,15 @@ Check = Callable[[Pair], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One sentence of the contract, and the function that holds it against a pair.
+    """One rule of the contract, and the function that checks a pair against it.
 
     Attributes:
-        group: a letter of the contract, or `peers` and `calls` for the two failure catalogues.
-        revisions: those it is about; `why` says what it means that others have no such thing.
-        needs: the traits without which it cannot be, and why it cannot.
-        grace: seconds that a call goes on without its client.
-        threads: it uses real threads, so that its time is real.
-        options: limits and times that the server is to have.
+        group: a letter, or `peers` and `calls` for the two catalogues of failures.
+        revisions: the revisions that it applies to; `why` says why not to the others.
+        needs: the traits that it needs, each with the reason why the rule does not apply without it.
+        grace: seconds that a call continues after its client disconnected.
+        threads: whether it uses real threads, and therefore real time.
+        options: limits and times of the server.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Rule:
     options: Options
 
     def impossible(self, maker: Maker, revision: str) -> str | None:
-        """Why this rule cannot be held against that transport in that revision; None if it can."""
+        """Return why this rule does not apply to that transport in that revision; None if it does."""
         if revision not in self.revisions:
             return self.why
         missing = sorted(self.needs.keys() - maker.traits, key=lambda trait: trait.value)
@@ -70,11 +71,11 @@ class Case:
     revision: str
 
     def run(self) -> None:
-        """Check the rule, in a new Trio loop.
+        """Check the rule in a new Trio loop.
 
         Raises:
-            AssertionError: the transport does not keep it, or something was left behind.
-            trio.TooSlowError: it was not done in time.
+            AssertionError: the transport breaks the rule, or something was left behind.
+            trio.TooSlowError: the check took too long.
         """
         virtual = Trait.VIRTUAL in self.maker.traits and not self.rule.threads
         with no_leaks():
@@ -97,7 +98,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """A case that there cannot be, and why."""
+    """A rule that does not apply to a transport in a revision, and why."""
 
     rule: Rule
     revision: str
@@ -117,13 +118,13 @@ def rule(
     threads: bool = False,
     options: Options = NO_OPTIONS,
 ) -> Callable[[Check], Check]:
-    """Make a function a rule of the contract; its name says what must be so. See `Rule`.
+    """Register a function as a rule of the contract; the function's name states the rule. See `Rule`.
 
     Args:
-        needs: the traits; a mapping says why there cannot be a case without them where that is another reason than usual.
+        needs: the traits; or a mapping from traits to reasons, if the reason is not the one in `IMPOSSIBLE`.
 
     Raises:
-        ValueError: there is such a rule already, or it leaves out revisions without saying why.
+        ValueError: a rule with this name exists, or it leaves out revisions and `why` is missing.
     """
     if set(revisions) != set(REVISIONS) and not why:
         raise ValueError("say why the rule leaves out some revisions")
@@ -140,17 +141,17 @@ def rule(
 
 
 def all_rules() -> tuple[Rule, ...]:
-    """The whole contract."""
+    """Return the rules of the whole contract."""
     return tuple(_RULES.values())
 
 
 def every(revisions: Sequence[str]) -> Sequence[str]:
-    """Choose all revisions."""
+    """Return all these revisions."""
     return revisions
 
 
 def newest_of_each_era(revisions: Sequence[str]) -> Sequence[str]:
-    """Choose the newest legacy revision among these, and the newest modern one.
+    """Return the newest legacy revision among these, and the newest modern one.
 
     A transport carries messages and does not look at their revision, so the older ones need not cross every real wire.
     """
@@ -160,10 +161,10 @@ def newest_of_each_era(revisions: Sequence[str]) -> Sequence[str]:
 def cases_of(
     maker: Maker, group: str | None = None, *, choose: Callable[[Sequence[str]], Sequence[str]] = every
 ) -> list[Case]:
-    """Return the cases that a transport has to pass, of one group or of all.
+    """Return the cases that a transport must pass, of one group or of all.
 
     Args:
-        choose: picks from the revisions that a rule and the transport have in common; such as `newest_of_each_era`.
+        choose: picks from the revisions that the rule and the transport have in common, as `newest_of_each_era` does.
     """
     return [
         Case(each, maker, revision)
@@ -174,7 +175,7 @@ def cases_of(
 
 
 def impossible_of(maker: Maker) -> list[Impossible]:
-    """Every case that there cannot be for a transport."""
+    """Return each rule that does not apply to a transport, by revision."""
     return [
         Impossible(each, revision, why)
         for each in _RULES.values()

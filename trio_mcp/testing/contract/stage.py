@@ -1,7 +1,7 @@
-"""How a test and the tools of the contract's server meet: marks that tools make, gates that tests open, and gauges.
+"""How a test and the tools of the contract's server communicate: tools make marks, tests open gates and read gauges.
 
-The server may be another process. Then its stage is linked to the test's over a socket, one JSON object per line, and everything
-below works as in one process.
+If the server is another process, its stage is linked to the stage of the test over a socket, with one JSON object per line;
+everything below works as in one process.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ BOUND = 20.0
 """Seconds that any wait of the contract may take."""
 
 QUIESCENCE = 0.005
-"""Seconds between two looks at the gauges. Nothing tells that a server has come to rest, so it is asked again and again."""
+"""Seconds between two readings of the gauges. They are polled, because no event says that a server has come to rest."""
 
 Options = Mapping[str, float]
-"""Limits and times of the server, by their names in `ServiceOptions` or in its `actors`."""
+"""Limits and times of the server, by their names in `ServiceOptions` or in `ServiceOptions.actors`."""
 
 NO_OPTIONS: Options = MappingProxyType({})
 
 Gauges = Mapping[str, int]
-"""What there is now at the server, by name: everything that a quiet one has none of."""
+"""Counts of what the server has now, by name. All are 0 when it is at rest."""
 
 
 class Stage:
-    """The test's and the tools' common ground.
+    """The marks, gates and gauges of one case.
 
-    Marks are counted by name. A gate is closed until the test opens it, and stays open.
+    Marks are counted by name. A gate is closed until the test opens it, and then stays open.
     """
 
     def __init__(self, options: Options = NO_OPTIONS) -> None:
         self.options = options
-        """What the rule wants the server to be served with."""
+        """The options that the rule sets for the server."""
         self.spent = False
-        """A tool has changed the server for good, so that it can serve no other case."""
+        """Whether a tool has changed the server, so that it cannot serve another case."""
         self._marks: Counter[str] = Counter()
         self._gates: dict[str, trio.Event] = {}
         self._changed = trio.Event()
@@ -52,7 +52,7 @@ class Stage:
     # for tools
 
     def mark(self, name: str) -> None:
-        """Note that something has happened."""
+        """Count one event with this name."""
         self._marks[name] += 1
         changed, self._changed = self._changed, trio.Event()
         changed.set()
@@ -64,37 +64,37 @@ class Stage:
         await self._gate(name).wait()
 
     def spend(self) -> None:
-        """Note that the server serves no other case after this one."""
+        """Keep the server from being used for another case."""
         self.spent = True
 
     def measured_by(self, read: Callable[[], Gauges]) -> None:
-        """How to read the gauges of the server that these tools belong to."""
+        """Set the function that reads the gauges of the server."""
         self._read_gauges = read
 
     # for tests
 
     def count(self, name: str) -> int:
-        """How often that was marked."""
+        """Return how often this mark was made."""
         return self._marks[name]
 
     async def marked(self, name: str, times: int = 1) -> None:
-        """Wait until something has happened, so many times.
+        """Wait until this mark was made so many times.
 
         Raises:
-            trio.TooSlowError: it did not happen within `BOUND`.
+            trio.TooSlowError: it was not, within `BOUND`.
         """
         with trio.fail_after(BOUND):
             while self._marks[name] < times:
                 await self._changed.wait()
 
     async def open(self, name: str) -> None:
-        """Let everyone through who waits at a gate, now or later."""
+        """Open a gate for the tools that wait at it now or later."""
         self._gate(name).set()
         if self._remote is not None:
             await self._remote.say({"gate": name})
 
     async def gauges(self) -> Gauges:
-        """What there is at the server now; of one that has ended, what it had at its end."""
+        """Read the gauges of the server; of a server that has ended, return its last ones."""
         if self._remote is not None:
             return await self._remote.gauges()
         assert self._read_gauges is not None, "the server was not served yet"
@@ -102,20 +102,20 @@ class Stage:
         return self._read_gauges()
 
     async def measured(self, name: str, value: int) -> None:
-        """Wait until the server has so many of something.
+        """Wait until this gauge has this value.
 
         Raises:
-            trio.TooSlowError: it was not so within `BOUND`.
+            trio.TooSlowError: it did not, within `BOUND`.
         """
         with trio.fail_after(BOUND):
-            while (await self.gauges()).get(name) != value:  # noqa: ASYNC110  nothing tells when a gauge changes
+            while (await self.gauges()).get(name) != value:  # noqa: ASYNC110  no event says that a gauge has changed
                 await trio.sleep(QUIESCENCE)
 
     async def at_rest(self) -> None:
-        """Wait until the server has nothing left of any call.
+        """Wait until every gauge of the server is 0.
 
         Raises:
-            AssertionError: it still has something after `BOUND`; the text says what.
+            AssertionError: one is not, after `BOUND`; the text names them.
         """
         left: Gauges = {}
         with trio.move_on_after(BOUND):
@@ -129,7 +129,7 @@ class Stage:
 
 
 class StageDoor(Stage):
-    """The stage that the tools of a server know for good; it leads to the stage of the case that runs."""
+    """The stage of a server that serves one case after another; it forwards to the stage of the current case."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Remote:
         return self._gauges
 
     async def listen(self, stream: trio.SocketStream) -> None:
-        """Take what the other process says, until it ends."""
+        """Receive marks and gauges from the other process until it ends."""
         self._stream, self._over = stream, False
         try:
             await stream.send_all(json.dumps({"options": dict(self._stage.options)}).encode() + b"\n")
@@ -201,8 +201,8 @@ class Remote:
 
 @asynccontextmanager
 async def open_stage_port(stage: Stage) -> AsyncIterator[int]:
-    """Make this the test's end of a stage whose tools are in another process; gives the port where that one reports."""
-    remote = stage._remote = Remote(stage)  # noqa: SLF001  one room
+    """Link this stage to tools in another process; give the block the port to which that process connects."""
+    remote = stage._remote = Remote(stage)  # noqa: SLF001  both classes are this module's
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, remote.listen, listeners)  # noqa: ASYNC113  they listen already
@@ -212,7 +212,7 @@ async def open_stage_port(stage: Stage) -> AsyncIterator[int]:
 
 @asynccontextmanager
 async def linked_stage(port: int) -> AsyncIterator[Stage]:
-    """The stage of a server that a test in another process has started. At the end the gauges are reported once more."""
+    """Connect to the test, which is another process, and give the block the stage of the server; report its last gauges."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     said, to_say = trio.open_memory_channel[Mapping[str, object]](float("inf"))
     async with stream, aclosing(lines(stream)) as orders, trio.open_nursery() as nursery:
@@ -237,7 +237,7 @@ async def report(stream: trio.SocketStream, to_say: trio.MemoryReceiveChannel[Ma
 async def obey(
     stage: Stage, orders: AsyncIterator[dict[str, object]], said: trio.MemorySendChannel[Mapping[str, object]]
 ) -> None:
-    """Open gates and read gauges as the test says."""
+    """Open gates and read gauges as the test requests."""
     async for message in orders:
         if "gate" in message:
             await stage.open(str(message["gate"]))

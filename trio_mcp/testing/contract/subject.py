@@ -1,4 +1,4 @@
-"""The contract's server: tools that do one thing each, and tell the stage about it."""
+"""The contract's server, whose tools each do one thing and report it to the stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .subjects.common import Seat, reason_of
 
 
 def contract_server(stage: Stage) -> Server:
-    """A server whose tools meet the test on this stage."""
+    """Return a server whose tools use this stage."""
     options = service_options(stage.options)
     server = Server("contract", version="1.0", instructions="Be strict.", page_size=offers.PAGE, options=options)
     for add in PARTS:
@@ -33,10 +33,10 @@ _spare: list[tuple[Server, StageDoor]] = []
 
 @contextmanager
 def lent_server(stage: Stage) -> Iterator[Server]:
-    """Lend the contract's server to one case, for the length of the block.
+    """Give the block the contract's server, for one case.
 
-    Building it takes ten times as long as most cases do, so the next case gets the same one. A server that a case changed,
-    that is still being served, or whose case failed is not lent again.
+    Building it takes ten times as long as most cases do, so the next case gets the same server, unless this case failed, changed
+    the server, or left it running.
     """
     server, door = _spare.pop() if _spare else built()
     door.now = stage
@@ -48,7 +48,7 @@ def lent_server(stage: Stage) -> Iterator[Server]:
 
 
 def build_spare() -> None:
-    """Build the server that the next case is lent."""
+    """Build the server of the next case."""
     _spare.append(built())
 
 
@@ -58,7 +58,7 @@ def built() -> tuple[Server, StageDoor]:
 
 
 def service_options(said: Options) -> ServiceOptions:
-    """What a rule wants the server to be served with, those of its `actors` among them."""
+    """Return the options of a rule as those of a service."""
     of_actors = {each.name for each in dataclasses.fields(ServiceOptions().actors)}
     actors = {name: value for name, value in said.items() if name in of_actors}
     rest = {name: value for name, value in said.items() if name not in of_actors}
@@ -70,7 +70,7 @@ def service_options(said: Options) -> ServiceOptions:
 
 
 def gauges_of(server: Server) -> Gauges:
-    """What there is at a server now, over all the places where it is served."""
+    """Return the gauges of a server, summed over its services."""
     found = Counter[str]()
     for service in server.services:
         now = service.statistics()
@@ -185,4 +185,4 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     rounds.add_tools_that_ask_on,
     rounds.add_note,
 )
-"""What is on the server; a group of rules that needs more adds a function."""
+"""The functions that add the tools; a group of rules that needs more adds another."""

@@ -1,4 +1,4 @@
-"""Which rule is held against which transport, and why not where it is not, as Markdown."""
+"""The rules and the transports as Markdown tables, with the reasons why some rules do not apply."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT = "no"
 
 
 class Notes:
-    """The reasons for what cannot be, each with a number."""
+    """Numbered reasons why rules do not apply."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -42,9 +42,10 @@ class Notes:
 
 
 def rules_table(makers: Sequence[Maker]) -> str:
-    """A table for each group of rules, with a column for each transport, and the reasons below them.
+    """Return a table for each group of rules, with a column for each transport, and the reasons below them.
 
-    A cell is a tick when the rule is held in every revision that both have, else `no` and the number of the reason.
+    A cell is a tick if the transport is tested against the rule in every revision that both have, else `no` and the number of
+    the reason.
     """
     notes = Notes()
     lines: list[str] = []
@@ -62,12 +63,12 @@ def head(makers: Sequence[Maker]) -> list[str]:
 
 
 def row(rule: Rule, makers: Sequence[Maker], notes: Notes) -> str:
-    cells = [rule.name.replace("_", " "), spoken(rule, notes), *(cell(rule, maker, notes) for maker in makers)]
+    cells = [rule.name.replace("_", " "), revisions_of(rule, notes), *(cell(rule, maker, notes) for maker in makers)]
     return f"| {' | '.join(cells)} |"
 
 
-def spoken(rule: Rule, notes: Notes) -> str:
-    """The revisions that a rule is about, and why not the others."""
+def revisions_of(rule: Rule, notes: Notes) -> str:
+    """Return the revisions that a rule applies to, with the number of the reason why not the others."""
     about = sorted(rule.revisions)
     if set(about) == set(REVISIONS):
         return "all"
@@ -75,7 +76,7 @@ def spoken(rule: Rule, notes: Notes) -> str:
 
 
 def span(about: Sequence[str]) -> str:
-    """Some revisions, oldest first, as few words."""
+    """Return these revisions, oldest first, as a short text."""
     known = sorted(REVISIONS)
     first = known.index(about[0])
     if len(about) == 1:

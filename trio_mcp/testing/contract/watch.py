@@ -1,4 +1,4 @@
-"""How a peer of the contract hears of changes, in either era."""
+"""How a peer of the contract is notified of changes, in either era."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANGES = (UPDATED, *(f"notifications/{name}/list_changed" for name in LISTS))
 
 
 class Watch:
-    """One listener: a separate stream in the modern era, the session with its subscriptions in the legacy era."""
+    """One listener: a stream in the modern era, the session with its subscriptions in the legacy era."""
 
     def __init__(self, peer: Peer, stream: RequestId | None, uris: Sequence[str]) -> None:
         self._peer = peer
@@ -23,7 +23,7 @@ class Watch:
         self._uris = uris
 
     async def heard(self) -> str:
-        """The next change: the name of a list, or the URI of a resource."""
+        """Return the next change: the name of a list, or the URI of a resource."""
         message = await self._peer.first(self._is_ours)
         params = message.get("params")
         if message["method"] == UPDATED:
@@ -32,7 +32,7 @@ class Watch:
         return str(message["method"]).split("/")[1]
 
     async def stop(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         if self._stream is not None:
             await self._peer.cancel(self._stream)
             return
@@ -44,9 +44,9 @@ class Watch:
 
 
 async def watch(peer: Peer, *, lists: bool = False, uris: Sequence[str] = ()) -> Watch:
-    """Ask to hear of changes of the lists, and of these resources; returns when the server has agreed.
+    """Subscribe to changes of the lists and of these resources; return when the server has confirmed it.
 
-    In the legacy era every session hears of the lists.
+    In the legacy era every session is notified of the lists.
     """
     if not peer.modern:
         for uri in uris:
@@ -62,12 +62,12 @@ async def watch(peer: Peer, *, lists: bool = False, uris: Sequence[str] = ()) ->
 
 
 def stream_of(message: JsonObject) -> object:
-    """The id of the listening that a message names."""
+    """Return the subscription id that a message names, if any."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
 
 
 def changes(messages: Sequence[JsonObject]) -> list[JsonObject]:
-    """Those of the messages that tell of a change."""
+    """Return the messages that announce a change."""
     return [message for message in messages if message.get("method") in CHANGES]

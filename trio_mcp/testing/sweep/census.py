@@ -32,7 +32,7 @@ HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     OpenRequests: ("_first", "_further", "_cancelled"),
     PendingAsks: ("mailboxes", "prompting"),
     ClientSession: ("_progress", "_streams", "_serving"),
-    Connection: ("open_ids", "_asked"),
+    Connection: ("open_ids", "_pending"),
     Mailbox: ("_slots",),
     Outbox: ("items",),
 }

@@ -218,7 +218,7 @@ class McpApp:
             quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
             websockets = WebSockets(service, self._limits.body, quota)
             sse = SseEndpoint(service, self._limits, self._paths.messages)
-            self._running = AppState(service, ServerSession(service, shared=False), legacy, websockets, sse)
+            self._running = AppState(service, ServerSession(service, shared_channel=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
                 await send({"type": "lifespan.startup.complete"})

@@ -104,7 +104,7 @@ class LegacyEndpoint:
             exchange.add_header(*RETRY_LATER)
             await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, rejection)))
             return
-        session = ServerSession(self._service, shared=False)
+        session = ServerSession(self._service, shared_channel=False)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
@@ -217,7 +217,7 @@ class LegacyEndpoint:
 
     def _new_stream(self, entry: LegacySession) -> SessionStream:
         return SessionStream(
-            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.codec.revision.polling
+            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.terms.codec.revision.polling
         )
 
     def _outbox(self) -> Outbox[Envelope]:

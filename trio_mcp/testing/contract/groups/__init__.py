@@ -1,4 +1,4 @@
-"""The rules of the contract, group by group. Loading this makes them known."""
+"""The rules of the contract, by group. Importing this package registers them."""
 
 from . import base, calls, lifecycle, losses, peers, rounds, sampling, streaming, structured, wires
 

@@ -210,12 +210,12 @@ async def changes_without_a_subscriber_are_not_announced(pair: Pair) -> None:
 
 
 def objects(value: JsonValue) -> list[JsonObject]:
-    """The objects of a list of them."""
+    """Return the objects of a JSON array of objects."""
     assert isinstance(value, list)
     return [each for each in value if isinstance(each, dict)]
 
 
 async def names_of(peer: Peer, kind: str) -> list[JsonValue]:
-    """What is in a list now."""
+    """Return the names in a list."""
     listed = await peer.result(await peer.request(f"{kind}/list"))
     return [each["name"] for each in objects(listed[kind])]

@@ -253,7 +253,7 @@ async def a_second_handshake_is_rejected_and_changes_nothing(pair: Pair) -> None
 
 @contextmanager
 def expected(error: type[Exception], text: str) -> Iterator[None]:
-    """The block raises this error, with this in its text."""
+    """Check that the block raises this error, with this in its text."""
     raised = None
     try:
         yield
@@ -263,7 +263,7 @@ def expected(error: type[Exception], text: str) -> Iterator[None]:
 
 
 def replies_to(peer: Peer, request_id: object) -> int:
-    """How many answers to a request have come and were not asked for; all else that came is forgotten."""
+    """Take all the messages that have arrived; return how many of them reply to this request."""
     return len(
         [message for message in peer.unread() if message.get("id") == request_id and "unanswered" not in message]
     )

@@ -1,4 +1,4 @@
-"""Group E: the life of a connection, and what is refused in it."""
+"""Group E: the life of a connection, and what it rejects."""
 
 from __future__ import annotations
 
@@ -335,13 +335,13 @@ def handshake(version: str) -> JsonObject:
 
 
 async def tools_of(peer: Peer) -> set[str]:
-    """The names that a listing shows."""
+    """Return the names of the tools that a list shows."""
     tools = (await peer.result(await peer.request("tools/list")))["tools"]
     assert isinstance(tools, list)
     return {str(tool["name"]) for tool in tools if isinstance(tool, dict)}
 
 
 def heard(peer: Peer) -> list[object]:
-    """The levels of the log messages that have come."""
+    """Return the levels of the log messages that have arrived."""
     messages = [message["params"] for message in peer.unread() if message.get("method") == "notifications/message"]
     return [params["level"] for params in messages if isinstance(params, dict)]

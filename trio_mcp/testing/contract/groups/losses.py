@@ -1,4 +1,4 @@
-"""Group D, second part: connections that are lost, many calls at once, readers that are slow, and the end of the server."""
+"""Group D, second part: lost connections, many concurrent calls, slow readers, and the shutdown of the server."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def a_child_that_is_stopped_cancels_its_calls(pair: Pair) -> None:
 
 
 async def refused_call(peer: Peer) -> str:
-    """Call until the server takes no more calls; why it takes none."""
+    """Call until the server rejects a call; return its reason."""
     while True:
         reply = await peer.reply((await peer.call("echo", {"text": "x"})).id)
         if "result" not in reply:

@@ -26,7 +26,7 @@ ONE_ROUND = f"{NO_ELICITATION}, and modern questions end their request"
 
 @asynccontextmanager
 async def undisturbed(pair: Pair, peer: Peer) -> AsyncIterator[None]:
-    """A call of this peer that is there all the time, and has its answer afterwards."""
+    """Keep a call of this peer open during the block, and check that it is answered afterwards."""
     call = await peer.call("wait", {"name": "bystander"})
     await pair.stage.marked("bystander began")
     yield
@@ -238,7 +238,7 @@ async def a_call_whose_stream_is_lost_fails_immediately(pair: Pair) -> None:
 
 
 async def never_marked(pair: Pair, name: str) -> None:
-    """Check that this has not been marked; reading the gauges brings every earlier mark."""
+    """Check that this mark was not made; reading the gauges first delivers every earlier mark."""
     await pair.stage.gauges()
     assert pair.stage.count(name) == 0, name
 
@@ -274,7 +274,7 @@ async def a_flood_of_reports_does_not_block_other_calls(pair: Pair) -> None:
 
 
 def said(text: str) -> JsonObject:
-    """The answer of a model."""
+    """Return the answer of a model."""
     return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
 
 

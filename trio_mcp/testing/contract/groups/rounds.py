@@ -1,4 +1,4 @@
-"""Group G: what only 2026-07-28 has. Requests that say everything themselves, calls in rounds, streams of changes."""
+"""Group G: what only 2026-07-28 has: requests without a session, calls in rounds, and streams of changes."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ async def closing_the_response_stream_cancels_its_call_immediately(pair: Pair) -
 
 
 async def finish(call: Call, key: str) -> None:
-    """Answer the first question of `ask_twice` under this key, and then the other: the call is as good as ever."""
+    """Answer both questions of `ask_twice`, the first under this key, and check that the call ends well."""
     await call.go_on({key: accepted(value=1)})
     (second,) = await call.round()
     await call.go_on({second: accepted(value=2)})
@@ -371,7 +371,7 @@ async def finish(call: Call, key: str) -> None:
 
 
 async def listen(peer: Peer) -> RequestId:
-    """Listen for changes of the note; the id of the request that does."""
+    """Listen for changes of the note; return the id of the request."""
     listening = await peer.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": [NOTE]}})
     honoured = (await peer.message("notifications/subscriptions/acknowledged"))["params"]
     assert isinstance(honoured, dict)

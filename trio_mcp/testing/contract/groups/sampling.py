@@ -1,4 +1,4 @@
-"""Group C: asking the client's model, as far as no tools are offered to it."""
+"""Group C: sampling, without tools for the model."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def a_client_whose_user_rejects_sends_its_error_code(pair: Pair) -> None:
 
 
 async def shown(peer: Peer, kind: str, said: JsonObject) -> str:
-    """The kinds of blocks that a tool reads in this answer, after the model was shown one of a kind."""
+    """Show the model a block of this kind; return the kinds of blocks that the tool reads in this answer."""
     call = await peer.call("show_model", {"sound": kind == "audio"})
     question = await call.question()
     messages = question.params["messages"]
@@ -216,18 +216,18 @@ async def shown(peer: Peer, kind: str, said: JsonObject) -> str:
 
 
 async def refused(peer: Peer, code: int, message: str) -> str:
-    """What a tool makes of an error in place of its sample."""
+    """Answer a sample with an error; return what the tool makes of it."""
     call = await peer.call("ask_bravely")
     await peer.refuse((await call.question()).key, code, message)
     return await call.text()
 
 
 def answer(content: JsonObject | list[JsonObject], role: str = "assistant", **more: JsonValue) -> JsonObject:
-    """What a model says."""
+    """Return the answer of a model."""
     blocks: JsonValue = [*content] if isinstance(content, list) else content
     return {"role": role, "content": blocks, "model": "parrot", **more}
 
 
 def prompted(question: Question) -> str:
-    """What the model is asked, to tell questions apart by."""
+    """Return the prompt, by which a rule tells questions apart."""
     return str(question.params["messages"])

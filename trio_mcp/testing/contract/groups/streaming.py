@@ -1,4 +1,4 @@
-"""Group B: what goes on in the middle of a call. Questions and answers, progress, and subscriptions."""
+"""Group B: what happens during a call: questions and answers, progress, and subscriptions."""
 
 from __future__ import annotations
 
@@ -341,25 +341,25 @@ async def an_invalid_uri_cannot_be_subscribed_to(pair: Pair) -> None:
 
 
 async def answered(peer: Peer, tool: str, answer: JsonObject) -> str:
-    """What a tool makes of an answer to its one question."""
+    """Answer the one question of a tool; return what the tool makes of it."""
     call: Call = await peer.call(tool)
     await call.answer(await call.question(), answer)
     return await call.text()
 
 
 async def again(peer: Peer, tool: str, question: Question, answer: JsonObject, state: JsonValue) -> RequestId:
-    """Carry a modern call on with this answer in one more request, beside those of the call itself; returns its id."""
+    """Send one more leg of a modern call with this answer; return the id of the request."""
     carried: JsonObject = {"inputResponses": {str(question.key): answer}, "requestState": state}
     return await peer.request("tools/call", {"name": tool, "arguments": {}, **carried})
 
 
 def sampled(text: str) -> JsonObject:
-    """What a model said."""
+    """Return the answer of a model."""
     return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "parrot", "stopReason": "endTurn"}
 
 
 def last_text(question: Question) -> object:
-    """The text of the last message that the model is shown."""
+    """Return the text of the last message that the model receives."""
     messages = question.params["messages"]
     assert isinstance(messages, list)
     last = messages[-1]
@@ -370,7 +370,7 @@ def last_text(question: Question) -> object:
 
 
 def progress_of(peer: Peer) -> list[JsonObject]:
-    """The params of what came unread, which is nothing but progress."""
+    """Take all the messages that have arrived, which are progress notifications; return their params."""
     messages = peer.unread()
     assert all(message.get("method") == "notifications/progress" for message in messages), messages
     return [message["params"] for message in messages if isinstance(message["params"], dict)]

@@ -1,4 +1,4 @@
-"""Group D: structured concurrency. What a cancellation or a lost connection does to a call, and what it leaves."""
+"""Group D: structured concurrency: what a cancellation or a lost connection does to a call, and what it leaves."""
 
 from __future__ import annotations
 
@@ -308,13 +308,13 @@ async def a_question_that_times_out_is_withdrawn_and_its_call_continues(pair: Pa
 
 
 async def asks_and_works(pair: Pair) -> None:
-    """`ask_and_work` does both."""
+    """Wait until both branches of `ask_and_work` run."""
     await pair.stage.marked("asker asks")
     await pair.stage.marked("worker works")
 
 
 async def withdrawn(peer: Peer) -> object:
-    """The id of the next question that the server takes back."""
+    """Return the id of the next question that the server withdraws."""
     params = (await peer.message("notifications/cancelled"))["params"]
     assert isinstance(params, dict)
     return params["requestId"]

@@ -1,6 +1,6 @@
-"""Group F: what only some transports have. Streams that can be lost and read on, raw bytes, and servers that are processes.
+"""Group F: what only some transports have: streams that can be resumed, raw bytes, and servers that are processes.
 
-Statuses, headers and other things that only raw HTTP shows are tested at the transport; see docs/internals/contract.md.
+The transport's own tests check HTTP statuses and headers; see docs/internals/contract.md.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ async def a_message_split_over_two_lines_is_two_invalid_messages(pair: Pair) -> 
 
 
 async def lost(pair: Pair, peer: Peer) -> Call:
-    """A call that waits at the first of two gates, with ten reports to make behind each, and whose stream was lost."""
+    """Start a call that waits at the first of two gates, with ten reports behind each, and lose its stream."""
     call = await peer.call("tell", {"n": 10, "gates": 2}, progress="token")
     assert told_of(await peer.message("notifications/progress")) == 0
     await pair.cut()
@@ -258,7 +258,7 @@ async def lost(pair: Pair, peer: Peer) -> Call:
 
 
 def told(peer: Peer) -> list[object]:
-    """The progress values that came unread, in order; nothing else did."""
+    """Take all the messages that have arrived, which are progress notifications; return their values."""
     return [told_of(message) for message in peer.unread()]
 
 
@@ -276,7 +276,7 @@ def token_of(message: JsonObject) -> object:
 
 
 async def refusal(peer: Peer) -> JsonObject:
-    """The error that answers what was no request."""
+    """Return the error that answers something that is not a request."""
     message = await peer.first(lambda message: "error" in message)
     error = message["error"]
     assert isinstance(error, dict)

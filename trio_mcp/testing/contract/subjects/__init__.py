@@ -1,1 +1,1 @@
-"""The tools of the contract's server, for one group of rules each."""
+"""The tools of the contract's server, by the group of rules that uses them."""

@@ -1,4 +1,4 @@
-"""Tools of the contract's server that ask, report, and are let alone in the middle."""
+"""Tools of the contract's server that ask, report, and lose their client in the middle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .offers import CLICK, PIXEL
 
 
 class Everything(BaseModel):
-    """A field of each kind that every revision with forms has."""
+    """A form with a field of each kind that every revision with forms has."""
 
     name: str
     row: int
@@ -24,7 +24,7 @@ class Everything(BaseModel):
 
 
 class Wish(BaseModel):
-    """A form that need not be filled in."""
+    """A form without required fields."""
 
     wish: str = "nothing"
 
@@ -38,7 +38,7 @@ def add_forms(server: Server, _stage: Stage) -> None:
 
     @server.tool
     async def wish(ctx: Context) -> str:
-        """Ask for what need not be said."""
+        """Ask with a form without required fields."""
         answer = await ctx.elicit("What else?", Wish)
         return answer.content.wish if answer.action == "accept" else answer.action
 
@@ -52,7 +52,7 @@ def add_sampling_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def ask_in_detail(ctx: Context) -> str:
-        """Ask the model with all that can be said."""
+        """Ask the model with every parameter."""
         answer = await ctx.sample(
             messages=[said("user", "Hello"), said("assistant", "Yes?"), said("user", "A line, please")],
             max_tokens=77,
@@ -66,7 +66,7 @@ def add_sampling_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def show_model(sound: bool, ctx: Context) -> str:
-        """Show the model something, and say of which kinds its answer is."""
+        """Show the model a block, and return the kinds of blocks in its answer."""
         seen = (
             AudioContent(data=CLICK, mime_type="audio/wav")
             if sound
@@ -77,7 +77,7 @@ def add_sampling_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def ask_bravely(ctx: Context) -> str:
-        """Ask the model, and get over whatever goes wrong."""
+        """Ask the model, and return the error if there is one."""
         stage.mark("ask_bravely began")
         try:
             return (await ctx.sample("A line, please")).text
@@ -114,7 +114,7 @@ def add_telling_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def let_go(ctx: Context) -> str:
-        """Report, let the client hang up, and report again when it has."""
+        """Report, end the stream of the response, and report again afterwards."""
         await ctx.progress(1)
         await ctx.end_stream(0)
         stage.mark("stream ended")

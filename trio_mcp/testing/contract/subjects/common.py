@@ -1,4 +1,4 @@
-"""What the tools of several groups share."""
+"""Helpers that the tools of several groups share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ....server import Context
 
 
 class Seat(BaseModel):
-    """The form that the contract's tools ask to have filled in."""
+    """The form that the contract's tools ask with."""
 
     row: int
     window: bool = False
 
 
 def reason_of(ctx: Context) -> str:
-    """Why a call was cancelled, as a word of a mark."""
+    """Return why a call was cancelled, as part of a mark."""
     return "done" if ctx.cancel_reason is None else ctx.cancel_reason.value

@@ -1,4 +1,4 @@
-"""Tools of the contract's server that go wrong, talk too much, or ask too often."""
+"""Tools of the contract's server that fail, send too much, or ask too often."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ CANARY: ContextVar[str] = ContextVar("canary", default="none")
 
 
 class Mishap(BaseException):
-    """What no tool should raise."""
+    """An error that no tool should raise: it is not an `Exception`."""
 
 
 class Found(BaseModel):
-    """What a tool promises to return."""
+    """The declared return type of a tool."""
 
     seats: int
 
 
 async def leave_quietly() -> None:
-    """A cancellation that is mixed with an error of the tool's own."""
+    """Be cancelled, and raise an error during the cleanup."""
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
@@ -109,7 +109,7 @@ def add_failing_branches(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def unjoined(ctx: Context) -> str:
-        """Fail while a branch runs that is not waited for."""
+        """Fail while a branch still runs."""
 
         async def waits(_: Context) -> None:
             try:
@@ -128,21 +128,21 @@ def add_holding_tools(server: Server, stage: Stage) -> None:
 
     @server.tool(timeout=0.2)
     async def ignore_the_deadline() -> str:
-        """Hear of no cancellation until the gate opens."""
+        """Ignore cancellation until the gate opens."""
         with trio.CancelScope(shield=True):
             await stage.gate("ignored")
         return "at last"
 
     @server.tool
     def hold_a_thread() -> str:
-        """Stay in a thread until it is freed."""
+        """Block a thread until it is freed."""
         trio.from_thread.run_sync(stage.mark, "thread held")
         free.wait(BOUND)
         return "freed"
 
     @server.tool
     async def free_the_threads() -> str:
-        """Let those go that stay in a thread."""
+        """Free the blocked threads."""
         free.set()
         stage.spend()
         return "free"
@@ -184,7 +184,7 @@ def add_leaving_tools(server: Server, stage: Stage) -> None:
 def add_passing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def canary(text: str) -> str:
-        """Say what a context variable was before this call set it, and what it is after the gate."""
+        """Return a context variable as it was before this call set it, and as it is after the gate."""
         before = CANARY.get()
         CANARY.set(text)
         stage.mark("canary")
@@ -193,14 +193,14 @@ def add_passing_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def retiree() -> str:
-        """Wait while it is taken off the server."""
+        """Wait while the tool is removed from the server."""
         stage.mark("retiree began")
         await stage.gate("retiree")
         return "to the end"
 
     @server.tool
     async def retire() -> str:
-        """Take another tool off the server."""
+        """Remove another tool from the server."""
         server.remove_tool("retiree")
         stage.spend()
         return "retired"
@@ -228,7 +228,7 @@ def add_talking_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def wrong_progress(values: list[float | None], ctx: Context) -> str:
-        """Report these values; null stands for what is not a number."""
+        """Report these values as progress; null stands for NaN."""
         for value in values:
             await ctx.progress(math.nan if value is None else value)
         return "done"
@@ -244,7 +244,7 @@ def add_questioning_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def ask_briefly(ctx: Context) -> str:
-        """Give a question up at the gate, and ask another one."""
+        """Withdraw a question at the gate, and ask another one."""
         async with trio.open_nursery() as nursery:
 
             async def impatient() -> None:
@@ -294,10 +294,10 @@ def add_branches_that_ask(server: Server, stage: Stage) -> None:
 def add_promising_tools(server: Server, stage: Stage) -> None:  # noqa: ARG001  they tell the stage nothing
     @server.tool
     async def promise(seats: str) -> Found:
-        """Return what was promised, or not."""
+        """Return a value that matches the declared type, or one that does not."""
         return Found.model_construct(seats=seats)
 
     @server.tool
     async def unsayable(kind: str) -> dict[str, object]:
-        """Return what JSON cannot say."""
+        """Return a value that JSON cannot represent."""
         return {"list": [1, {"text": "\ud800", "number": math.inf}[kind]]}

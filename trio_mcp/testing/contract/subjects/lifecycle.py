@@ -1,4 +1,4 @@
-"""What group E calls: tools that need a capability, refuse, log, and ask what fails."""
+"""The tools of group E, which need a capability, fail, log, and ask questions that fail."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ SEATS: JsonObject = {"seats": [1, 2], "left": None}
 def add_lifecycle_tools(server: Server, stage: Stage) -> None:
     @server.tool(requires={"sampling"})
     async def gated() -> str:
-        """Only for clients that have a model."""
+        """Answer; only for clients that have a model."""
         stage.mark("gated")
         return "with a model"
 
     @server.tool
     async def refuse() -> str:
-        """Answer with an error of the protocol, data and all."""
+        """Answer with a protocol error that has data."""
         raise ProtocolError("these seats are taken", code=REFUSED, data=SEATS)
 
     @server.tool
     async def relay(ctx: Context) -> str:
-        """Ask the client's model, and tell what its error says."""
+        """Ask the client's model, and return the text of its error."""
         try:
             return (await ctx.sample("hello")).text
         except PeerError as error:
@@ -39,7 +39,7 @@ def add_lifecycle_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def ping_client(ctx: Context) -> str:
-        """Ask for a sign of life; what authors have no word for."""
+        """Ping the client, for which the public interface has no method."""
         sign = Question("ping", "ping", RequestParams(), EmptyResult, ())
         await ctx._call.ask(ctx._lane, sign)  # noqa: SLF001
         return "alive"
@@ -53,5 +53,5 @@ def add_lifecycle_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def folders(ctx: Context) -> str:
-        """Where the client works."""
+        """Return the folders that the client works in."""
         return " ".join(root.uri for root in await ctx.roots())

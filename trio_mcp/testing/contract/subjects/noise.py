@@ -1,4 +1,4 @@
-"""Tools of the contract's server that use what belongs to their process: its output and its input."""
+"""Tools of the contract's server that use the output and the input of their process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..stage import Stage
 def add_noisy_tools(server: Server, _stage: Stage) -> None:
     @server.tool
     async def print_everywhere() -> str:
-        """Print in every way there is."""
+        """Print in every way that Python has."""
         line = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"printed"}}'
         print(line)  # noqa: T201
         print(line, file=sys.stderr)  # noqa: T201

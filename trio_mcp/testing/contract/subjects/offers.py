@@ -1,4 +1,4 @@
-"""What the contract's server has to list, to read, to complete and to change."""
+"""What the contract's server offers to list, read, complete and change."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def add_prompts(server: Server, _stage: Stage) -> None:
 def add_resources(server: Server, _stage: Stage) -> None:
     @server.resource("contract://text", mime_type="text/plain", title="A text")
     async def text() -> str:
-        """A text that no framing likes."""
+        """A text with characters that are hard to frame."""
         return ODD_TEXT
 
     @server.resource("contract://bytes", mime_type="application/octet-stream")
@@ -107,7 +107,7 @@ def add_changing_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def offer(kind: Literal["tools", "prompts", "resources"]) -> str:
-        """Offer one thing more of a kind; returns its name."""
+        """Offer one more tool, prompt or resource; return its name."""
         name = f"extra{next(numbers)}"
         stage.spend()
         match kind:
@@ -121,7 +121,7 @@ def add_changing_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def stock(n: int) -> str:
-        """Offer so many resources more."""
+        """Offer so many more resources."""
         stage.spend()
         for number in range(n):
             server.add_resource(f"contract://stock/{number}", extra)

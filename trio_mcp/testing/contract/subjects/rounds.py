@@ -1,4 +1,4 @@
-"""What group G calls: tools that ask in every way that matters to rounds."""
+"""The tools of group G, which ask in every way that matters to rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What group D calls: tools that fail, branch, clean up, ask and hold on in every way that matters to a cancellation."""
+"""The tools of group D, which fail, branch, clean up, ask and wait in every way that matters to a cancellation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_splitting_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def leave_behind(ctx: Context) -> str:
-        """Come to the end while a branch still waits at the gate `branch`."""
+        """Reach the end of the body while a branch still waits at the gate `branch`."""
 
         async def lagging(_child: Context) -> None:
             stage.mark("branch began")
@@ -88,7 +88,7 @@ def add_racing_tools(server: Server, stage: Stage) -> None:
 def add_timing_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def hurried_branch(seconds: float, ctx: Context) -> str:
-        """A branch that may take so long, and takes for ever; the call goes on when it was given up."""
+        """Start a branch with this timeout that never ends, and return after it was cancelled."""
 
         async def sleeping(child: Context) -> None:
             try:
@@ -107,7 +107,7 @@ def add_timing_tools(server: Server, stage: Stage) -> None:
 
     @server.tool
     async def hurried_question(ctx: Context) -> str:
-        """Ask the client's model, for a tenth of a second."""
+        """Ask the client's model, with a timeout of 0.1 seconds."""
         try:
             return (await ctx.sample("hello", timeout=0.1)).text
         except RequestTimeout as error:
@@ -143,7 +143,7 @@ def add_holding_tools(server: Server, stage: Stage) -> None:
 def add_asking_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def ask_and_work(ctx: Context) -> str:
-        """One branch asks the client's model while another works for ever; so the call is never at rest."""
+        """Ask the client's model in one branch while another works for ever, so that the leg never ends."""
 
         async def asking(child: Context) -> None:
             try:
@@ -179,7 +179,7 @@ def add_asking_tools(server: Server, stage: Stage) -> None:
 def add_talking_tools(server: Server, stage: Stage) -> None:
     @server.tool
     async def chatter(ctx: Context) -> str:
-        """Send large messages without an end; marks the first that its reader holds up."""
+        """Send large messages for ever; mark the first that waits for the reader."""
         stage.mark("chatter began")
         try:
             while True:

@@ -1,0 +1,47 @@
+"""A server with one tool in memory, and what comes back when the tool is called once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from talk import Json, Talk, talk_to, text_of
+
+from trio_mcp import Server
+
+Function = Callable[..., Any]
+
+
+@asynccontextmanager
+async def talk_with(function: Function, **options: Any) -> AsyncIterator[Talk]:
+    """Connect to a server that offers this function as its only tool."""
+    server = Server("tester")
+    server.add_tool(function, **options)
+    async with talk_to(server) as talk:
+        yield talk
+
+
+async def result_of(
+    function: Function, arguments: Json | None = None, *, legacy: bool = False, name: str = "tool", **options: Any
+) -> Json:
+    """Call the function as a tool, in the newest revision of either era; return the result as JSON."""
+    async with talk_with(function, name=name, **options) as talk:
+        if not legacy:
+            return await talk.result(talk.leg(name, arguments))
+        await talk.initialize()
+        return await talk.result(talk.call(name, arguments))
+
+
+async def success_of(function: Function, arguments: Json | None = None, **options: Any) -> str:
+    """Return the text of the result, which is no error."""
+    result = await result_of(function, arguments, **options)
+    assert not result.get("isError"), result
+    return text_of(result)
+
+
+async def failure_of(function: Function, arguments: Json | None = None, **options: Any) -> str:
+    """Return the text of the result, which is an error."""
+    result = await result_of(function, arguments, **options)
+    assert result.get("isError"), result
+    return text_of(result)

@@ -1,0 +1,61 @@
+"""The asynchronous tests of this folder run in virtual time; fixtures for a legacy session and the run of its tool."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import trio
+from asgi_peer import AsgiPeer, served
+from stage import Stage, Talk
+from talking import GRACE, Session, WatchedStore
+from trio.testing import MockClock
+
+from trio_mcp_transports.http import HttpLimits, asgi_app
+
+HERE = Path(__file__).parent
+T = TypeVar("T")
+
+
+def run_in_virtual_time(
+    main: Callable[[], Awaitable[T]], *, clock: object = None, instruments: Sequence[trio.abc.Instrument] = ()
+) -> T:
+    return trio.run(main, clock=MockClock(autojump_threshold=0), instruments=instruments)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == HERE and iscoroutinefunction(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.trio(run=run_in_virtual_time))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def talk(stage: Stage) -> Talk:
+    """The next run of the tool `talk`."""
+    return stage.expect()
+
+
+@pytest.fixture
+def store() -> WatchedStore:
+    return WatchedStore()
+
+
+@pytest.fixture
+async def peer(stage: Stage, store: WatchedStore) -> AsyncIterator[AsgiPeer]:
+    """A client of the stage, which has room for three sessions."""
+    limits = HttpLimits(body=10_000, sessions=3, session_idle=100, disconnect_grace=GRACE, body_seconds=5)
+    async with served(asgi_app(stage.server, limits=limits, event_store=store)) as peer:
+        yield peer
+
+
+@pytest.fixture
+async def session(peer: AsgiPeer) -> Session:
+    return Session(peer, await peer.open_session())

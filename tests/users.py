@@ -1,0 +1,18 @@
+"""A user for tests of our client, who fills in forms."""
+
+from __future__ import annotations
+
+from trio_mcp import accept
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult
+
+
+class User:
+    """Gives these answers, one after the other, and then says yes; keeps what was asked."""
+
+    def __init__(self, *answers: ElicitResult) -> None:
+        self.asked: list[ElicitRequestFormParams] = []
+        self._left = list(answers)
+
+    def answer(self, question: ElicitRequestFormParams) -> ElicitResult:
+        self.asked.append(question)
+        return self._left.pop(0) if self._left else accept(value=True)
