@@ -34,7 +34,7 @@ class Reader(ABC):
     async def receive(self) -> Any:
         """Return the next message, a list if it is an array. Raise `trio.EndOfChannel` if the connection has ended."""
 
-    async def reply(self, request_id: RequestId) -> Json:
+    async def reply_to(self, request_id: RequestId) -> Json:
         """Return the next message, which is the reply to this request."""
         message = await self.receive()
         assert message.get("id") == request_id, f"expected the reply to {request_id!r}, got {message}"
@@ -42,12 +42,12 @@ class Reader(ABC):
         return message
 
     async def result(self, request_id: RequestId) -> Json:
-        message = await self.reply(request_id)
+        message = await self.reply_to(request_id)
         assert "result" in message, f"expected a result, got {message}"
         return message["result"]
 
     async def error(self, request_id: RequestId) -> Json:
-        message = await self.reply(request_id)
+        message = await self.reply_to(request_id)
         assert "error" in message, f"expected an error, got {message}"
         return message["error"]
 
@@ -77,13 +77,11 @@ class Reader(ABC):
         assert "id" not in message, message
         return message.get("params", {})
 
-    async def answers(self) -> dict[RequestId | None, Json]:
-        """Return the next message, which is an array of answers: its members by id."""
+    async def answers(self) -> list[Json]:
+        """Return the members of the next message, which is an array of answers."""
         array = await self.receive()
         assert isinstance(array, list), array
-        by_id = {answer.get("id"): answer for answer in array}
-        assert len(by_id) == len(array), array
-        return by_id
+        return array
 
     async def silence(self, seconds: float = 1) -> None:
         """Raise if a message comes within so many seconds."""

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import outcome
 import trio
 from peer import BOUND, ChannelPeer, Json
+from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.client import Client, ClientOptions, Handlers
+from trio_mcp.client import Client, ClientOptions, Handlers, decline
 from trio_mcp.client.cache import NO_CACHE
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
+from trio_mcp.protocol.meta import SERVER_INFO
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.session import AnyChannel
 from trio_mcp.types import Implementation
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
+
+OFFERS: Json = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+}
+FORM: Json = {"mode": "form", "message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
+SAMPLE: Json = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+FORM_QUESTION: Json = {"method": "elicitation/create", "params": FORM}
+SAMPLE_QUESTION: Json = {"method": "sampling/createMessage", "params": SAMPLE}
+ROOTS_QUESTION: Json = {"method": "roots/list", "params": {}}
+HINTS: Json = {"ttlMs": 0, "cacheScope": "private"}
+"""What a modern result says of how long it may be kept."""
 
 
 class Wire(ChannelPeer):
@@ -25,9 +42,35 @@ class Wire(ChannelPeer):
         """Return the next message, which is this request of the client."""
         return await self.question(method)
 
+    async def answer(self, request_id: int | str) -> Json:
+        """Return the next message, which answers our request."""
+        return await self.reply_to(request_id)
+
+    async def reply(self, method: str, result: Json) -> Json:
+        """Respond to the next message, which is this request; return the request."""
+        request = await self.request(method)
+        await self.respond(request, result)
+        return request
+
+    async def refuse(self, method: str, code: int, message: str = "no", data: Json | None = None) -> Json:
+        """Do the same with an error."""
+        request = await self.request(method)
+        await self.fail(request, code, message, data)
+        return request
+
     async def ask(self, request_id: int | str, method: str, params: Json) -> None:
         """Send a request to the client."""
         await self.send({"id": request_id, "method": method, "params": params})
+
+    async def answer_to(self, question: Json) -> Json:
+        """Ask, and return the message that answers."""
+        await self.send({"id": "q", **question})
+        return await self.answer("q")
+
+    async def report(self, request: Json, progress: float) -> None:
+        """Send progress of this request."""
+        token = request["params"]["_meta"]["progressToken"]
+        await self.notify("notifications/progress", {"progressToken": token, "progress": progress})
 
 
 class Pending:
@@ -59,35 +102,35 @@ class Pending:
 Start = Callable[..., Pending]
 
 
+def living() -> int:
+    """How many tasks there are."""
+    return trio.lowlevel.current_statistics().tasks_living
+
+
 @asynccontextmanager
-async def unopened(
+async def client_over(
+    channel: AbstractAsyncContextManager[AnyChannel],
     *,
     mode: str = "auto",
     on_log: Any = None,
     on_change: Any = None,
-    cache: Any = None,
+    cache: Any = NO_CACHE,
     probe_timeout: float = 5,
     **handlers: Any,
-) -> AsyncIterator[tuple[Client, Wire, Start]]:
-    """A client that is not open yet, the server it will meet, and a way to run its methods in tasks."""
-    ours, theirs = memory_pair()
-
-    @asynccontextmanager
-    async def channel() -> AsyncIterator[MemoryChannel]:
-        async with ours:
-            yield ours
-
+) -> AsyncIterator[tuple[Client, Start]]:
+    """A client that is not open yet, and a way to run its methods in tasks. It is closed at the end and leaves no task."""
+    before = living()
     options = ClientOptions(
         handlers=Handlers(**handlers),
         on_log=on_log,
         on_change=on_change,
-        cache=cache or NO_CACHE,
+        cache=cache,
         log_level="info",
         mode=mode,
         info=Implementation(name="tester", version="1"),
         probe_timeout=probe_timeout,
     )
-    client = Client(channel(), options)
+    client = Client(channel, options)
     async with trio.open_nursery() as nursery:
 
         def start(fn: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Pending:
@@ -95,16 +138,33 @@ async def unopened(
             nursery.start_soon(pending.run, fn, args, options)
             return pending
 
-        yield client, Wire(theirs), start
+        yield client, start
+        with trio.CancelScope(shield=True):
+            await client.aclose()
         nursery.cancel_scope.cancel()
+    await wait_all_tasks_blocked()
+    assert living() == before
+
+
+@asynccontextmanager
+async def unopened(**options: Any) -> AsyncIterator[tuple[Client, Wire, Start]]:
+    """The same over a channel in memory, with the server that the client will meet."""
+    ours, theirs = memory_pair()
+
+    @asynccontextmanager
+    async def channel() -> AsyncIterator[MemoryChannel]:
+        async with ours:
+            yield ours
+
+    async with client_over(channel(), **options) as (client, start):
+        yield client, Wire(theirs), start
 
 
 @asynccontextmanager
 async def opening_client(**options: Any) -> AsyncIterator[tuple[Client, Wire, Pending]]:
-    """A client that opens in a task of its own, the server, and what becomes of the opening; closed at the end."""
+    """A client that opens in a task of its own, the server, and what becomes of the opening."""
     async with unopened(**options) as (client, wire, start):
         yield client, wire, start(client.open)
-        await client.aclose()
 
 
 @asynccontextmanager
@@ -117,46 +177,73 @@ async def conversation(
         await opening(wire)
         await opened.result()
         yield client, wire, start
-        with trio.CancelScope(shield=True):
-            await client.aclose()
+
+
+@asynccontextmanager
+async def calling(
+    opening: Callable[[Wire], Awaitable[None]], handlers: Json | None = None, **options: Any
+) -> AsyncIterator[tuple[Wire, Pending, Json]]:
+    """The server's end of a conversation in which a tool is being called, the call, and the request that makes it."""
+    async with conversation(opening, **(handlers or {})) as (client, wire, start):
+        call = start(client.call_tool, "book", {"to": "Lisbon"}, **options)
+        yield wire, call, await wire.request("tools/call")
 
 
 async def as_modern(wire: Wire) -> None:
-    await wire.respond(await wire.request("server/discover"), discovered())
+    await wire.reply("server/discover", discovered())
 
 
-async def as_legacy(wire: Wire, version: str = NEWEST_LEGACY) -> None:
-    await wire.fail(await wire.request("server/discover"), METHOD_NOT_FOUND)
-    await handshake(wire, version)
+async def as_legacy(wire: Wire, version: str = NEWEST_LEGACY, capabilities: Json = OFFERS) -> None:
+    await wire.refuse("server/discover", METHOD_NOT_FOUND)
+    await handshake(wire, version, capabilities)
 
 
-async def handshake(wire: Wire, version: str = NEWEST_LEGACY) -> Json:
+async def handshake(wire: Wire, version: str = NEWEST_LEGACY, capabilities: Json = OFFERS) -> Json:
     """Answer `initialize`; returns its params."""
-    request = await wire.request("initialize")
-    await wire.respond(request, initialized(version))
+    request = await wire.reply("initialize", initialized(version, capabilities))
     await wire.notification("notifications/initialized")
-    return request["params"]
+    params: Json = request["params"]
+    return params
 
 
 def discovered(*versions: str) -> Json:
     return {
         "resultType": "complete",
         "supportedVersions": list(versions or (MODERN,)),
-        "capabilities": {"tools": {}},
+        "capabilities": OFFERS,
         "instructions": "Be kind.",
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "2"}},
+        **HINTS,
+        "_meta": {SERVER_INFO: {"name": "scripted", "version": "2"}},
     }
 
 
-def initialized(version: str = NEWEST_LEGACY) -> Json:
+def initialized(version: str = NEWEST_LEGACY, capabilities: Json = OFFERS) -> Json:
     return {
         "protocolVersion": version,
-        "capabilities": {"tools": {}},
+        "capabilities": capabilities,
         "serverInfo": {"name": "scripted", "version": "2"},
         "instructions": "Be kind.",
     }
+
+
+async def answered(wire: Any, call: Pending, method: str, result: Json) -> tuple[Any, Any]:
+    """Reply to the request of a call; the request, and what the call returns."""
+    request = await wire.reply(method, result)
+    return request, await call.result()
+
+
+async def works(client: Client, wire: Any, start: Start) -> None:
+    """The connection is as good as ever: a call over it gets its answer."""
+    _, result = await answered(wire, start(client.call_tool, "fine"), "tools/call", said("fine"))
+    assert result.text == "fine"
+
+
+async def list_tools(client: Client, wire: Any, start: Start, *pages: Json) -> list[str]:
+    """The names of the tools that the client lists; the server is asked for exactly these pages."""
+    listing = start(client.list_tools)
+    for page in pages:
+        await wire.reply("tools/list", {"resultType": "complete", **page})
+    return [tool.name for tool in await listing.result()]
 
 
 def said(text: str) -> Json:
@@ -165,11 +252,41 @@ def said(text: str) -> Json:
 
 
 def asking(*keys: str, state: str | None = None) -> Json:
-    """An interim result with a question under each key."""
-    params = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-    result: Json = {"resultType": "input_required"}
-    if keys:
-        result["inputRequests"] = {key: {"method": "elicitation/create", "params": params} for key in keys}
-    if state is not None:
-        result["requestState"] = state
-    return result
+    """An interim result with a form under each key."""
+    return interim(dict.fromkeys(keys, FORM_QUESTION), state)
+
+
+def interim(questions: Json, state: str | None = None) -> Json:
+    """An interim result with these questions."""
+    asked = {"inputRequests": questions} if questions else {}
+    return {"resultType": "input_required", **asked, **({} if state is None else {"requestState": state})}
+
+
+class Gathering:
+    """A handler that declines when so many questions wait for their answers."""
+
+    def __init__(self, size: int) -> None:
+        self._missing = size
+        self._complete = trio.Event()
+
+    async def __call__(self, _params: object) -> Any:
+        self._missing -= 1
+        if self._missing == 0:
+            self._complete.set()
+        await self._complete.wait()
+        return decline()
+
+
+class Thinker:
+    """A handler that never returns, and says what became of it."""
+
+    def __init__(self) -> None:
+        self.asked = trio.Event()
+        self.cancelled = False
+
+    async def __call__(self, _params: object) -> Any:
+        self.asked.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.cancelled = True

@@ -9,16 +9,14 @@ from typing import Any
 
 import httpx2
 import trio
-from scripted import Pending, Start
+from scripted import OFFERS, Json, Pending, Start, client_over, discovered, initialized
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.client import Client, ClientOptions, Handlers
-from trio_mcp.types import Implementation
+from trio_mcp.client import Client
+from trio_mcp.protocol.revisions import MODERN
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http.client.channel import HttpChannel
 from trio_mcp_transports.httpx.limits import POST_TIMEOUT, ClientLimits
-
-Json = dict[str, Any]
 
 BOUND = 1000
 """Virtual seconds that any wait may take."""
@@ -68,6 +66,9 @@ class Exchange:
 
     def result(self, result: Json, headers: Mapping[str, str] | None = None) -> None:
         self.answer(200, {"id": self.message["id"], "result": result}, headers)
+
+    def refuse(self, status: int, code: int, message: str = "no") -> None:
+        self.answer(status, {"id": self.message["id"], "error": {"code": code, "message": message}})
 
     def stream(self, headers: Mapping[str, str] | None = None) -> None:
         """Begin a stream of events."""
@@ -146,38 +147,43 @@ class HttpWire:
             self._others.append(self._arrived.receive_nowait())
         assert [(exchange.verb, exchange.message) for exchange in self._others] == []
 
-    async def handshake(
-        self, session: str | None = "S1", *, capabilities: Json | None = None, listen: bool = True
-    ) -> Exchange | None:
-        """Answer what opens a session; returns the GET for what belongs to no request."""
-        request = await self.next("POST", "initialize")
+    async def post(self, method: str = "tools/call") -> Exchange:
+        return await self.next("POST", method)
+
+    async def reply(self, method: str, result: Json) -> Exchange:
+        """Answer the next request of this method with this result."""
+        exchange = await self.post(method)
+        exchange.result(result)
+        return exchange
+
+    async def handshake(self, session: str | None = "S1", capabilities: Json = OFFERS) -> None:
+        """Answer what opens a session."""
+        request = await self.post("initialize")
         assert "mcp-session-id" not in request.headers
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": capabilities or {"tools": {}},
-            "serverInfo": {"name": "scripted", "version": "2"},
-        }
-        request.result(hello, {} if session is None else {"mcp-session-id": session})
-        told = await self.next("POST", "notifications/initialized")
+        request.result(initialized(capabilities=capabilities), {} if session is None else {"mcp-session-id": session})
+        told = await self.post("notifications/initialized")
         assert told.headers.get("mcp-session-id") == session
         told.answer(202)
         await wait_all_tasks_blocked()
-        if session is None or not listen:
-            return None
+
+    async def with_stream(self, session: str = "S1") -> Exchange:
+        """The same; returns the GET for what belongs to no request."""
+        await self.handshake(session)
         return await self.next("GET")
 
-    async def modern(self, capabilities: Json | None = None) -> None:
+    async def without_stream(self, session: str = "S1", capabilities: Json = OFFERS) -> None:
+        """The same as a server that has no stream for what belongs to no request."""
+        await self.handshake(session, capabilities)
+        (await self.next("GET")).answer(405)
+
+    async def lose(self, session: str = "S2") -> None:
+        """Answer the next call with 404, and open the session that the client asks for instead."""
+        (await self.post()).answer(404)
+        await self.without_stream(session)
+
+    async def modern(self) -> None:
         """Answer as a modern server that is asked what it is."""
-        request = await self.next("POST", "server/discover")
-        request.result(
-            {
-                "resultType": "complete",
-                "supportedVersions": ["2026-07-28"],
-                "capabilities": capabilities or {"tools": {}},
-                "ttlMs": 0,
-                "cacheScope": "private",
-            }
-        )
+        await self.reply("server/discover", discovered())
         await wait_all_tasks_blocked()  # the client is open
 
     async def farewell(self) -> None:
@@ -201,34 +207,32 @@ async def http_conversation(*, mode: str = "legacy", **options: Any) -> AsyncIte
                 finally:
                     await channel.aclose()
 
-    more = {name: options.pop(name) for name in ("on_log", "on_change", "cache") if name in options}
-    made = ClientOptions(
-        handlers=Handlers(**options),
-        mode=mode,
-        info=Implementation(name="tester", version="1"),
-        probe_timeout=5,
-        **more,
-    )
-    client = Client(channel(), made)
-    async with trio.open_nursery() as nursery:
-
-        def start(fn: Any, *args: Any, **kwargs: Any) -> Pending:
-            pending = Pending()
-            nursery.start_soon(pending.run, fn, args, kwargs)
-            return pending
-
+    async with client_over(channel(), mode=mode, **options) as (client, start):
         opened = start(client.open)
         yield client, wire, start
         await opened.result()
-        with trio.CancelScope(shield=True):
-            nursery.start_soon(wire.farewell)
-            await client.aclose()
-        nursery.cancel_scope.cancel()
+        start(wire.farewell)
 
 
 @asynccontextmanager
 async def in_session(**options: Any) -> AsyncIterator[tuple[Client, HttpWire, Start]]:
     """The same in a session that is open, with a server that has no stream for what belongs to no request."""
     async with http_conversation(**options) as (client, wire, start):
-        (await wire.handshake()).answer(405)  # type: ignore[union-attr]
+        await wire.without_stream()
         yield client, wire, start
+
+
+@asynccontextmanager
+async def modern_http(**options: Any) -> AsyncIterator[tuple[Client, HttpWire, Start]]:
+    """The same with a modern server."""
+    async with http_conversation(mode=MODERN, **options) as (client, wire, start):
+        await wire.modern()
+        yield client, wire, start
+
+
+@asynccontextmanager
+async def calling(**options: Any) -> AsyncIterator[tuple[HttpWire, Pending, Exchange]]:
+    """The server's end of a session in which a tool is being called, the call, and the request that makes it."""
+    async with in_session() as (client, wire, start):
+        call = start(client.call_tool, "slow", **options)
+        yield wire, call, await wire.post()

@@ -78,7 +78,7 @@ class Talk(Reader):
         self.send({"method": method, "params": params or {}})
 
     def answer(self, question: Json, result: Json) -> None:
-        """Answer a live question."""
+        """Answer a request of the server."""
         self.send({"id": question["id"], "result": result})
 
     def cancel(self, request_id: RequestId, reason: str = "not needed") -> None:
@@ -234,20 +234,16 @@ class Modern(Legacy):
     era = "modern"
 
     async def call(self, name: str, arguments: Json | None = None, meta: Json | None = None) -> RequestId:
-        self._call = (name, arguments, meta)
-        return await self._send()
+        self._more: Json = {"meta": meta, "capabilities": self._capabilities}
+        self._id = self.talk.leg(name, arguments, **self._more)
+        return self._id
 
     async def question(self) -> Json:
         self._round = await self.talk.round(self._id)
         return self._round.questions[self._round.key].get("params", {})
 
     async def answer(self, result: Json) -> None:
-        await self._send(state=self._round.state, answers={self._round.key: result})
-
-    async def _send(self, **carried: Any) -> RequestId:
-        name, arguments, meta = self._call
-        self._id = self.talk.leg(name, arguments, meta=meta, capabilities=self._capabilities, **carried)
-        return self._id
+        self._id = self._round.leg({self._round.key: result}, **self._more)
 
 
 ERAS = (Legacy, Modern)

@@ -32,7 +32,7 @@ TABLE = {
     ],
     "the same keys under another name": [
         f"{ROUNDS}::test_a_state_of_another_server_with_the_same_keys_is_refused",
-        f"{STATE}::test_a_state_of_another_server_with_the_same_key_is_refused",
+        f"{STATE}::test_a_state_opens_only_for_what_it_was_sealed_for",
     ],
     "the same leg again": ["a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing"],
     "copies of a leg at the same time": ["copies_of_a_running_leg_run_once_and_get_one_outcome"],

@@ -8,20 +8,19 @@ with its own pip into a folder of its own, once. Three agents echo what it sends
 - `client`: trio-websocket as our client opens it.
 
 Cases 1 to 7, 9.1.1, 9.2.1 and 10: the rest are compression, which neither end speaks, and sizes over our limits. A case fails
-when what was echoed, or how the connection was closed, breaks RFC 6455. The table at the end is that of docs/websocket.md.
+when what was echoed, or how the connection was closed, breaks RFC 6455. The table at the end is that of docs/websocket.md. The
+suite's reports are in build/autobahn.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -36,10 +35,15 @@ from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.websocket.byte_stream import Address, open_wire
 from trio_mcp_transports.websocket.handshake import open_socket
 
+ROOT = Path(__file__).parents[2]
+INSTALLED = ROOT / ".venv" / "autobahn"
+REPORTS = ROOT / "build" / "autobahn"
 SUITE = "autobahntestsuite==0.8.2"
 CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*"]
 SECONDS = 900.0
 MAX_MESSAGE = 16 * 1024 * 1024
+PORT = 9001
+"""Of the suite's server."""
 
 MISSING = """\
 The Autobahn suite needs CPython 2.7, and none was found. Put `python2.7` on PATH, or set PYTHON27 to one
@@ -62,14 +66,14 @@ def python27() -> str | None:
     return None
 
 
-def install(python: str, folder: Path) -> Path:
-    """The script that starts the suite, which is in the folder."""
-    starter = folder / "start.py"
+def install(python: str) -> Path:
+    """The script that starts the suite, which is beside it."""
+    starter = INSTALLED / "start.py"
     if not starter.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--target", str(folder), SUITE]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-        starter.write_text(STARTER.format(folder=str(folder)))
+        INSTALLED.mkdir(parents=True, exist_ok=True)
+        pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--target", str(INSTALLED), SUITE]
+        subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
+        starter.write_text(STARTER.format(folder=str(INSTALLED)))
     return starter
 
 
@@ -132,23 +136,15 @@ async def test_servers(command: list[str], folder: Path) -> None:
             serve = partial(serve_asgi, partial(echo, direct), port=0, signals=False, config=config)
             (address,) = await nursery.start(serve)
             servers.append({"agent": agent, "url": f"ws{address.partition(' ')[0].removeprefix('http')}"})
-        spec = {
-            "outdir": str(folder),
-            "servers": servers,
-            "cases": CASES,
-            "exclude-cases": [],
-            "exclude-agent-cases": {},
-        }
-        await suite([*command, "-m", "fuzzingclient"], spec, folder)
+        await suite(command, folder, "fuzzingclient", servers=servers)
         nursery.cancel_scope.cancel()
 
 
-async def test_client(command: list[str], folder: Path, port: int) -> None:
+async def test_client(command: list[str], folder: Path) -> None:
     """The suite is the server."""
-    url = f"ws://127.0.0.1:{port}"
-    spec = {"url": url, "outdir": str(folder), "cases": CASES, "exclude-cases": [], "exclude-agent-cases": {}}
+    url = f"ws://127.0.0.1:{PORT}"
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(suite, [*command, "-m", "fuzzingserver"], spec, folder)
+        nursery.start_soon(partial(suite, command, folder, "fuzzingserver", url=url))
         count = int(await when_there(partial(ask, f"{url}/getCaseCount")))
         for case in range(1, count + 1):
             with trio.move_on_after(60):
@@ -157,11 +153,13 @@ async def test_client(command: list[str], folder: Path, port: int) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def suite(command: list[str], spec: Mapping[str, Any], folder: Path) -> None:
+async def suite(command: list[str], folder: Path, mode: str, **spec: Any) -> None:
     path = folder / "spec.json"
-    path.write_text(json.dumps(spec))
+    path.write_text(
+        json.dumps({**spec, "outdir": str(folder), "cases": CASES, "exclude-cases": [], "exclude-agent-cases": {}})
+    )
     with (folder / "log.txt").open("wb") as log:
-        await trio.run_process([*command, "-s", str(path)], stdout=log, stderr=log, cwd=folder)
+        await trio.run_process([*command, "-m", mode, "-s", str(path)], stdout=log, stderr=log, cwd=folder)
 
 
 async def when_there(ask: Any) -> Any:
@@ -193,26 +191,17 @@ def grade(word: str) -> int:
     return 0 if word in ("OK", "INFORMATIONAL") else 1 if word == "NON-STRICT" else 2
 
 
-async def main(python: str, folder: Path, cache: Path, port: int) -> int:
-    command = [python, "-W", "ignore", str(install(python, cache))]
-    folders = [folder / "servers", folder / "clients"]
-    for each in folders:
-        each.mkdir(parents=True, exist_ok=True)
+async def main(python: str) -> int:
+    command = [python, "-W", "ignore", str(install(python))]
+    folders = [REPORTS / "servers", REPORTS / "clients"]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
     with trio.fail_after(SECONDS):
         await test_servers(command, folders[0])
-        await test_client(command, folders[1], port)
+        await test_client(command, folders[1])
     return told(folders)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=Path(".venv/autobahn"), help="where the suite is installed")
-    parser.add_argument("--report", type=Path, help="where its reports go; by default nowhere that stays")
-    parser.add_argument("--port", type=int, default=9001, help="of the suite's server")
-    options = parser.parse_args()
     found = python27()
-    if found is None:
-        sys.exit(MISSING)
-    with tempfile.TemporaryDirectory() as scratch:
-        report = options.report or Path(scratch)
-        sys.exit(1 if trio.run(main, found, report.absolute(), options.cache.absolute(), options.port) else 0)
+    sys.exit(MISSING if found is None else min(trio.run(main, found), 1))

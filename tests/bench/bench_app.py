@@ -30,6 +30,19 @@ async def hold(key: str, ctx: Context) -> str:
 
 
 @server.tool
+async def book(to: str, ctx: Context) -> str:
+    """Book seats, as many as the user says."""
+    answer = await ctx.elicit(f"How many to {to}?", int)
+    return f"{answer.content} to {to}"
+
+
+@server.tool
+async def ask(ctx: Context) -> None:
+    """Ask for a number."""
+    await ctx.elicit("How many?", int)
+
+
+@server.tool
 async def when(key: str) -> float:
     """When the call with this key was cleaned up; it waits for that."""
     while key not in ended:  # noqa: ASYNC110  an event for each would cost the call that is measured

@@ -61,7 +61,7 @@ async def slow_http_reader(port: int) -> AsyncIterator[None]:
     client = await Http.connect(port, receive_buffer=SMALL_BUFFER)
     await client.start("flood", {})
     yield
-    await client.aclose()
+    await client.leave()
 
 
 @asynccontextmanager
@@ -80,7 +80,7 @@ async def slow_websocket_reader(port: int) -> AsyncIterator[None]:
     await client.stream.send_all(head + message)
     assert b"progress" in await client.stream.receive_some()
     yield
-    await client.aclose()
+    await client.leave()
 
 
 NEIGHBOURS: dict[str, Beside] = {

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import trio
-from peers import ENVIRONMENT, HERE, Http, Shared, http_server, percentile, stdio_server, structured, websocket
+from peers import HERE, Http, Shared, busy, child, http_server, percentile, stdio_server, structured, websocket
 
 LOAD = 16
 PAUSE = 0.005
@@ -44,20 +44,9 @@ async def over_shared(peer: Shared, count: int) -> list[float]:
 @asynccontextmanager
 async def loaded(port: int) -> AsyncIterator[None]:
     """Another process keeps the server busy."""
-    command = [sys.executable, str(HERE / "load.py"), str(port), str(LOAD)]
-    process = await trio.lowlevel.open_process(command, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    try:
+    async with child(HERE / "load.py", str(port), str(LOAD), stderr=subprocess.DEVNULL):
         await trio.sleep(2)
         yield
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-
-
-async def busy(peer: Shared) -> None:
-    while True:
-        await peer.call("echo", {"text": "hello"})
 
 
 def show(transport: str, load: str, times: list[float]) -> None:
@@ -72,13 +61,11 @@ def show(transport: str, load: str, times: list[float]) -> None:
 async def main(count: int) -> None:
     print("| transport | server | p50 | p99 | worst | goal for p99 | |\n|---|---|---|---|---|---|---|")
     async with http_server() as port:
-        show("HTTP, hung up", "idle", await over_http(port, count))
-        async with websocket(port) as peer:
-            show("WebSocket, cancelled", "idle", await over_shared(peer, count))
-        async with loaded(port):
-            show("HTTP, hung up", "loaded", await over_http(port, count))
-            async with websocket(port) as peer:
-                show("WebSocket, cancelled", "loaded", await over_shared(peer, count))
+        for load in GOALS:
+            async with loaded(port) if load == "loaded" else nullcontext():
+                show("HTTP, hung up", load, await over_http(port, count))
+                async with websocket(port) as peer:
+                    show("WebSocket, cancelled", load, await over_shared(peer, count))
     async with stdio_server() as peer:
         show("stdio, cancelled", "idle", await over_shared(peer, count))
         async with trio.open_nursery() as nursery:

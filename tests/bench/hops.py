@@ -1,4 +1,4 @@
-"""How far a request travels: own calls, files, and changes of file of each leg: `hops.py [--trace] [--json]`.
+"""How far a request travels: own calls, files, and changes of file of each leg: `hops.py [--trace]`.
 
 A leg of the server begins with `jsonrpc.parse` of its request, and ends when its answer has been written. `control_flow.py` says
 what counts as a call and as a change of file. There are three conversations with the server, and one of the client's:
@@ -7,8 +7,8 @@ what counts as a call and as a change of file. There are three conversations wit
 - a legacy `tools/call` that reports progress and is cancelled, over two pipes. Its first leg ends with the report, its second,
   which begins with the cancellation, when nothing runs any more;
 - a modern `tools/call` over WebSocket, on a loopback port;
-- the first of these from the client's side, with its server in another thread, which is not recorded: from `Client.call_tool`
-  to the answer, from there to the next answer, and from there to the result.
+- the first of these from the client's side, with its server in another process: from `Client.call_tool` to the answer, from
+  there to the next answer, and from there to the result.
 
 Each request is made twice and recorded the second time, so that what is built on first use is not counted. The figures may still
 vary by one or two: how many bytes a read brings, and which of two tasks goes on first, is not ours to say. `--trace` prints
@@ -22,89 +22,39 @@ import gc
 import json
 import logging
 import os
-import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import trio
-import trio.testing
+from bench_app import ended, server
 from control_flow import Leg, Recorder
+from peers import Json, Stdio, WebSocket, headers_for, http_server, ids, reading, request
 from trio_websocket import open_websocket_url
 
-from trio_mcp import Client, Context, Server, accept
+from trio_mcp import Client, accept
 from trio_mcp.protocol import jsonrpc
-from trio_mcp.session import find_transport
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.types import TextContent
+from trio_mcp_transports.entry_points import websocket
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.stdio.channel import LineChannel, Pipe
 
-Json = dict[str, Any]
 Conversation = Callable[[Recorder | None], Awaitable[None]]
 
-MODERN = "2026-07-28"
-LEGACY = "2025-11-25"
-META = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-}
-HEADERS = {
-    "host": "localhost",
-    "content-type": "application/json",
-    "accept": "application/json, text/event-stream",
-    "mcp-protocol-version": MODERN,
-    "mcp-method": "tools/call",
-    "mcp-name": "book",
-}
+ELICITS = {"elicitation": {}}
 PARSE = jsonrpc.parse.__code__
 CALL_TOOL = Client.call_tool.__code__
-TRANSPORTS = {name: find_transport(name) for name in ("http", "websocket")}
 TWO = accept(value=2)
 BOUND = 20
 SILENCE = 0.1
 """Seconds without anything to do after which nothing is taken to follow."""
 
 
-class Offer:
-    """The server that is called."""
-
-    def __init__(self) -> None:
-        self.server = Server("hops", version="1.0")
-        self.ended = trio.Event()
-        for tool in (self.book, self.hold, self.echo):
-            self.server.tool(tool)
-
-    async def book(self, to: str, ctx: Context) -> str:
-        """Book seats, as many as the user says."""
-        answer = await ctx.elicit(f"How many to {to}?", int)
-        assert answer.action == "accept"
-        return f"{answer.content} to {to}"
-
-    async def hold(self, ctx: Context) -> None:
-        """Report that it has begun, and wait until it is cancelled."""
-        try:
-            await ctx.progress(1)
-            await trio.sleep_forever()
-        finally:
-            self.ended.set()
-
-    async def echo(self, text: str) -> str:
-        """Echo the text."""
-        return text
-
-
-def call(tool: str, arguments: Json, meta: Json, request_id: int = 1, **params: object) -> Json:
-    return request("tools/call", {"name": tool, "arguments": arguments, "_meta": meta, **params}, request_id)
-
-
-def request(method: str, params: Json, request_id: int = 1) -> Json:
-    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-
-
-def notification(method: str, params: Json | None = None) -> Json:
-    return {"jsonrpc": "2.0", "method": method, "params": params or {}}
+def legacy(method: str, params: Json | None = None, **request_id: int) -> Json:
+    """A request if it has an `id`, or a notification."""
+    return {"jsonrpc": "2.0", **request_id, "method": method, "params": params or {}}
 
 
 def to_record(recorder: Recorder | None, *names: str) -> Callable[[], None]:
@@ -119,7 +69,7 @@ def to_record(recorder: Recorder | None, *names: str) -> Callable[[], None]:
 
 
 @asynccontextmanager
-async def running_app(server: Server) -> AsyncIterator[Any]:
+async def running_app() -> AsyncIterator[Any]:
     """The ASGI application, between its startup and its shutdown."""
     app: Any = asgi_app(server)
     to_app, for_app = trio.open_memory_channel[Json](1)
@@ -135,12 +85,8 @@ async def running_app(server: Server) -> AsyncIterator[Any]:
 
 async def post(app: Any, message: Json, end: Callable[[], None]) -> Json:
     """Send a request; its result."""
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/mcp",
-        "headers": [(name.encode(), value.encode()) for name, value in HEADERS.items()],
-    }
+    headers = [(name.encode(), value.encode()) for name, value in headers_for(message).items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}
     unread = [json.dumps(message).encode()]
     body = bytearray()
 
@@ -162,129 +108,78 @@ async def post(app: Any, message: Json, end: Callable[[], None]) -> Json:
 
 
 async def modern_over_http(recorder: Recorder | None) -> None:
-    async with running_app(Offer().server) as app:
+    async with running_app() as app:
         for each in (None, recorder):
             end = to_record(each, "http, modern: call to question")
-            asked = await post(app, call("book", {"to": "Lisbon"}, META), end)
+            asked = await post(app, request("book", {"to": "Lisbon"}, 1, ELICITS), end)
             (key,) = asked["inputRequests"]
             answers = {key: {"action": "accept", "content": {"value": 2}}}
             end = to_record(each, "http, modern: answer to result")
             more = {"inputResponses": answers, "requestState": asked["requestState"]}
-            result = await post(app, call("book", {"to": "Lisbon"}, META, 2, **more), end)
+            result = await post(app, request("book", {"to": "Lisbon"}, 2, ELICITS, **more), end)
             assert result["content"][0]["text"] == "2 to Lisbon", result
 
 
 # legacy, over pipes
 
 
-class Lines:
-    """The client's end of two pipes."""
-
-    def __init__(self, receiving: int, sending: int) -> None:
-        self._receiving = trio.lowlevel.FdStream(receiving)
-        self._sending = trio.lowlevel.FdStream(sending)
-        self._read = b""
-
-    async def send(self, message: Json) -> None:
-        await self._sending.send_all(json.dumps(message).encode() + b"\n")
-
-    async def receive(self) -> Json:
-        while b"\n" not in self._read:
-            self._read += await self._receiving.receive_some()
-        line, _, self._read = self._read.partition(b"\n")
-        message: Json = json.loads(line)
-        return message
-
-    async def aclose(self) -> None:
-        await self._sending.aclose()
-        await self._receiving.aclose()
-
-
 async def legacy_over_pipes(recorder: Recorder | None) -> None:
-    offer = Offer()
     to_server, from_server = os.pipe(), os.pipe()
     channel = LineChannel(Pipe(to_server[0]), Pipe(from_server[1]))
-    peer = Lines(from_server[0], to_server[1])
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(offer.server.serve_channel, channel)
-        client = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "hops", "version": "1"}}
-        await peer.send(request("initialize", client))
-        assert (await peer.receive())["result"]["protocolVersion"] == LEGACY
-        await peer.send(notification("notifications/initialized"))
-        for number, each in enumerate((None, recorder)):
-            await hold_and_cancel(peer, offer, each, number)
-        await peer.aclose()
+    async with (
+        trio.lowlevel.FdStream(to_server[1]) as sending,
+        trio.lowlevel.FdStream(from_server[0]) as receiving,
+        trio.open_nursery() as nursery,
+        reading(Stdio(sending, receiving)) as peer,
+    ):
+        nursery.start_soon(server.serve_channel, channel)
+        client = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": {"name": "hops", "version": "1"}}
+        initialized = await peer.ask(legacy("initialize", client, id=next(ids)))
+        assert initialized["result"]["protocolVersion"] == NEWEST_LEGACY
+        await peer.write(legacy("notifications/initialized"))
+        for each in (None, recorder):
+            await hold_and_cancel(peer, each, next(ids))
+        await sending.aclose()
 
 
-async def hold_and_cancel(peer: Lines, offer: Offer, recorder: Recorder | None, number: int) -> None:
-    offer.ended = trio.Event()
+async def hold_and_cancel(peer: Stdio, recorder: Recorder | None, number: int) -> None:
     await trio.sleep(SILENCE)
     end = to_record(recorder, "stdio, legacy: call to progress")
-    await peer.send(call("hold", {}, {"progressToken": number}, number))
-    assert (await peer.receive())["method"] == "notifications/progress"
+    call = {"name": "hold", "arguments": {"key": str(number)}, "_meta": {"progressToken": number}}
+    await peer.begin(legacy("tools/call", call, id=number))
     end()
     await trio.sleep(SILENCE)
     end = to_record(recorder, "stdio, legacy: cancel to silence")
-    await peer.send(notification("notifications/cancelled", {"requestId": number}))
-    await offer.ended.wait()
+    await peer.leave(number)
     await trio.sleep(SILENCE)
     end()
+    assert str(number) in ended
 
 
 # modern, over WebSocket
 
 
-@asynccontextmanager
-async def served(server: Server, transport: str) -> AsyncIterator[str]:
-    """The URL at which a server is served by this thread."""
-    serve = partial(TRANSPORTS[transport].serve, server, port=0, announce=False, signals=False)
-    async with trio.open_nursery() as nursery:
-        (url,) = await nursery.start(serve)
-        yield url
-        nursery.cancel_scope.cancel()
-
-
 async def modern_over_websocket(recorder: Recorder | None) -> None:
-    async with served(Offer().server, "websocket") as url, open_websocket_url(url, subprotocols=["mcp"]) as connection:
-        for each in (None, recorder):
-            await trio.sleep(SILENCE)
-            end = to_record(each, "websocket, modern: call to result")
-            await connection.send_message(json.dumps(call("echo", {"text": "hello"}, META)))
-            answer = json.loads(await connection.get_message())
-            end()
-            assert answer["result"]["content"][0]["text"] == "hello", answer
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(partial(websocket.serve, server, port=0, announce=False, signals=False))
+        async with open_websocket_url(url, subprotocols=["mcp"]) as connection, reading(WebSocket(connection)) as peer:
+            for each in (None, recorder):
+                await trio.sleep(SILENCE)
+                end = to_record(each, "websocket, modern: call to result")
+                answer = await peer.call("echo", {"text": "hello"})
+                end()
+                assert answer["result"]["content"][0]["text"] == "hello", answer
+        nursery.cancel_scope.cancel()
 
 
 # the client
 
 
-@asynccontextmanager
-async def served_elsewhere() -> AsyncIterator[str]:
-    """The URL at which a server is served by another thread, which is not recorded."""
-    started: list[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = []
-    ready = threading.Event()
-
-    async def serve() -> None:
-        async with served(Offer().server, "http") as url:
-            with trio.CancelScope() as scope:
-                started.append((url, trio.lowlevel.current_trio_token(), scope))
-                ready.set()
-                await trio.sleep_forever()
-
-    thread = threading.Thread(target=trio.run, args=(serve,), daemon=True)
-    thread.start()
-    if not ready.wait(BOUND):
-        raise RuntimeError("the server did not start")
-    url, token, scope = started[0]
-    try:
-        yield url
-    finally:
-        token.run_sync_soon(scope.cancel)
-        thread.join(BOUND)
-
-
 async def modern_client(recorder: Recorder | None) -> None:
-    async with served_elsewhere() as url, Client.connect(url, mode=MODERN, on_elicit=lambda _: TWO) as client:
+    async with (
+        http_server() as port,
+        Client.connect(f"http://127.0.0.1:{port}/mcp", mode=MODERN, on_elicit=lambda _: TWO) as client,
+    ):
         for each in (None, recorder):
             if each is not None:
                 each.plan([("client: call to question", CALL_TOOL)])
@@ -308,13 +203,6 @@ async def hold_all(recorder: Recorder) -> None:
             await conversation(recorder)
 
 
-def figures(leg: Leg, *, trace: bool) -> Json:
-    pairs = [[how, before, after, count] for (how, before, after), count in leg.pairs.most_common()]
-    numbers = {"calls": leg.calls, "files": leg.files, "changes": leg.changes, "returns": leg.returns}
-    steps = [[step.how, step.file, step.function] for step in leg.steps]
-    return {"leg": leg.name, **numbers, "pairs": pairs, **({"steps": steps} if trace else {})}
-
-
 def print_table(legs: list[Leg]) -> None:
     print(f"{'leg':36}{'own calls':>10}{'files':>7}{'changes':>9}{'by return':>11}")
     for leg in legs:
@@ -333,17 +221,12 @@ def print_trace(leg: Leg) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count own calls and changes of file of one request.")
     parser.add_argument("--trace", action="store_true", help="print how each function got control")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     logging.getLogger("trio_mcp").setLevel(logging.ERROR)
     recorder = Recorder()
     gc.disable()  # a collection in the middle would call finalizers
     with recorder.recording():
         trio.run(hold_all, recorder)
-    if options.json:
-        json.dump([figures(leg, trace=options.trace) for leg in recorder.legs], sys.stdout, indent=1)
-        print()
-        return
     print_table(recorder.legs)
     if options.trace:
         for leg in recorder.legs:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import sys
 
 import trio
-from peers import Http
-
-
-async def busy(port: int) -> None:
-    connection = await Http.connect(port)
-    while True:
-        await connection.call("echo", {"text": "hello"})
+from peers import Http, busy
 
 
 async def main(port: int, connections: int) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(connections):
-            nursery.start_soon(busy, port)
+            nursery.start_soon(busy, await Http.connect(port))
 
 
 if __name__ == "__main__":

@@ -8,46 +8,23 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 import time
 
 import trio
+from bench_app import server
+from peers import request, resident
 
-from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import parse
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, ServerSession
-
-server = Server("parking")
-
-
-@server.tool
-async def ask(ctx: Context) -> str:
-    """Ask for a number."""
-    answer = await ctx.elicit("How many?", int)
-    return answer.action
-
-
-def request(number: int) -> bytes:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-    }
-    params = {"name": "ask", "arguments": {}, "_meta": meta}
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
-
-
-def resident() -> float:
-    """Kilobytes."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
 async def park(session: ServerSession, first: int, count: int) -> None:
     outbox: Outbox[Envelope] = Outbox()
     for number in range(first, first + count):
-        session.receive(Envelope(parse(request(number))), outbox)
+        asking = json.dumps(request("ask", {}, number, {"elicitation": {}})).encode()
+        session.receive(Envelope(parse(asking)), outbox)
     while session.busy:
         await outbox.take()
 

@@ -9,10 +9,10 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 from trio_websocket import open_websocket_url
@@ -28,15 +28,24 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 Json = dict[str, Any]
+AnyShared = TypeVar("AnyShared", bound="Shared")
 ids = itertools.count(1)
 
 
-def request(tool: str, arguments: Json, request_id: int, *, progress: bool = False) -> Json:
-    """A modern call; with `progress` the tool's first report says that it runs."""
-    meta: Json = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
+def request(
+    tool: str,
+    arguments: Json,
+    request_id: int,
+    capabilities: Json | None = None,
+    *,
+    progress: bool = False,
+    **more: Any,
+) -> Json:
+    """A modern call; with `progress` the tool's first report says that it runs, and `more` are members of its params."""
+    meta: Json = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: capabilities or {}}
     if progress:
         meta["progressToken"] = request_id
-    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    params = {"name": tool, "arguments": arguments, "_meta": meta, **more}
     return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
 
 
@@ -44,17 +53,36 @@ def structured(answer: Json) -> Any:
     return answer["result"]["structuredContent"]["result"]
 
 
-def as_post(message: Json) -> bytes:
-    body = json.dumps(message).encode()
-    headers = {
+def headers_for(message: Json) -> dict[str, str]:
+    return {
         "host": "127.0.0.1",
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
-        "content-length": str(len(body)),
         **headers_of(message["method"], message["params"]),
     }
+
+
+def as_post(message: Json) -> bytes:
+    body = json.dumps(message).encode()
+    headers = {**headers_for(message), "content-length": len(body)}
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+async def read_until(stream: trio.abc.ReceiveStream, enough: Callable[[bytes], bool]) -> bytes:
+    said = b""
+    while not enough(said):
+        data = await stream.receive_some()
+        assert data, said
+        said += data
+    return said
+
+
+def is_answer(said: bytes) -> bool:
+    """Whether an HTTP response is complete."""
+    head, found, body = said.partition(b"\r\n\r\n")
+    length = LENGTH.search(head) if found else None
+    return length is not None and len(body) >= int(length[1])
 
 
 class Http:
@@ -73,38 +101,19 @@ class Http:
 
     async def call(self, tool: str, arguments: Json) -> Json:
         await self.stream.send_all(as_post(request(tool, arguments, next(ids))))
-        return json.loads(await self._answer())
+        _, _, body = (await read_until(self.stream, is_answer)).partition(b"\r\n\r\n")
+        return json.loads(body)
 
     async def start(self, tool: str, arguments: Json) -> int:
         """Start a call, and return when its first report has come."""
         request_id = next(ids)
         await self.stream.send_all(as_post(request(tool, arguments, request_id, progress=True)))
-        said = b""
-        while b"notifications/progress" not in said:
-            data = await self.stream.receive_some()
-            assert data, said
-            said += data
+        await read_until(self.stream, lambda said: b"notifications/progress" in said)
         return request_id
 
-    async def leave(self, _request_id: int) -> None:
+    async def leave(self, _request_id: int = 0) -> None:
         """Disconnect, which is how a call is cancelled here."""
         await self.stream.aclose()
-
-    async def aclose(self) -> None:
-        await self.stream.aclose()
-
-    async def _answer(self) -> bytes:
-        said = b""
-        while True:
-            data = await self.stream.receive_some()
-            assert data, said
-            said += data
-            head, found, body = said.partition(b"\r\n\r\n")
-            if found:
-                length = LENGTH.search(head)
-                assert length is not None, head
-                if len(body) >= int(length[1]):
-                    return body
 
 
 class Shared:
@@ -117,19 +126,28 @@ class Shared:
     async def write(self, message: Json) -> None:
         raise NotImplementedError
 
+    async def read(self) -> None:
+        raise NotImplementedError
+
     async def call(self, tool: str, arguments: Json) -> Json:
-        request_id = next(ids)
-        over, answer = self._waiting[request_id] = (trio.Event(), [])
-        await self.write(request(tool, arguments, request_id))
+        return await self.ask(request(tool, arguments, next(ids)))
+
+    async def ask(self, message: Json) -> Json:
+        over, answer = self._waiting[message["id"]] = (trio.Event(), [])
+        await self.write(message)
         await over.wait()
         return answer[0]
 
     async def start(self, tool: str, arguments: Json) -> int:
+        """Start a call, and return when its first report has come."""
         request_id = next(ids)
-        started = self._started[request_id] = trio.Event()
-        await self.write(request(tool, arguments, request_id, progress=True))
-        await started.wait()
+        await self.begin(request(tool, arguments, request_id, progress=True))
         return request_id
+
+    async def begin(self, message: Json) -> None:
+        started = self._started[message["id"]] = trio.Event()
+        await self.write(message)
+        await started.wait()
 
     async def leave(self, request_id: int) -> None:
         """Cancel the call."""
@@ -148,23 +166,21 @@ class Shared:
 
 
 class Stdio(Shared):
-    """The pipes of a child."""
+    """The pipes to and from a server."""
 
-    def __init__(self, process: trio.Process) -> None:
+    def __init__(self, sending: trio.abc.SendStream, receiving: trio.abc.ReceiveStream) -> None:
         super().__init__()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._stdin = process.stdin
-        self._stdout = process.stdout
+        self._sending = sending
+        self._receiving = receiving
         self._writing = trio.Lock()
 
     async def write(self, message: Json) -> None:
         async with self._writing:
-            await self._stdin.send_all(json.dumps(message).encode() + b"\n")
+            await self._sending.send_all(json.dumps(message).encode() + b"\n")
 
     async def read(self) -> None:
         rest = b""
-        async for data in self._stdout:
+        async for data in self._receiving:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self.heard(line)
@@ -186,26 +202,26 @@ class WebSocket(Shared):
 
 
 @asynccontextmanager
-async def http_server() -> AsyncIterator[int]:
-    """A server process; its port."""
-    process = await trio.lowlevel.open_process(
-        [sys.executable, str(APP), "http", "0"], stderr=subprocess.PIPE, env=ENVIRONMENT
-    )
-    assert process.stderr is not None
-    said = b""
-    while not (b" serves MCP at " in said and said.endswith(b"\n")):
-        data = await process.stderr.receive_some()
-        assert data, said
-        said += data
+async def child(script: Path, *arguments: str, **pipes: int) -> AsyncIterator[trio.Process]:
+    """A Python process for the length of the block."""
+    process = await trio.lowlevel.open_process([sys.executable, str(script), *arguments], env=ENVIRONMENT, **pipes)
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(drained, process.stderr)
-            yield int(re.findall(rb":(\d+)/", said)[0])
-            nursery.cancel_scope.cancel()
+        yield process
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[int]:
+    """A server process; its port."""
+    async with child(APP, "http", "0", stderr=subprocess.PIPE) as process, trio.open_nursery() as nursery:
+        assert process.stderr is not None
+        said = await read_until(process.stderr, lambda said: b" serves MCP at " in said and said.endswith(b"\n"))
+        nursery.start_soon(drained, process.stderr)
+        yield int(re.findall(rb":(\d+)/", said)[0])
+        nursery.cancel_scope.cancel()
 
 
 async def drained(stream: trio.abc.ReceiveStream) -> None:
@@ -215,33 +231,42 @@ async def drained(stream: trio.abc.ReceiveStream) -> None:
 
 @asynccontextmanager
 async def stdio_server() -> AsyncIterator[Stdio]:
-    process = await trio.lowlevel.open_process(
-        [sys.executable, str(APP), "stdio"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-    )
-    peer = Stdio(process)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.read)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    async with child(APP, "stdio", **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        async with reading(Stdio(process.stdin, process.stdout)) as peer:
             yield peer
-            nursery.cancel_scope.cancel()
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
 
 
 @asynccontextmanager
 async def websocket(port: int) -> AsyncIterator[WebSocket]:
-    async with open_websocket_url(f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"]) as connection:
-        peer = WebSocket(connection)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.read)
-            yield peer
-            nursery.cancel_scope.cancel()
+    async with (
+        open_websocket_url(f"ws://127.0.0.1:{port}/mcp", subprotocols=["mcp"]) as connection,
+        reading(WebSocket(connection)) as peer,
+    ):
+        yield peer
+
+
+@asynccontextmanager
+async def reading(peer: AnyShared) -> AsyncIterator[AnyShared]:
+    """Read what the server sends for the length of the block."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.read)
+        yield peer
+        nursery.cancel_scope.cancel()
+
+
+async def busy(peer: Http | Shared) -> None:
+    """Call `echo` without a pause."""
+    while True:
+        await peer.call("echo", {"text": "hello"})
+
+
+def resident() -> float:
+    """The kilobytes of memory that this process uses."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
 def percentile(values: Sequence[float], part: float) -> float:

@@ -1,21 +1,35 @@
-"""What a client answers: forms with defaults, pages to open, and what it never said it could answer."""
+"""What a client answers: each kind of question, forms with defaults, and what it never said it could answer."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import eras
 import pytest
+import trio
 from naming import naming, unnamed
-from scripted import Json, conversation, said
+from scripted import (
+    FORM_QUESTION,
+    ROOTS_QUESTION,
+    SAMPLE,
+    SAMPLE_QUESTION,
+    Json,
+    as_legacy,
+    as_modern,
+    calling,
+    conversation,
+    interim,
+    opening_client,
+    works,
+)
 
-from trio_mcp.client import Handlers, accept, accept_defaults, decline
-from trio_mcp.errors import CapabilityError, LimitExceeded
-from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from trio_mcp.client import Handlers, accept, accept_defaults, decline, dismiss
+from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError
+from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
-from trio_mcp.types import ElicitRequestFormParams
+from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, Root, TextContent
 
-FIELDS = {
+FIELDS: Json = {
     "name": {"type": "string", "default": "John Doe"},
     "age": {"type": "integer", "default": 30},
     "score": {"type": "number", "default": 95.5},
@@ -25,23 +39,74 @@ FIELDS = {
     "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "default": ["a"]},
     "note": {"type": "string"},
 }
-DEFAULTS = {
-    "name": "John Doe",
-    "age": 30,
-    "score": 95.5,
-    "status": "active",
-    "verified": True,
-    "off": False,
-    "tags": ["a"],
-}
-URL = {"mode": "url", "message": "Log in", "url": "https://example.test/login", "elicitationId": "e1"}
-FORM = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
-SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+DEFAULTS = {name: field["default"] for name, field in FIELDS.items() if "default" in field}
+LOGIN = {"mode": "url", "message": "Log in", "url": "https://example.test/login", "elicitationId": "e1"}
+URL_QUESTION = {"method": "elicitation/create", "params": LOGIN}
 
 
 def form(required: list[str] | None = None) -> ElicitRequestFormParams:
     schema = {"type": "object", "properties": FIELDS, "required": required or []}
     return ElicitRequestFormParams.model_validate({"message": "?", "requestedSchema": schema})
+
+
+async def answer_of(question: Json, **handlers: Any) -> Json:
+    """The message with which a client with these handlers answers a legacy server."""
+    async with conversation(as_legacy, **handlers) as (_client, wire, _start):
+        return await wire.answer_to(question)
+
+
+# each kind of question
+
+
+async def later(value: Any) -> Any:
+    await trio.lowlevel.checkpoint()
+    return value
+
+
+MESSAGE = CreateMessageResult(role="assistant", content=TextContent(text="5 tokens"), model="m")
+SAID = {"role": "assistant", "content": {"type": "text", "text": "5 tokens"}}
+FOLDERS = {"roots": [{"uri": "file:///tmp/a", "name": "a"}, {"uri": "file:///b", "name": "B"}]}
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "handler", "expected"),
+    [
+        (FORM_QUESTION, "on_elicit", lambda _: accept(a=1), {"action": "accept", "content": {"a": 1}}),
+        (FORM_QUESTION, "on_elicit", lambda _: later(decline()), {"action": "decline"}),
+        (FORM_QUESTION, "on_elicit", lambda _: dismiss(), {"action": "cancel"}),
+        (
+            SAMPLE_QUESTION,
+            "on_sample",
+            lambda params: f"{params.max_tokens} tokens",
+            {**SAID, "model": "unnamed", "stopReason": "endTurn"},
+        ),
+        (SAMPLE_QUESTION, "on_sample", lambda _: later(MESSAGE), {**SAID, "model": "m"}),
+        (ROOTS_QUESTION, "on_roots", lambda: [Path("/tmp/a"), Root(uri="file:///b", name="B")], FOLDERS),
+        (ROOTS_QUESTION, "on_roots", lambda: later([]), {"roots": []}),
+    ],
+)
+async def test_a_question_is_answered_by_its_handler(question: Json, name: str, handler: Any, expected: Json) -> None:
+    assert (await answer_of(question, **{name: handler}))["result"] == expected
+
+
+async def test_a_page_to_open_reaches_its_own_handler() -> None:
+    opened: list[str] = []
+
+    async def open_page(params: Any) -> Any:
+        opened.append(params.url)
+        return accept()
+
+    handlers = {"on_elicit_url": open_page, "on_elicit": lambda _: decline()}
+    assert (await answer_of(URL_QUESTION, **handlers))["result"]["action"] == "accept"
+    assert (await answer_of(FORM_QUESTION, **handlers))["result"]["action"] == "decline"
+    assert opened == ["https://example.test/login"]
+
+
+@pytest.mark.parametrize("question", [FORM_QUESTION, ROOTS_QUESTION, {"method": "no/such", "params": {}}])
+async def test_a_question_without_a_handler_is_refused(question: Json) -> None:
+    error = (await answer_of(question))["error"]
+    assert error["code"] == METHOD_NOT_FOUND
+    assert question["method"] in error["message"]
 
 
 # defaults
@@ -60,33 +125,12 @@ def test_a_required_field_without_a_value_declines_the_form() -> None:
 
 
 async def test_the_defaults_can_stand_in_for_a_user() -> None:
-    async with conversation(eras.legacy, on_elicit=accept_defaults) as (_client, wire, _start):
-        await wire.ask(
-            "q", "elicitation/create", {"message": "?", "requestedSchema": {"type": "object", "properties": FIELDS}}
-        )
-        assert (await wire.reply("q"))["result"] == {"action": "accept", "content": DEFAULTS}
+    question = {"method": "elicitation/create", "params": form().wire()}
+    answer = await answer_of(question, on_elicit=accept_defaults)
+    assert answer["result"] == {"action": "accept", "content": DEFAULTS}
 
 
-# pages to open
-
-
-async def test_a_page_to_open_reaches_its_own_handler() -> None:
-    seen: list[str] = []
-
-    async def opened(params: Any) -> Any:
-        seen.append(params.url)
-        return accept()
-
-    async with conversation(eras.legacy, on_elicit_url=opened, on_elicit=lambda _params: decline()) as (
-        _,
-        wire,
-        _start,
-    ):
-        await wire.ask("q", "elicitation/create", URL)
-        assert (await wire.reply("q"))["result"]["action"] == "accept"
-        await wire.ask("r", "elicitation/create", FORM)
-        assert (await wire.reply("r"))["result"]["action"] == "decline"
-    assert seen == ["https://example.test/login"]
+# what a client says it can answer
 
 
 @pytest.mark.parametrize(
@@ -96,99 +140,117 @@ async def test_a_page_to_open_reaches_its_own_handler() -> None:
         ({"on_elicit": decline}, {"elicitation": {"form": {}}}),
         ({"on_elicit_url": decline}, {"elicitation": {"url": {}}}),
         ({"on_elicit": decline, "on_elicit_url": decline}, {"elicitation": {"form": {}, "url": {}}}),
+        ({"on_sample": lambda _params: "x"}, {"sampling": {}}),
+        ({"on_roots": list}, {"roots": {"listChanged": True}}),
     ],
+    ids=["nothing", "forms", "pages", "both", "samples", "roots"],
 )
-async def test_only_the_modes_with_a_handler_are_declared(handlers: Json, declared: Json) -> None:
+async def test_only_what_has_a_handler_is_declared(handlers: Json, declared: Json) -> None:
     assert Handlers(**handlers).capabilities.wire() == declared
-    async with conversation(eras.modern, **handlers) as (client, wire, start):
+    async with opening_client(mode="legacy", **handlers) as (_client, wire, _opened):
+        assert (await wire.request("initialize"))["params"]["capabilities"] == declared
+    async with conversation(as_modern, **handlers) as (client, wire, start):
         start(client.list_tools)
-        assert (await wire.request("tools/list"))["params"]["_meta"][CLIENT_CAPABILITIES] == declared
+        modern = {name: {} if name == "roots" else value for name, value in declared.items()}
+        assert (await wire.request("tools/list"))["params"]["_meta"][CLIENT_CAPABILITIES] == modern
 
 
 # what was never declared
 
 
 @pytest.mark.parametrize(
-    ("handlers", "method", "params"),
+    ("handlers", "question"),
     [
-        ({"on_elicit": decline}, "elicitation/create", URL),
-        ({"on_elicit_url": decline}, "elicitation/create", FORM),
-        (
-            {"on_sample": lambda _params: "hi"},
-            "sampling/createMessage",
-            {**SAMPLE, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
-        ),
-        ({"on_sample": lambda _params: "hi"}, "sampling/createMessage", {**SAMPLE, "toolChoice": {"mode": "auto"}}),
+        ({"on_elicit": decline}, URL_QUESTION),
+        ({"on_elicit_url": decline}, FORM_QUESTION),
+        ({"on_sample": str}, {**SAMPLE_QUESTION, "params": {**SAMPLE, "tools": [{"name": "t", "inputSchema": {}}]}}),
+        ({"on_sample": str}, {**SAMPLE_QUESTION, "params": {**SAMPLE, "toolChoice": {"mode": "auto"}}}),
     ],
     ids=["url", "form", "tools", "tool choice"],
 )
 async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_specification_says(
-    handlers: Json, method: str, params: Json
+    handlers: Json, question: Json
 ) -> None:
-    async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
-        await wire.ask("q", method, params)
-        assert (await wire.reply("q"))["error"]["code"] == INVALID_PARAMS
-    async with conversation(eras.modern, **handlers) as (client, wire, start):
-        call = start(client.call_tool, "book")
-        question = {"q": {"method": method, "params": params}}
-        await wire.respond(
-            await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": question}
-        )
+    assert (await answer_of(question, **handlers))["error"]["code"] == INVALID_PARAMS
+    async with calling(as_modern, handlers) as (wire, call, request):
+        await wire.respond(request, interim({"q": question}))
         with pytest.raises(CapabilityError):
             await call.result()
-        call = start(client.call_tool, "book")
-        await wire.respond(await wire.request("tools/call"), said("fine"))
-        await call.result()
 
 
 # handlers that return the wrong thing, or fail
 
 FORM_ANSWERS = ["on_elicit", "accept(field=value)", "decline()", "dismiss()"]
-NO_ANSWERS: list[tuple[str, object, str, Json, list[str]]] = [
-    ("on_elicit", {"seat": "1A"}, "elicitation/create", FORM, [*FORM_ANSWERS, "{'seat': '1A'}"]),
-    ("on_elicit", True, "elicitation/create", FORM, [*FORM_ANSWERS, "True"]),
-    ("on_elicit", None, "elicitation/create", FORM, [*FORM_ANSWERS, "None"]),
-    ("on_elicit_url", None, "elicitation/create", URL, ["on_elicit_url", "accept()", "decline()", "dismiss()", "None"]),
-    ("on_sample", 5, "sampling/createMessage", SAMPLE, ["on_sample", "CreateMessageResult", "5"]),
-    ("on_roots", "/tmp", "roots/list", {}, ["on_roots", "pathlib.Path", "Root", "'/tmp'"]),
-    ("on_roots", None, "roots/list", {}, ["on_roots", "pathlib.Path", "Root", "None"]),
-    ("on_roots", ["/tmp"], "roots/list", {}, ["on_roots", "pathlib.Path", "Root", "'/tmp'"]),
+URL_ANSWERS = ["on_elicit_url", "accept()", "decline()", "dismiss()"]
+ROOTS = ["on_roots", "pathlib.Path", "Root"]
+NO_ANSWERS: list[tuple[str, object, Json, list[str]]] = [
+    ("on_elicit", {"seat": "1A"}, FORM_QUESTION, [*FORM_ANSWERS, "{'seat': '1A'}"]),
+    ("on_elicit", True, FORM_QUESTION, [*FORM_ANSWERS, "True"]),
+    ("on_elicit", None, FORM_QUESTION, [*FORM_ANSWERS, "None"]),
+    ("on_elicit_url", None, URL_QUESTION, [*URL_ANSWERS, "None"]),
+    ("on_sample", 5, SAMPLE_QUESTION, ["on_sample", "CreateMessageResult", "5"]),
+    ("on_roots", "/tmp", ROOTS_QUESTION, [*ROOTS, "'/tmp'"]),
+    ("on_roots", None, ROOTS_QUESTION, [*ROOTS, "None"]),
+    ("on_roots", ["/tmp"], ROOTS_QUESTION, [*ROOTS, "'/tmp'"]),
 ]
 
 
-@pytest.mark.parametrize(("handler", "value", "method", "params", "names"), NO_ANSWERS)
+@pytest.mark.parametrize(("handler", "value", "question", "names"), NO_ANSWERS)
 async def test_a_handler_that_returns_no_answer_is_named_with_what_it_should_return(
-    handler: str, value: object, method: str, params: Json, names: list[str]
+    handler: str, value: object, question: Json, names: list[str]
 ) -> None:
-    handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
-    async with conversation(eras.modern, **handlers) as (client, wire, start):
-        call = start(client.call_tool, "ask")
-        questions = {"k": {"method": method, "params": params}}
-        await wire.respond(
-            await wire.request("tools/call"), {"resultType": "input_required", "inputRequests": questions}
-        )
+    async with calling(as_modern, {handler: lambda *_: value}) as (wire, call, request):
+        await wire.respond(request, interim({"k": question}))
         with pytest.raises(TypeError, match=naming(*names)):
             await call.result()
 
 
-@pytest.mark.parametrize(("handler", "value", "method", "params", "names"), NO_ANSWERS)
-async def test_in_the_handshake_era_the_server_hears_that_the_handler_failed_and_the_log_how(
-    handler: str, value: object, method: str, params: Json, names: list[str], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("handler", "value", "question", "names"), NO_ANSWERS)
+async def test_a_legacy_server_hears_that_the_handler_failed_and_the_log_how(
+    handler: str, value: object, question: Json, names: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    handlers: dict[str, Any] = {handler: (lambda: value) if handler == "on_roots" else (lambda _params: value)}
-    async with conversation(eras.legacy, **handlers) as (_client, wire, _start):
-        await wire.ask("q", method, params)
-        error = (await wire.reply("q"))["error"]
-        assert error["code"] == INTERNAL_ERROR
-        assert unnamed(error["message"], method) == []
+    error = (await answer_of(question, **{handler: lambda *_: value}))["error"]
+    assert error["code"] == INTERNAL_ERROR
+    assert unnamed(error["message"], question["method"]) == []
     assert unnamed(caplog.text, *names) == []
+
+
+async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals() -> None:
+    def broken(_params: object) -> None:
+        raise LookupError("hunter2")
+
+    async with conversation(as_legacy, on_elicit=broken) as (client, wire, start):
+        error = (await wire.answer_to(FORM_QUESTION))["error"]
+        assert error["code"] == INTERNAL_ERROR
+        assert "hunter2" not in error["message"]
+        await works(client, wire, start)
 
 
 async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
     def failing(_params: object) -> Any:
         raise LimitExceeded("no more than three questions")
 
-    async with conversation(eras.legacy, on_elicit=failing) as (_client, wire, _start):
-        await wire.ask("q", "elicitation/create", FORM)
-        message = (await wire.reply("q"))["error"]["message"]
-        assert unnamed(message, "elicitation/create", "no more than three questions") == []
+    message = (await answer_of(FORM_QUESTION, on_elicit=failing))["error"]["message"]
+    assert unnamed(message, "elicitation/create", "no more than three questions") == []
+
+
+async def test_a_handler_may_refuse_with_an_error_of_its_own() -> None:
+    def refuses(_params: object) -> None:
+        raise PeerError(-1, "User rejected sampling", {"a": 1})
+
+    error = (await answer_of(SAMPLE_QUESTION, on_sample=refuses))["error"]
+    assert error == {"code": -1, "message": "User rejected sampling", "data": {"a": 1}}
+
+
+@pytest.mark.parametrize("uri", ["https://example.com/", "/srv", "", "file:", "files:///srv"])
+async def test_a_root_that_is_no_file_is_refused_before_it_is_sent(uri: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert "error" in await answer_of(ROOTS_QUESTION, on_roots=lambda: [Root(uri=uri)])
+    assert "file://" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "no/such/method"])
+async def test_a_request_of_a_modern_server_is_not_answered(method: str) -> None:
+    async with conversation(as_modern, on_roots=list, on_sample=lambda _params: "x") as (client, wire, start):
+        await wire.ask("q", method, SAMPLE)
+        await wire.silence()
+        await works(client, wire, start)

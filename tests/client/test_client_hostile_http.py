@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
-import eras
 import pytest
 import trio
+from listening import subscribed
 from naming import naming
-from scripted import said
-from scripted_http import event, http_conversation, in_session
-from trio.testing import MockClock, wait_all_tasks_blocked
+from scripted import initialized, said, works
+from scripted_http import Exchange, calling, event, http_conversation, in_session
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Change
-from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, RequestTimeout
+from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 
 
-async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on(autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        post = await wire.next("POST", "tools/call")
+async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on() -> None:
+    async with calling() as (wire, call, post):
         post.pieces(event(id="é-1", retry=10))
         get = await wire.next("GET")
         assert (b"last-event-id", "é-1".encode()) in get.headers.raw
@@ -27,41 +26,26 @@ async def test_an_event_id_of_any_characters_is_where_the_stream_goes_on(autojum
         assert (await call.result()).text == "booked"
 
 
-@pytest.mark.parametrize("session", ["é", "a b", "x" * 10_000, "\x7f"])
-async def test_a_session_id_that_no_header_can_repeat_is_refused(session: str, autojump_clock: MockClock) -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match="session id"), flatten_subgroups=True):
+@pytest.mark.parametrize(
+    ("session", "version", "named"),
+    [
+        *((odd, "2025-11-25", "session id") for odd in ("é", "a b", "x" * 10_000, "\x7f")),
+        ("S1", "é\r\n", "wants to speak"),
+    ],
+)
+async def test_a_session_id_or_version_that_no_header_can_repeat_ends_the_opening(
+    session: str, version: str, named: str
+) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError, match=named), flatten_subgroups=True):
         async with http_conversation() as (_client, wire, _start):
-            request = await wire.next("POST", "initialize")
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
-            request.result(hello, {"mcp-session-id": session.encode()})  # type: ignore[dict-item]
+            request = await wire.post("initialize")
+            request.result(initialized(version), {"mcp-session-id": session.encode()})  # type: ignore[dict-item]
 
 
-async def test_a_version_that_no_header_can_repeat_ends_the_opening_and_nothing_else(autojump_clock: MockClock) -> None:
-    with pytest.RaisesGroup(pytest.RaisesExc(RemoteProtocolError), flatten_subgroups=True):
-        async with http_conversation() as (_client, wire, _start):
-            request = await wire.next("POST", "initialize")
-            hello = {"protocolVersion": "é\r\n", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
-            request.result(hello, {"mcp-session-id": "S1"})
-
-
-async def test_a_version_that_changes_to_nonsense_fails_the_calls_that_wait_only(autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        request = await wire.next("POST", "initialize")
-        hello = {"protocolVersion": "é\r\n", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
-        request.result(hello, {"mcp-session-id": "S2"})
-        with pytest.raises(McpError):
-            await call.result()
-        call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).result(said("booked"))
-        assert (await call.result()).text == "booked"
-
-
-async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up(autojump_clock: MockClock) -> None:
+async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up() -> None:
     async with in_session(on_roots=list) as (client, wire, start):
         client.roots_changed()
-        told = await wire.next("POST", "notifications/roots/list_changed")
+        told = await wire.post("notifications/roots/list_changed")
         told.stream()
 
         async def drip() -> None:
@@ -71,17 +55,14 @@ async def test_a_notification_whose_acceptance_never_ends_holds_nothing_up(autoj
                     await trio.sleep(0.7)
 
         dripping = start(drip)
-        call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).result(said("booked"))
-        assert (await call.result()).text == "booked"
+        await works(client, wire, start)
         with trio.fail_after(30):
             await dripping.result()
 
 
-async def test_a_flood_of_questions_is_answered_a_few_at_a_time(autojump_clock: MockClock) -> None:
+async def test_a_flood_of_questions_is_answered_a_few_at_a_time() -> None:
     async with http_conversation() as (_client, wire, _start):
-        get = await wire.handshake()
-        assert get is not None
+        get = await wire.with_stream()
         get.stream()
         for block in range(10):
             get.say(b"".join(event({"id": f"{block}-{n}", "method": "ping"}) for n in range(200)))
@@ -89,22 +70,17 @@ async def test_a_flood_of_questions_is_answered_a_few_at_a_time(autojump_clock: 
         assert 0 < wire.unseen <= 64
 
 
-async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
-        listener = client.listen(uris=["a://b"])
-        entered = start(listener.__aenter__)
-        (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
+async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in() -> None:
+    async with in_session() as (client, wire, start):
+        await subscribed(client, wire, start, "a://b")
         slow = start(client.call_tool, "slow")
-        post = await wire.next("POST", "tools/call")
+        post = await wire.post()
         post.pieces(event(id="1-0", retry=1000))
         await wait_all_tasks_blocked()
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
-        (await wire.next("POST", "resources/subscribe")).result({})
-        (await wire.next("POST", "tools/call")).result(said("booked"))
+        await wire.lose()
+        await wire.reply("resources/subscribe", {})
+        await wire.reply("tools/call", said("booked"))
         await call.result()
         get = await wire.next("GET")
         assert get.headers["mcp-session-id"] == "S1"
@@ -115,107 +91,86 @@ async def test_the_rest_of_a_stream_is_asked_for_in_the_session_it_began_in(auto
         wire.nothing()  # the session of today is not lost
 
 
-async def test_a_404_of_the_session_before_does_not_lose_the_one_of_today(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
-        listener = client.listen(uris=["a://b"])
-        entered = start(listener.__aenter__)
-        (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
-        calls = [start(client.call_tool, str(number)) for number in range(2)]
-        posts = [await wire.next("POST", "tools/call") for _ in calls]
-        posts[0].answer(404)
-        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
-        (await wire.next("POST", "resources/subscribe")).result({})
-        (await wire.next("POST", "tools/call")).result(said("booked"))
-        posts[1].answer(404)
-        (await wire.next("POST", "tools/call")).result(said("booked"))
-        for call in calls:
-            assert (await call.result()).text == "booked"
-        await trio.sleep(10)
-        wire.nothing()
-
-
-async def test_a_server_that_knows_no_session_for_long_is_asked_for_one_less_and_less_often(
-    autojump_clock: MockClock,
-) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
-        listener = client.listen(uris=["a://b"])
-        entered = start(listener.__aenter__)
-        (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
+async def test_a_server_that_knows_no_session_for_long_is_asked_for_one_less_and_less_often() -> None:
+    async with in_session() as (client, wire, start):
+        await subscribed(client, wire, start, "a://b")
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
+        (await wire.post()).answer(404)
         opened: list[float] = []
         with trio.move_on_after(60):
             while len(opened) < 1000:
-                (await wire.handshake(f"S{len(opened)}", capabilities=eras.OFFERS)).answer(405)
+                await wire.without_stream(f"S{len(opened)}")
                 opened.append(trio.current_time())
-                (await wire.next("POST", "resources/subscribe")).answer(404)
+                (await wire.post("resources/subscribe")).answer(404)
         assert len(opened) < 15, opened
         with pytest.raises(Disconnected):
             await call.result()
 
 
-async def test_a_caller_that_gives_up_leaves_no_session_half_opened(autojump_clock: MockClock) -> None:
+async def test_a_caller_that_gives_up_leaves_no_session_half_opened() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book", timeout=1)
-        (await wire.next("POST", "tools/call")).answer(404)
-        opening = await wire.next("POST", "initialize")
+        (await wire.post()).answer(404)
+        opening = await wire.post("initialize")
         with pytest.raises(RequestTimeout):
             await call.result()
         call = start(client.call_tool, "book")  # waits for the session that is being opened
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"}}
-        opening.result(hello, {"mcp-session-id": "S2"})
-        (await wire.next("POST", "notifications/initialized")).answer(202)
+        opening.result(initialized(), {"mcp-session-id": "S2"})
+        (await wire.post("notifications/initialized")).answer(202)
         (await wire.next("GET")).answer(405)
-        post = await wire.next("POST", "tools/call")
+        post = await wire.post()
         assert post.headers["mcp-session-id"] == "S2"
         post.result(said("booked"))
         assert (await call.result()).text == "booked"
         wire.nothing()
 
 
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (lambda opening: None, RequestTimeout),
+        (lambda opening: opening.refuse(200, -32000, "closed for today"), PeerError),
+        (lambda opening: opening.result(initialized("é\r\n"), {"mcp-session-id": "S2"}), RemoteProtocolError),
+    ],
+    ids=["silence", "refused", "nonsense"],
+)
 async def test_calls_that_lose_their_session_together_fail_together_when_none_can_be_opened(
-    autojump_clock: MockClock,
+    answer: Callable[[Exchange], None], error: type[Exception]
 ) -> None:
     async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(10)]
         for _ in calls:
-            (await wire.next("POST", "tools/call")).answer(404)
-        await wire.next("POST", "initialize")  # never answered
+            (await wire.post()).answer(404)
+        answer(await wire.post("initialize"))
         for call in calls:
-            with pytest.raises(RequestTimeout):
+            with pytest.raises(error):
                 await call.result()
         assert trio.current_time() < 40
         wire.nothing()
+        call = start(client.call_tool, "book")  # tries again
+        await wire.lose("S3")
+        await wire.reply("tools/call", said("booked"))
+        assert (await call.result()).text == "booked"
 
 
-async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_along(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        (await wire.handshake(capabilities=eras.OFFERS)).answer(405)
-        listener = client.listen(uris=["a://b", "a://c"])
-        entered = start(listener.__aenter__)
-        for _ in range(2):
-            (await wire.next("POST", "resources/subscribe")).result({})
-        await entered.result()
+async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_along() -> None:
+    async with in_session() as (client, wire, start):
+        listener = await subscribed(client, wire, start, "a://b", "a://c")
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S2", capabilities=eras.OFFERS)).answer(405)
-        (await wire.next("POST", "resources/subscribe")).answer(200, b"nonsense")
-        (await wire.next("POST", "resources/subscribe")).result({})
-        (await wire.next("POST", "tools/call")).result(said("booked"))
+        await wire.lose()
+        (await wire.post("resources/subscribe")).answer(200, b"nonsense")
+        await wire.reply("resources/subscribe", {})
+        await wire.reply("tools/call", said("booked"))
         assert (await call.result()).text == "booked"
         assert await listener.__anext__() == Change("updated", "a://b")
 
 
-async def test_closing_fails_the_calls_that_wait_for_a_session(autojump_clock: MockClock) -> None:
+async def test_closing_fails_the_calls_that_wait_for_a_session() -> None:
     async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(3)]
         for _ in calls:
-            (await wire.next("POST", "tools/call")).answer(404)
-        await wire.next("POST", "initialize")  # never answered
+            (await wire.post()).answer(404)
+        await wire.post("initialize")  # never answered
         start(wire.farewell)
         await client.aclose()
         for call in calls:
@@ -223,27 +178,24 @@ async def test_closing_fails_the_calls_that_wait_for_a_session(autojump_clock: M
                 await call.result()
 
 
-async def test_the_time_of_a_request_includes_opening_a_session_again(autojump_clock: MockClock) -> None:
+async def test_the_time_of_a_request_includes_opening_a_session_again() -> None:
     async with in_session() as (client, wire, start):
         pings = [start(client.ping, timeout=2) for _ in range(2)]
         for _ in pings:
-            (await wire.next("POST", "ping")).answer(404)
-        await wire.next("POST", "initialize")  # never answered
+            (await wire.post("ping")).answer(404)
+        await wire.post("initialize")  # never answered
         for ping in pings:
             with pytest.raises(RequestTimeout, match=naming("ping", "2 seconds")):
                 await ping.result()
         assert trio.current_time() < 4
 
 
-async def test_an_answer_on_another_stream_ends_the_response_that_should_have_brought_it(
-    autojump_clock: MockClock,
-) -> None:
+async def test_an_answer_on_another_stream_ends_the_response_that_should_have_brought_it() -> None:
     async with http_conversation() as (client, wire, start):
-        get = await wire.handshake()
-        assert get is not None
+        get = await wire.with_stream()
         get.stream()
         call = start(client.call_tool, "book")
-        post = await wire.next("POST", "tools/call")
+        post = await wire.post()
         post.stream()
         post.say(event(id="1-0"))
         get.say(event({"id": post.message["id"], "result": said("booked")}))
@@ -252,16 +204,15 @@ async def test_an_answer_on_another_stream_ends_the_response_that_should_have_br
             await post.left.wait()
 
 
-async def test_a_handshake_that_was_given_up_ends_with_the_next(autojump_clock: MockClock) -> None:
+async def test_a_handshake_that_was_given_up_ends_with_the_next() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        late = await wire.next("POST", "initialize")
+        (await wire.post()).answer(404)
+        late = await wire.post("initialize")
         with pytest.raises(RequestTimeout):
             await call.result()
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S2")).answer(405)
+        await wire.lose()
         assert late.left.is_set()
-        (await wire.next("POST", "tools/call")).result(said("booked"))
+        await wire.reply("tools/call", said("booked"))
         assert (await call.result()).text == "booked"

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import eras
 import pytest
 import trio
 from naming import naming
-from scripted import Json, conversation
-from trio.testing import MockClock, wait_all_tasks_blocked
+from scripted import HINTS, OFFERS, Json, answered, as_legacy, as_modern, conversation
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import lists
 from trio_mcp.errors import CapabilityError, LimitExceeded, RequestTimeout
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL
 from trio_mcp.types import PromptReference, ResourceTemplateReference, TextContent, TextResourceContents
 
-MORE = {"ttlMs": 0, "cacheScope": "private"}
 LISTS = {
     "tools": ("tools/list", "tools", {"name": "a", "inputSchema": {"type": "object"}}),
     "prompts": ("prompts/list", "prompts", {"name": "a"}),
     "resources": ("resources/list", "resources", {"name": "a", "uri": "a://"}),
     "resource_templates": ("resources/templates/list", "resourceTemplates", {"name": "a", "uriTemplate": "a://{b}"}),
 }
-ASKED = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
-
-
-@pytest.fixture(params=[eras.legacy, eras.modern], ids=["legacy", "modern"])
-def opening(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 def named(item: Json, name: str) -> Json:
@@ -39,50 +32,26 @@ def named(item: Json, name: str) -> Json:
 # prompts, resources, completion
 
 
-async def test_a_prompt_is_rendered_with_its_arguments(opening: Any) -> None:
+async def test_a_prompt_is_rendered_with_its_arguments_if_it_has_any(opening: Any) -> None:
+    message = {"role": "user", "content": {"type": "text", "text": "Look: 1 + 1"}}
     async with conversation(opening) as (client, wire, start):
         call = start(client.get_prompt, "review", {"code": "1 + 1"}, meta={"x/y": 1})
-        request = await wire.request("prompts/get")
+        request, result = await answered(wire, call, "prompts/get", {"description": "A review", "messages": [message]})
         assert (request["params"]["name"], request["params"]["arguments"]) == ("review", {"code": "1 + 1"})
         assert request["params"]["_meta"]["x/y"] == 1
-        message = {"role": "user", "content": {"type": "text", "text": "Look: 1 + 1"}}
-        await wire.respond(request, {"description": "A review", "messages": [message]})
-        result = await call.result()
         assert result.description == "A review"
         assert result.messages[0].content == TextContent(text="Look: 1 + 1")
-
-
-async def test_a_prompt_without_arguments_sends_none(opening: Any) -> None:
-    async with conversation(opening) as (client, wire, start):
         start(client.get_prompt, "hello")
         assert "arguments" not in (await wire.request("prompts/get"))["params"]
 
 
 async def test_a_resource_is_read(opening: Any) -> None:
+    page = {"contents": [{"uri": "config://app", "text": "on"}], **HINTS}
     async with conversation(opening) as (client, wire, start):
         call = start(client.read_resource, "config://app")
-        request = await wire.request("resources/read")
+        request, result = await answered(wire, call, "resources/read", page)
         assert request["params"]["uri"] == "config://app"
-        await wire.respond(request, {"contents": [{"uri": "config://app", "text": "on"}], **MORE})
-        [contents] = (await call.result()).contents
-        assert contents == TextResourceContents(uri="config://app", text="on")
-
-
-@pytest.mark.parametrize(("method", "call"), [("prompts/get", "get_prompt"), ("resources/read", "read_resource")])
-async def test_what_is_no_tool_may_ask_in_rounds_too(method: str, call: str) -> None:
-    from trio_mcp import accept
-
-    async with conversation(eras.modern, on_elicit=lambda _params: accept(name="Ada")) as (client, wire, start):
-        pending = start(getattr(client, call), "a://b")
-        question = {"who": {"method": "elicitation/create", "params": ASKED}}
-        first = await wire.request(method)
-        await wire.respond(first, {"resultType": "input_required", "inputRequests": question, "requestState": "s"})
-        request = await wire.request(method)
-        assert request["params"]["inputResponses"] == {"who": {"action": "accept", "content": {"name": "Ada"}}}
-        assert request["params"]["requestState"] == "s"
-        assert request["id"] != first["id"]
-        await wire.respond(request, {"messages": [], "contents": [], **MORE})
-        await pending.result()
+        assert result.contents == [TextResourceContents(uri="config://app", text="on")]
 
 
 async def test_a_completion_says_what_is_typed_and_what_is_settled(opening: Any) -> None:
@@ -105,25 +74,28 @@ async def test_a_completion_says_what_is_typed_and_what_is_settled(opening: Any)
 
 
 @pytest.mark.parametrize(
-    ("method", "call", "args"),
+    ("method", "call", "args", "named"),
     [
-        ("prompts/get", "get_prompt", ["review"]),
-        ("resources/read", "read_resource", ["a://b"]),
-        ("completion/complete", "complete", [PromptReference(name="p"), "a", ""]),
-        ("tools/list", "list_tools", []),
+        ("tools/call", "call_tool", ["book"], "book"),
+        ("prompts/get", "get_prompt", ["review"], "review"),
+        ("resources/read", "read_resource", ["a://b"], "a://b"),
+        ("completion/complete", "complete", [PromptReference(name="p"), "a", ""], "completion/complete"),
+        ("tools/list", "list_tools", [], "tools/list"),
+        (None, "ping", [], ""),
     ],
 )
-async def test_each_call_has_a_time_limit_and_is_cancelled_at_the_server_beyond_it(
-    opening: Any, method: str, call: str, args: list[Any], autojump_clock: MockClock
+async def test_each_request_has_a_time_limit_and_is_cancelled_at_the_server_beyond_it(
+    opening: Any, method: str | None, call: str, args: list[Any], named: str
 ) -> None:
     async with conversation(opening) as (client, wire, start):
         before = trio.current_time()
         pending = start(getattr(client, call), *args, timeout=3)
-        request = await wire.request(method)
+        request = await wire.receive()
+        assert method in (request["method"], None)
         assert (await wire.notification("notifications/cancelled"))["requestId"] == request["id"]
-        assert trio.current_time() - before == pytest.approx(3)
-        with pytest.raises(RequestTimeout):
+        with pytest.raises(RequestTimeout, match=naming(named, "3 seconds")):
             await pending.result()
+        assert trio.current_time() - before == 3
 
 
 # lists
@@ -138,7 +110,7 @@ async def test_each_list_is_read_through_all_its_pages(opening: Any, what: str) 
             request = await wire.request(method)
             assert request.get("params", {}).get("cursor") == cursor  # the empty string is a cursor too (L-PAG-1b)
             more = {} if following is None else {"nextCursor": following}
-            await wire.respond(request, {member: [named(item, name)], **MORE, **more})
+            await wire.respond(request, {member: [named(item, name)], **HINTS, **more})
         assert [item.name for item in await listing.result()] == ["one", "two", "three"]
 
 
@@ -149,37 +121,30 @@ async def test_an_iterator_asks_for_a_page_when_those_before_are_used_up(opening
         items = getattr(client, f"iter_{what}")()
         first = start(items.__anext__)
         page = [named(item, "one"), named(item, "two")]
-        await wire.respond(await wire.request(method), {member: page, "nextCursor": "c", **MORE})
+        await wire.reply(method, {member: page, "nextCursor": "c", **HINTS})
         assert (await first.result()).name == "one"
         assert (await items.__anext__()).name == "two"
         await wait_all_tasks_blocked()
         third = start(items.__anext__)
         request = await wire.request(method)
         assert request["params"]["cursor"] == "c"
-        await wire.respond(request, {member: [named(item, "three")], **MORE})
+        await wire.respond(request, {member: [named(item, "three")], **HINTS})
         assert (await third.result()).name == "three"
         with pytest.raises(StopAsyncIteration):
             await items.__anext__()
 
 
-async def test_a_list_that_never_ends_is_given_up_with_the_limit_named(
-    opening: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_list_has_a_limit_of_pages_and_one_of_items(opening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_PAGES", 3)
-    async with conversation(opening) as (client, wire, start):
-        listing = start(client.list_tools)
-        for _ in range(3):
-            await wire.respond(await wire.request("tools/list"), {"tools": [], "nextCursor": "again", **MORE})
-        with pytest.raises(LimitExceeded, match="3 pages"):
-            await listing.result()
-
-
-async def test_a_list_that_is_read_at_once_has_a_limit_of_items(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "MAX_ITEMS", 3)
-    async with conversation(eras.modern) as (client, wire, start):
+    async with conversation(opening) as (client, wire, start):
         listing = start(client.list_prompts)
-        page = {"prompts": [{"name": str(number)} for number in range(4)], **MORE}
-        await wire.respond(await wire.request("prompts/list"), page)
+        for _ in range(3):
+            await wire.reply("prompts/list", {"prompts": [], "nextCursor": "again", **HINTS})
+        with pytest.raises(LimitExceeded, match=naming("3 pages")):
+            await listing.result()
+        listing = start(client.list_prompts)
+        await wire.reply("prompts/list", {"prompts": [{"name": str(number)} for number in range(4)], **HINTS})
         with pytest.raises(LimitExceeded, match=naming("3 items")):
             await listing.result()
 
@@ -188,40 +153,30 @@ async def test_a_list_that_is_read_at_once_has_a_limit_of_items(monkeypatch: pyt
 
 
 async def test_a_log_level_is_set_by_a_request_or_said_with_each() -> None:
-    async with conversation(eras.legacy) as (client, wire, start):
-        setting = start(client.set_log_level, "error")
-        request = await wire.request("logging/setLevel")
+    async with conversation(partial(as_legacy, capabilities={**OFFERS, "logging": {}})) as (client, wire, start):
+        request, _ = await answered(wire, start(client.set_log_level, "error"), "logging/setLevel", {})
         assert request["params"]["level"] == "error"
-        await wire.respond(request, {})
-        await setting.result()
-    async with conversation(eras.modern) as (client, wire, start):
+    async with conversation(as_modern) as (client, wire, start):
         await client.set_log_level("error")
         start(client.list_tools)
         assert (await wire.request("tools/list"))["params"]["_meta"][LOG_LEVEL] == "error"
 
 
-# subscriptions of the handshake era
+# subscriptions of the legacy era
 
 
 async def test_a_resource_is_subscribed_to_until_the_last_who_did_takes_it_back() -> None:
-    async with conversation(eras.legacy) as (client, wire, start):
+    async with conversation(as_legacy) as (client, wire, start):
         for _ in range(2):
-            call = start(client.subscribe, "a://b")
-            request = await wire.request("resources/subscribe")
+            request, _ = await answered(wire, start(client.subscribe, "a://b"), "resources/subscribe", {})
             assert request["params"]["uri"] == "a://b"
-            await wire.respond(request, {})
-            await call.result()
         await client.unsubscribe("a://b")
-        call = start(client.unsubscribe, "a://b")
-        await wire.respond(await wire.request("resources/unsubscribe"), {})
-        await call.result()
-        call = start(client.unsubscribe, "a://never")
-        await wire.respond(await wire.request("resources/unsubscribe"), {})
-        await call.result()
+        await answered(wire, start(client.unsubscribe, "a://b"), "resources/unsubscribe", {})
+        await answered(wire, start(client.unsubscribe, "a://never"), "resources/unsubscribe", {})
 
 
 async def test_a_modern_server_cannot_be_subscribed_to_one_by_one_and_the_error_says_what_can() -> None:
-    async with conversation(eras.modern) as (client, _wire, _start):
+    async with conversation(as_modern) as (client, _wire, _start):
         for call in (client.subscribe, client.unsubscribe):
             with pytest.raises(CapabilityError, match=r"Client\.listen"):
                 await call("a://b")
@@ -230,16 +185,16 @@ async def test_a_modern_server_cannot_be_subscribed_to_one_by_one_and_the_error_
 # roots
 
 
-async def test_other_roots_are_announced_in_the_handshake_era_and_declared_so() -> None:
+async def test_other_roots_are_announced_in_the_legacy_era_and_declared_so() -> None:
     def roots() -> list[Path]:
         return []
 
-    async with conversation(eras.legacy, on_roots=roots) as (client, wire, _start):
+    async with conversation(as_legacy, on_roots=roots) as (client, wire, _start):
         client.roots_changed()
         await wire.notification("notifications/roots/list_changed")
         assert client.capabilities.roots is not None
         assert client.capabilities.roots.list_changed
-    async with conversation(eras.modern, on_roots=roots) as (client, wire, start):
+    async with conversation(as_modern, on_roots=roots) as (client, wire, start):
         client.roots_changed()
         start(client.list_tools)
         request = await wire.request("tools/list")  # and nothing before it

@@ -1,4 +1,4 @@
-"""A client over HTTP in the handshake era: streams that end early, the stream for what belongs to no request, lost sessions."""
+"""A client over HTTP in the legacy era: streams that end early, the stream for what belongs to no request, lost sessions."""
 
 from __future__ import annotations
 
@@ -7,56 +7,49 @@ import itertools
 import pytest
 import trio
 from naming import naming
-from scripted import said
-from scripted_http import Exchange, HttpWire, event, http_conversation, in_session
-from trio.testing import MockClock, wait_all_tasks_blocked
+from scripted import Json, said, works
+from scripted_http import Exchange, HttpWire, calling, event, http_conversation, in_session, modern_http
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import Disconnected, SessionLost
 
-ENOUGH = {"tools": {}, "logging": {}}
+
+def answer_to(exchange: Exchange) -> Json:
+    return {"id": exchange.message["id"], "result": said("done")}
 
 
-def answer_to(exchange: Exchange, text: str = "done") -> dict[str, object]:
-    return {"id": exchange.message["id"], "result": said(text)}
+def report_to(exchange: Exchange, progress: int) -> Json:
+    token = exchange.message["params"]["_meta"]["progressToken"]
+    return {"method": "notifications/progress", "params": {"progressToken": token, "progress": progress}}
+
+
+def log(data: int) -> Json:
+    return {"method": "notifications/message", "params": {"level": "info", "data": data}}
 
 
 # the stream for what belongs to no request comes first
 
 
-async def test_the_first_request_of_a_session_waits_for_that_stream() -> None:
+@pytest.mark.parametrize("answers", [True, False], ids=["answered", "silent"])
+async def test_the_first_request_of_a_session_waits_for_that_stream_but_not_long(answers: bool) -> None:
     """Servers put questions there; those of one whose client calls too early are lost."""
     async with http_conversation() as (client, wire, start):
-        standing = await wire.handshake()
+        standing = await wire.with_stream()
         call = start(client.call_tool, "quick")
         await wait_all_tasks_blocked()
         wire.nothing()
-        standing.stream()
-        post = await wire.next("POST", "tools/call")
-        post.answer(200, answer_to(post))
-        assert (await call.result()).text == "done"
-
-
-async def test_it_does_not_wait_long_for_a_server_that_does_not_answer(autojump_clock: MockClock) -> None:
-    async with http_conversation() as (client, wire, start):
-        await wire.handshake()
-        call = start(client.call_tool, "quick")
-        post = await wire.next("POST", "tools/call")
-        assert trio.current_time() == pytest.approx(1)
-        post.answer(200, answer_to(post))
+        if answers:
+            standing.stream()
+        post = await wire.reply("tools/call", said("done"))
+        assert post.at == pytest.approx(0 if answers else 1)
         assert (await call.result()).text == "done"
 
 
 # a response that ends before its answer
 
 
-async def test_a_stream_that_ends_early_is_asked_for_by_get_after_the_time_the_server_said(
-    autojump_clock: MockClock,
-) -> None:
-    async with http_conversation() as (client, wire, start):
-        standing = await wire.handshake()
-        standing.answer(405)
-        call = start(client.call_tool, "slow")
-        post = await wire.next("POST", "tools/call")
+async def test_a_stream_that_ends_early_is_asked_for_by_get_after_the_time_the_server_said() -> None:
+    async with calling() as (wire, call, post):
         post.pieces(event(id="1-0", retry=500))
         await post.left.wait()
         ended = trio.current_time()
@@ -70,34 +63,24 @@ async def test_a_stream_that_ends_early_is_asked_for_by_get_after_the_time_the_s
         assert (await call.result()).text == "done"
 
 
-async def test_a_connection_that_breaks_is_no_different_and_progress_goes_on(autojump_clock: MockClock) -> None:
+async def test_a_connection_that_breaks_is_no_different_and_progress_goes_on() -> None:
     seen: list[float] = []
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "slow", on_progress=lambda report: seen.append(report.progress))
-        post = await wire.next("POST", "tools/call")
-        token = post.message["params"]["_meta"]["progressToken"]
+    async with calling(on_progress=lambda report: seen.append(report.progress)) as (wire, call, post):
         post.stream()
         for number in range(3):
-            report = {"progressToken": token, "progress": number}
-            post.say(event({"method": "notifications/progress", "params": report}, id=f"1-{number}"))
+            post.say(event(report_to(post, number), id=f"1-{number}"))
         post.break_off()
         get = await wire.next("GET")
         assert get.headers["last-event-id"] == "1-2"
         assert get.at == pytest.approx(1)  # which is the default
-        get.stream()
-        get.say(
-            event({"method": "notifications/progress", "params": {"progressToken": token, "progress": 3}}, id="1-3")
-        )
-        get.say(event(answer_to(post), id="1-4"))
-        get.end()
+        get.pieces(event(report_to(post, 3), id="1-3"), event(answer_to(post), id="1-4"))
         assert (await call.result()).text == "done"
     assert seen == [0, 1, 2, 3]
 
 
-async def test_a_server_may_be_polled_as_long_as_it_brings_something(autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "slow")
-        exchange = post = await wire.next("POST", "tools/call")
+async def test_a_server_may_be_polled_as_long_as_it_brings_something() -> None:
+    async with calling() as (wire, call, post):
+        exchange = post
         for number in range(50):
             exchange.pieces(event(id=f"1-{number}", retry=100))
             exchange = await wire.next("GET")
@@ -106,10 +89,9 @@ async def test_a_server_may_be_polled_as_long_as_it_brings_something(autojump_cl
         assert (await call.result()).text == "done"
 
 
-async def test_an_event_without_an_id_does_not_change_where_to_go_on(autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "slow")
-        exchange = post = await wire.next("POST", "tools/call")
+async def test_an_event_without_an_id_does_not_change_where_to_go_on() -> None:
+    async with calling() as (wire, call, post):
+        exchange = post
         for id in ("1-0", None):
             exchange.pieces(event(id=id))
             exchange = await wire.next("GET")
@@ -119,10 +101,8 @@ async def test_an_event_without_an_id_does_not_change_where_to_go_on(autojump_cl
 
 
 @pytest.mark.parametrize("id", [None, ""], ids=["no id", "an empty id"])
-async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None, autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "slow")
-        post = await wire.next("POST", "tools/call")
+async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None) -> None:
+    async with calling() as (wire, call, post):
         post.pieces(event(id=id, retry=10))
         with pytest.raises(Disconnected, match=naming("answer")):
             await call.result()
@@ -130,10 +110,8 @@ async def test_a_stream_without_event_ids_cannot_be_gone_on_with(id: str | None,
 
 
 @pytest.mark.parametrize("status", [400, 401, 405, 410])
-async def test_a_server_that_keeps_no_streams_is_asked_once(status: int, autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "slow")
-        post = await wire.next("POST", "tools/call")
+async def test_a_server_that_keeps_no_streams_is_asked_once(status: int) -> None:
+    async with calling() as (wire, call, post):
         post.pieces(event(id="1-0"))
         (await wire.next("GET")).answer(status)
         with pytest.raises(Disconnected, match=str(status)):
@@ -142,10 +120,8 @@ async def test_a_server_that_keeps_no_streams_is_asked_once(status: int, autojum
         wire.nothing()
 
 
-async def test_a_server_that_is_away_is_asked_less_and_less_often_and_not_for_ever(autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "slow")
-        post = await wire.next("POST", "tools/call")
+async def test_a_server_that_is_away_is_asked_less_and_less_often_and_not_for_ever() -> None:
+    async with calling() as (wire, call, post):
         post.pieces(event(id="1-0", retry=100))
         times = []
         for _ in range(20):
@@ -160,24 +136,20 @@ async def test_a_server_that_is_away_is_asked_less_and_less_often_and_not_for_ev
     assert gaps[-1] > 14
 
 
-async def test_a_modern_stream_is_never_gone_on_with(autojump_clock: MockClock) -> None:
-    async with http_conversation(mode="2026-07-28") as (client, wire, start):
-        await wire.modern()
+async def test_a_modern_stream_is_never_gone_on_with() -> None:
+    async with modern_http() as (client, wire, start):
         call = start(client.call_tool, "slow")
-        post = await wire.next("POST", "tools/call")
-        post.pieces(event(id="1-0", retry=10))
+        (await wire.post()).pieces(event(id="1-0", retry=10))
         with pytest.raises(Disconnected, match=naming("answer")):
             await call.result()
         await trio.sleep(10)
         wire.nothing()
 
 
-async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_more(autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "slow", timeout=3)
-        post = await wire.next("POST", "tools/call")
+async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_more() -> None:
+    async with calling(timeout=3) as (wire, call, post):
         post.pieces(event(id="1-0", retry=5000))
-        told = await wire.next("POST", "notifications/cancelled")
+        told = await wire.post("notifications/cancelled")
         assert told.at == pytest.approx(3)
         told.answer(202)
         await trio.sleep(60)
@@ -188,26 +160,22 @@ async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_mo
 # the stream for what belongs to no request
 
 
-async def test_what_belongs_to_no_request_comes_on_a_stream_of_its_own_that_is_kept_open(
-    autojump_clock: MockClock,
-) -> None:
+async def test_what_belongs_to_no_request_comes_on_a_stream_of_its_own_that_is_kept_open() -> None:
     seen: list[object] = []
     async with http_conversation(on_log=lambda message: seen.append(message.data)) as (_client, wire, _start):
-        get = await wire.handshake(listen=True)
+        get = await wire.with_stream()
         assert get.headers["accept"] == "text/event-stream"
         assert get.headers["mcp-session-id"] == "S1"
         assert "last-event-id" not in get.headers
         get.stream()
-        get.say(
-            event({"method": "notifications/message", "params": {"level": "info", "data": 1}}, id="0-1", retry=3000)
-        )
+        get.say(event(log(1), id="0-1", retry=3000))
         get.end()
         await get.left.wait()
         ended = trio.current_time()
         get = await wire.next("GET")
         assert (get.headers["last-event-id"], get.at - ended) == ("0-1", pytest.approx(3))
         get.stream()
-        get.say(event({"method": "notifications/message", "params": {"level": "info", "data": 2}}, id="0-2"))
+        get.say(event(log(2), id="0-2"))
         get.break_off()
         get = await wire.next("GET")
         assert get.headers["last-event-id"] == "0-2"
@@ -217,26 +185,24 @@ async def test_what_belongs_to_no_request_comes_on_a_stream_of_its_own_that_is_k
 
 
 @pytest.mark.parametrize("status", [400, 404, 405])
-async def test_a_server_without_such_a_stream_is_left_alone(status: int, autojump_clock: MockClock) -> None:
+async def test_a_server_without_such_a_stream_is_left_alone(status: int) -> None:
     async with http_conversation() as (client, wire, start):
-        (await wire.handshake()).answer(status)
+        (await wire.with_stream()).answer(status)
         await trio.sleep(100)
         wire.nothing()
-        call = start(client.call_tool, "fine")
-        (await wire.next("POST", "tools/call")).result(said("fine"))
-        assert (await call.result()).text == "fine"
+        await works(client, wire, start)
 
 
-async def test_without_a_session_there_is_no_such_stream(autojump_clock: MockClock) -> None:
+async def test_without_a_session_there_is_no_such_stream() -> None:
     async with http_conversation() as (_client, wire, _start):
         await wire.handshake(session=None)
         await trio.sleep(10)
         wire.nothing()
 
 
-async def test_the_stream_ends_with_the_client_and_the_session_is_deleted(autojump_clock: MockClock) -> None:
+async def test_the_stream_ends_with_the_client_and_the_session_is_deleted() -> None:
     async with http_conversation() as (client, wire, start):
-        get = await wire.handshake()
+        get = await wire.with_stream()
         get.stream()
         await wait_all_tasks_blocked()
         closing = start(client.aclose)
@@ -250,16 +216,14 @@ async def test_the_stream_ends_with_the_client_and_the_session_is_deleted(autoju
 # a session that the server no longer knows
 
 
-async def test_a_lost_session_is_opened_again_and_the_request_sent_once_more_under_a_new_id(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_lost_session_is_opened_again_and_the_request_sent_once_more_under_a_new_id() -> None:
     async with http_conversation(on_log=lambda _message: None) as (client, wire, start):
         await opened(wire, "S1")
         call = start(client.call_tool, "book")
-        first = await wire.next("POST", "tools/call")
+        first = await wire.post()
         first.answer(404, {"error": {"code": -32001, "message": "Session not found"}})
         await opened(wire, "S2")
-        second = await wire.next("POST", "tools/call")
+        second = await wire.post()
         assert second.headers["mcp-session-id"] == "S2"
         assert second.message["id"] != first.message["id"]
         assert second.message["params"] == first.message["params"]
@@ -269,56 +233,49 @@ async def test_a_lost_session_is_opened_again_and_the_request_sent_once_more_und
 
 async def opened(wire: HttpWire, session: str) -> None:
     """A session of a client that wants logs."""
-    (await wire.handshake(session, capabilities=ENOUGH)).answer(405)
-    level = await wire.next("POST", "logging/setLevel")
+    await wire.without_stream(session, {"tools": {}, "logging": {}})
+    level = await wire.reply("logging/setLevel", {})
     assert level.headers["mcp-session-id"] == session
-    level.result({})
 
 
-async def test_calls_that_lose_their_session_together_open_one_again(autojump_clock: MockClock) -> None:
+async def test_calls_that_lose_their_session_together_open_one_again() -> None:
     async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(5)]
-        posts = [await wire.next("POST", "tools/call") for _ in calls]
+        posts = [await wire.post() for _ in calls]
         for post in posts[:4]:
             post.answer(404)
-        (await wire.handshake("S2")).answer(405)
+        await wire.without_stream("S2")
         posts[4].answer(404)  # late: the session is open again already
         for _ in calls:
-            post = await wire.next("POST", "tools/call")
+            post = await wire.post()
             assert post.headers["mcp-session-id"] == "S2"
             post.result(said(post.message["params"]["name"]))
         assert {(await call.result()).text for call in calls} == {"0", "1", "2", "3", "4"}
         wire.nothing()
 
 
-async def test_a_second_404_is_an_error(autojump_clock: MockClock) -> None:
+async def test_a_second_404_is_an_error() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S2")).answer(405)
-        (await wire.next("POST", "tools/call")).answer(404)
+        await wire.lose()
+        (await wire.post()).answer(404)
         with pytest.raises(SessionLost):
             await call.result()
         wire.nothing()
 
 
-async def test_a_404_about_the_method_is_no_lost_session(autojump_clock: MockClock) -> None:
+async def test_a_404_about_the_method_is_no_lost_session() -> None:
     async with in_session() as (client, wire, start):
         call = start(client.list_prompts)
-        post = await wire.next("POST", "prompts/list")
-        post.answer(404, {"id": post.message["id"], "error": {"code": -32601, "message": "Method not found"}})
+        (await wire.post("prompts/list")).refuse(404, -32601, "Method not found")
         with pytest.raises(Exception, match="Method not found"):
             await call.result()
         wire.nothing()
 
 
-async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_again(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_again() -> None:
     """It may have been carried out; only what was refused is safe to repeat."""
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "pay")
-        post = await wire.next("POST", "tools/call")
+    async with calling() as (wire, call, post):
         post.pieces(event(id="1-0", retry=10))
         (await wire.next("GET")).answer(404)
         with pytest.raises(Disconnected) as raised:
@@ -326,18 +283,3 @@ async def test_a_request_that_was_running_when_the_session_was_lost_is_not_sent_
         assert not isinstance(raised.value, SessionLost)
         await trio.sleep(10)
         wire.nothing()
-
-
-async def test_a_server_that_cannot_open_a_session_again_fails_the_calls_that_wait(autojump_clock: MockClock) -> None:
-    async with in_session() as (client, wire, start):
-        call = start(client.call_tool, "book")
-        (await wire.next("POST", "tools/call")).answer(404)
-        request = await wire.next("POST", "initialize")
-        request.answer(200, {"id": request.message["id"], "error": {"code": -32000, "message": "closed for today"}})
-        with pytest.raises(Exception, match="closed for today"):
-            await call.result()
-        call = start(client.call_tool, "book")  # the next one tries again
-        (await wire.next("POST", "tools/call")).answer(404)
-        (await wire.handshake("S3")).answer(405)
-        (await wire.next("POST", "tools/call")).result(said("booked"))
-        assert (await call.result()).text == "booked"

@@ -10,11 +10,14 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 import trio
 
 from trio_mcp.client import Client, accept, accept_defaults
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue
+
+Play: TypeAlias = Callable[[Client], Awaitable[None]]
 
 LIMIT = 25.0
 """Seconds for everything; the suite waits for 30, and then leaves the process alone."""
@@ -41,7 +44,7 @@ def main() -> None:
     trio.run(connected, sys.argv[-1], play)
 
 
-async def connected(url: str, play: Callable[[Client], Awaitable[None]]) -> None:
+async def connected(url: str, play: Play) -> None:
     """Do what the scenario is about, with a client that has a user, a model and folders."""
     revision = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", HANDSHAKE)
     mode = "auto" if revision == MODERN else revision
@@ -59,23 +62,15 @@ def answered(question: ElicitRequestFormParams) -> ElicitResult:
     return accept_defaults(question)
 
 
-async def look(client: Client) -> None:
-    await client.list_tools()
+def calls(*names: str, **arguments: JsonValue) -> Play:
+    """List the tools, and call these with the arguments."""
 
+    async def play(client: Client) -> None:
+        await client.list_tools()
+        for name in names:
+            await call(client, name, arguments)
 
-async def add(client: Client) -> None:
-    await client.list_tools()
-    await call(client, "add_numbers", {"a": 5, "b": 3})
-
-
-async def fill_in_a_form(client: Client) -> None:
-    await client.list_tools()
-    await call(client, "test_client_elicitation_defaults")
-
-
-async def come_back_for_the_answer(client: Client) -> None:
-    await client.list_tools()
-    await call(client, "test_reconnection")
+    return play
 
 
 async def call_every_tool(client: Client) -> None:
@@ -124,18 +119,18 @@ def stand_ins(schema: JsonObject) -> JsonObject:
     return {name: STAND_INS.get(str(kind.get("type")), "x") for name, kind in kinds.items() if isinstance(kind, dict)}
 
 
-SCENARIOS: Mapping[str, Callable[[Client], Awaitable[None]]] = {
-    "elicitation-sep1034-client-defaults": fill_in_a_form,
+SCENARIOS: Mapping[str, Play] = {
+    "elicitation-sep1034-client-defaults": calls("test_client_elicitation_defaults"),
     "http-custom-headers": call_what_the_context_says,
     "http-invalid-tool-headers": call_every_tool,
     "http-standard-headers": use_everything,
-    "initialize": look,
+    "initialize": calls(),
     "json-schema-2020-12-preservation": send_a_schema_back,
-    "json-schema-ref-no-deref": look,
-    "request-metadata": add,
+    "json-schema-ref-no-deref": calls(),
+    "request-metadata": calls("add_numbers", a=5, b=3),
     "sep-2322-client-request-state": answer_in_rounds,
-    "sse-retry": come_back_for_the_answer,
-    "tools_call": add,
+    "sse-retry": calls("test_reconnection"),
+    "tools_call": calls("add_numbers", a=5, b=3),
 }
 
 if __name__ == "__main__":

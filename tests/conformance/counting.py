@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
-
-__all__ = ["Check", "Outcome", "Role", "read_outcomes"]
 
 Role: TypeAlias = Literal["server", "client"]
 
@@ -73,21 +71,19 @@ class Outcome:
     @property
     def problems(self) -> list[str]:
         """Why it did not pass, one line each."""
-        return [*self._lost(), *self._unproven(), *self._ended_badly()]
-
-    def _lost(self) -> Iterator[str]:
-        if self.checks is None:
-            yield "the suite wrote no checks down"
+        return [*self._unproven(), *self._ended_badly()]
 
     def _unproven(self) -> Iterator[str]:
-        for check in self.checks or ():
-            if check.status not in ("SUCCESS", "INFO") and (
-                check.status == "FAILURE" or check.excuse not in self.excused
-            ):
+        if self.checks is None:
+            yield "the suite wrote no checks down"
+            return
+        for check in self.checks:
+            excused = check.status != "FAILURE" and check.excuse in self.excused
+            if check.status not in ("SUCCESS", "INFO") and not excused:
                 yield str(check)
-        for excuse in sorted(set(self.excused) - {check.excuse for check in self.checks or ()}):
+        for excuse in sorted(set(self.excused) - {check.excuse for check in self.checks}):
             yield f"{excuse} is excused, and did not happen"
-        if self.checks is not None and all(check.status == "INFO" or check.id in EMPTY for check in self.checks):
+        if all(check.status == "INFO" or check.id in EMPTY for check in self.checks):
             yield "nothing was checked"
 
     def _ended_badly(self) -> Iterator[str]:
@@ -100,26 +96,18 @@ class Outcome:
 def read_outcomes(
     folder: Path,
     role: Role,
-    wanted: Iterable[str],
+    wanted: Collection[str],
     *,
-    exits: Mapping[str, int | None] | None = None,
-    excused: Mapping[str, Collection[str]] | None = None,
+    exits: Mapping[str, int | None] = {},
+    excused: Mapping[str, Collection[str]] = {},
 ) -> list[Outcome]:
     """The outcome of each scenario that was asked for, whether the suite ran it or not."""
     written: dict[str, tuple[Check, ...]] = {}
     for path in sorted(folder.rglob("checks.json")):
         scenario = scenario_of(path.parent, folder, role)
         written[scenario] = written.get(scenario, ()) + read_checks(path)
-    return [
-        Outcome(
-            scenario,
-            role,
-            written.get(scenario),
-            (exits or {}).get(scenario) if role == "client" else 0,
-            (excused or {}).get(scenario, ()),
-        )
-        for scenario in wanted
-    ]
+    exit_statuses = exits if role == "client" else dict.fromkeys(wanted, 0)
+    return [Outcome(name, role, written.get(name), exit_statuses.get(name), excused.get(name, ())) for name in wanted]
 
 
 def scenario_of(path: Path, folder: Path, role: Role) -> str:

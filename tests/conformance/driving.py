@@ -16,8 +16,6 @@ from counting import Outcome, read_outcomes
 from selections import EXCUSED, Selection
 from suites import SetupError, Suite
 
-__all__ = ["Driver", "Ran", "served"]
-
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SERVER = ROOT / "examples" / "everything_server.py"
@@ -117,13 +115,13 @@ class Driver:
 
 
 @asynccontextmanager
-async def served(log: Path, script: Path = SERVER) -> AsyncIterator[str]:
-    """The URL of a server that is started with `http 0`, for the length of the block. What it says goes into `log`.
+async def served(log: Path) -> AsyncIterator[str]:
+    """The URL of the everything server, for the length of the block. What it says goes into `log`.
 
     Raises:
         SetupError: it did not start to serve.
     """
-    command = [sys.executable, str(script), "http", "0"]
+    command = [sys.executable, str(SERVER), "http", "0"]
     with log.open("wb") as said:
         process = await trio.lowlevel.open_process(
             command, stderr=said, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": IMPORTS}

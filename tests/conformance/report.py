@@ -8,8 +8,6 @@ from pathlib import Path
 
 from driving import Ran
 
-__all__ = ["BEGIN", "END", "markdown", "printed", "written_into"]
-
 BEGIN = "<!-- results: written by tests/conformance/run.py --write -->"
 END = "<!-- results end -->"
 

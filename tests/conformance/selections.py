@@ -6,14 +6,12 @@ A selection whose `gated` is true has to pass whole. The others are run and repo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from counting import Role
 from suites import ALPHA, STABLE, SetupError, Suite
-
-__all__ = ["EXCUSED", "SELECTIONS", "Selection", "scenarios_of"]
 
 Names: TypeAlias = Callable[[Suite, Role], list[str]]
 
@@ -76,57 +74,48 @@ def scenarios_of(selection: Selection, suite: Suite) -> list[str]:
     return names
 
 
-def listed(*flags: str) -> Names:
+def listed(suite: Suite, role: Role, *flags: str) -> list[str]:
     """Every scenario of a role, filtered by the suite."""
+    return [line.split()[1] for line in suite.listed(f"--{role}", *flags) if line.startswith("  - ")]
 
-    def names(suite: Suite, role: Role) -> list[str]:
-        return [line.split()[1] for line in suite.listed(f"--{role}", *flags) if line.startswith("  - ")]
 
-    return names
+def all_of(revision: str) -> Names:
+    return lambda suite, role: listed(suite, role, "--spec-version", revision)
 
 
 def required(revision: str) -> Names:
     """What a revision requires: the part of the list before what is never scored."""
-
-    def names(suite: Suite, role: Role) -> list[str]:
-        return required_in(suite.listed("--requirements", revision), role)
-
-    return names
+    return lambda suite, role: required_in(suite.listed("--requirements", revision), role)
 
 
 def unscored(revision: str, *reasons: str) -> Names:
     """What is run with a revision's requirements and does not count, for these reasons."""
-
-    def names(suite: Suite, role: Role) -> list[str]:
-        return unscored_in(suite.listed("--requirements", revision), role, reasons)
-
-    return names
+    return lambda suite, role: unscored_in(suite.listed("--requirements", revision), role, reasons)
 
 
 def required_in(lines: Sequence[str], role: Role) -> list[str]:
-    found: list[str] = []
-    inside = False
-    for line in lines:
-        if re.match(r"\S", line):
-            inside = line.lower().startswith(f"{role} scenarios")
-        elif inside and line.startswith("  - "):
-            found.append(line.split()[1])
-    return found
+    return [
+        line.split()[1] for heading, line in items(lines, r"\S.*") if heading.lower().startswith(f"{role} scenarios")
+    ]
 
 
 def unscored_in(lines: Sequence[str], role: Role, reasons: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    inside = False
+    found = [line for heading, line in items(lines, r"  \S+ \(\d+\):") if heading.split()[0] in reasons]
+    return [line.split()[1] for line in found if line.endswith(f" [{role}]")]
+
+
+def items(lines: Sequence[str], headings: str) -> Iterator[tuple[str, str]]:
+    """The items of a list, each with the heading before it."""
+    heading = ""
     for line in lines:
-        if heading := re.match(r"  (\S+) \(\d+\):$", line):
-            inside = heading[1] in reasons
-        elif inside and line.endswith(f" [{role}]"):
-            found.append(line.split()[1])
-    return found
+        if re.fullmatch(headings, line):
+            heading = line
+        elif heading and line.lstrip().startswith("- "):
+            yield heading, line
 
 
 def active(suite: Suite, role: Role) -> list[str]:
-    return [name for name in listed()(suite, role) if name not in STABLE_PENDING]
+    return [name for name in listed(suite, role) if name not in STABLE_PENDING]
 
 
 def but_auth(names: Names) -> Names:
@@ -144,9 +133,8 @@ def stable_server(title: str, expected: int, names: Names) -> Selection:
 
 
 def older_server(revision: str, expected: int) -> Selection:
-    names = listed("--spec-version", revision)
     whole = ("--suite", "all", "--spec-version", revision)
-    return Selection("server", ALPHA, f"all @{revision}", expected, names, forced(revision), whole)
+    return Selection("server", ALPHA, f"all @{revision}", expected, all_of(revision), forced(revision), whole)
 
 
 def modern_server(revision: str, title: str, expected: int, names: Names, *, gated: bool = True) -> Selection:
@@ -160,7 +148,7 @@ def client(revision: str, title: str, expected: int, names: Names) -> Selection:
 
 SELECTIONS = (
     stable_server("active", 30, active),
-    stable_server("all", 32, listed()),
+    stable_server("all", 32, listed),
     older_server("2025-03-26", 1),
     older_server("2025-06-18", 27),
     modern_server(HANDSHAKE, "required", 30, required(HANDSHAKE)),
@@ -168,8 +156,8 @@ SELECTIONS = (
     modern_server(MODERN, "required", 37, required(MODERN)),
     modern_server(MODERN, "unscored", 3, unscored(MODERN, *LATER)),
     modern_server(MODERN, "extensions", 10, unscored(MODERN, "extension"), gated=False),
-    Selection("client", STABLE, "core", 4, but_auth(listed("--spec-version", HANDSHAKE))),
-    client("2025-06-18", "all", 2, listed("--spec-version", "2025-06-18")),
+    Selection("client", STABLE, "core", 4, but_auth(all_of(HANDSHAKE))),
+    client("2025-06-18", "all", 2, all_of("2025-06-18")),
     client(HANDSHAKE, "required", 4, required(HANDSHAKE)),
     client(HANDSHAKE, "unscored", 1, unscored(HANDSHAKE, *LATER)),
     client(MODERN, "required", 7, required(MODERN)),

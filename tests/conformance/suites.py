@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ALPHA", "STABLE", "SetupError", "Suite", "default_cache", "found_suite", "install_suites"]
-
 STABLE = "0.1.16"
 ALPHA = "0.2.0-alpha.12"
 """The builds that are run. A newer one is taken on purpose: it may ask for more, and then the table changes."""
@@ -67,14 +65,6 @@ def install_suites(cache: Path, versions: Sequence[str]) -> dict[str, Suite]:
     with alone_in(cache):
         node = find_node(cache)
         return {version: Suite(version, node, install_suite(cache, version)) for version in versions}
-
-
-def found_suite(cache: Path, version: str) -> Suite | None:
-    """A build that an earlier run has installed, and nothing is installed now. None: it is not there."""
-    entry = cache / f"suite-{version}" / "node_modules" / PACKAGE / "dist" / "index.js"
-    nodes = [Path(shutil.which("node") or "node"), cache / f"node-{NODE_MAJOR}" / "node_modules" / ".bin" / "node"]
-    node = next((node for node in nodes if node_major(node) >= NODE_MAJOR), None)
-    return Suite(version, node, entry) if node and entry.is_file() else None
 
 
 @contextmanager

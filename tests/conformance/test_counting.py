@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ PASSED = {"id": "ping-response", "status": "SUCCESS"}
 EMPTY = {"id": "wire-schema-valid", "status": "SUCCESS"}
 
 
-def write(folder: Path, scenario: str, *rows: object) -> None:
-    place = folder / f"{scenario}-{STAMP}"
+def write(folder: Path, scenario: str, *rows: object, stamp: str = f"-{STAMP}") -> None:
+    place = folder / f"{scenario}{stamp}"
     place.mkdir(parents=True)
     (place / "checks.json").write_text(json.dumps(rows))
 
@@ -26,104 +27,85 @@ def row(status: str, id: str = "some-rule", **more: object) -> dict[str, object]
     return {"id": id, "status": status, **more}
 
 
-def server(tmp_path: Path, *rows: object, **more: object) -> Outcome:
-    write(tmp_path, "server-ping", *rows)
-    (outcome,) = read_outcomes(tmp_path, "server", ["ping"], **more)
-    return outcome
-
-
-def client(tmp_path: Path, *rows: object, exit_status: int | None = 0) -> Outcome:
-    write(tmp_path, "initialize", *rows)
-    (outcome,) = read_outcomes(tmp_path, "client", ["initialize"], exits={"initialize": exit_status})
-    return outcome
+def outcome(
+    folder: Path,
+    *rows: object,
+    role: Role = "server",
+    exits: Mapping[str, int | None] = {},
+    excused: Sequence[str] = (),
+) -> Outcome:
+    write(folder, "server-ping" if role == "server" else "ping", *rows)
+    (found,) = read_outcomes(folder, role, ["ping"], exits=exits, excused={"ping": excused})
+    return found
 
 
 def test_a_scenario_whose_checks_succeed_passes(tmp_path: Path) -> None:
-    outcome = server(tmp_path, PASSED, EMPTY, row("INFO"))
-    assert outcome.passed
-    assert outcome.tally == {"SUCCESS": 2, "INFO": 1}
+    passed = outcome(tmp_path, PASSED, EMPTY, row("INFO"))
+    assert passed.passed
+    assert passed.tally == {"SUCCESS": 2, "INFO": 1}
+    assert outcome(tmp_path / "client", PASSED, role="client", exits={"ping": 0}).passed
 
 
-@pytest.mark.parametrize("status", ["FAILURE", "SKIPPED", "WARNING"])
-def test_one_check_that_does_not_succeed_fails_its_scenario(tmp_path: Path, status: str) -> None:
-    outcome = server(tmp_path, PASSED, row(status, errorMessage="it was  not\nso"))
-    assert outcome.problems == [f"{status} some-rule (some-rule): it was not so"]
+@pytest.mark.parametrize(
+    ("rows", "excused", "problem"),
+    [
+        *[
+            (
+                [PASSED, row(status, errorMessage="it was  not\nso")],
+                [],
+                f"{status} some-rule (some-rule): it was not so",
+            )
+            for status in ("FAILURE", "SKIPPED", "WARNING")
+        ],
+        ([PASSED, row("PERHAPS")], [], "FAILURE some-rule (some-rule): has the unknown status 'PERHAPS'"),
+        *[(rows, [], "nothing was checked") for rows in ([], [EMPTY], [EMPTY, row("INFO")])],
+        # Of several that are alike, only the row that is named is excused, and it has to be there.
+        ([PASSED, row("WARNING", "known"), row("WARNING", "other")], ["WARNING known"], "WARNING other (other)"),
+        ([PASSED, row("SUCCESS", "known")], ["WARNING known"], "WARNING known is excused, and did not happen"),
+        (
+            [PASSED, row("SKIPPED", name="OfInitialize"), row("SKIPPED", name="OfPing")],
+            ["SKIPPED OfInitialize"],
+            "SKIPPED OfPing (some-rule)",
+        ),
+        ([PASSED, row("FAILURE", "known")], ["FAILURE known"], "FAILURE known (known)"),
+    ],
+)
+def test_a_scenario_fails_with_its_reason(tmp_path: Path, rows: list[object], excused: list[str], problem: str) -> None:
+    assert outcome(tmp_path, *rows, excused=excused).problems == [problem]
 
 
-def test_a_status_that_nobody_knows_is_a_failure(tmp_path: Path) -> None:
-    assert server(tmp_path, PASSED, row("PERHAPS")).problems == [
-        "FAILURE some-rule (some-rule): has the unknown status 'PERHAPS'"
-    ]
+@pytest.mark.parametrize(
+    ("exits", "problem"),
+    [
+        ({"ping": 3}, "the client exited with 3"),
+        ({"ping": None}, "the client did not end by itself"),
+        ({}, "the client did not end by itself"),
+    ],
+)
+def test_a_client_that_ends_badly_fails_although_all_its_checks_succeed(
+    tmp_path: Path, exits: dict[str, int | None], problem: str
+) -> None:
+    assert outcome(tmp_path, PASSED, role="client", exits=exits).problems == [problem]
 
 
 def test_a_scenario_that_the_suite_never_ran_fails(tmp_path: Path) -> None:
     write(tmp_path, "server-ping", PASSED)
-    ping, other = read_outcomes(tmp_path, "server", ["ping", "tools-list"])
-    assert ping.passed
-    assert other.problems == ["the suite wrote no checks down"]
-
-
-def test_a_results_folder_that_does_not_exist_fails_every_scenario(tmp_path: Path) -> None:
-    (outcome,) = read_outcomes(tmp_path / "nothing", "server", ["ping"])
-    assert not outcome.passed
+    for folder in (tmp_path, tmp_path / "nothing"):
+        (missing,) = read_outcomes(folder, "server", ["tools-list"])
+        assert missing.problems == ["the suite wrote no checks down"]
 
 
 def test_results_that_are_cut_off_are_a_failure(tmp_path: Path) -> None:
     write(tmp_path, "server-ping", PASSED)
     (file,) = tmp_path.rglob("checks.json")
     file.write_text(file.read_text()[:-5])
-    (outcome,) = read_outcomes(tmp_path, "server", ["ping"])
-    assert [problem[:48] for problem in outcome.problems] == ["FAILURE checks.json (unreadable): cannot be read"]
-
-
-@pytest.mark.parametrize("rows", [[], [EMPTY], [EMPTY, row("INFO")]])
-def test_a_scenario_that_proves_nothing_fails(tmp_path: Path, rows: list[object]) -> None:
-    assert server(tmp_path, *rows).problems == ["nothing was checked"]
-
-
-def test_a_warning_that_is_excused_is_let_pass_and_another_is_not(tmp_path: Path) -> None:
-    rows = [PASSED, row("WARNING", "known"), row("WARNING", "other")]
-    outcome = server(tmp_path, *rows, excused={"ping": ["WARNING known"]})
-    assert outcome.problems == ["WARNING other (other)"]
-
-
-def test_an_excuse_that_nobody_needs_has_to_leave_the_list(tmp_path: Path) -> None:
-    outcome = server(tmp_path, PASSED, row("SUCCESS", "known"), excused={"ping": ["WARNING known"]})
-    assert outcome.problems == ["WARNING known is excused, and did not happen"]
-
-
-def test_of_rows_with_one_id_only_the_one_that_is_named_is_excused(tmp_path: Path) -> None:
-    rows = [PASSED, row("SKIPPED", name="OfInitialize"), row("SKIPPED", name="OfPing")]
-    outcome = server(tmp_path, *rows, excused={"ping": ["SKIPPED OfInitialize"]})
-    assert outcome.problems == ["SKIPPED OfPing (some-rule)"]
-
-
-def test_a_failure_cannot_be_excused(tmp_path: Path) -> None:
-    assert not server(tmp_path, PASSED, row("FAILURE", "known"), excused={"ping": ["FAILURE known"]}).passed
-
-
-def test_a_client_that_exits_with_another_status_than_0_fails_although_all_its_checks_succeed(tmp_path: Path) -> None:
-    assert client(tmp_path, PASSED).passed
-    assert client(tmp_path / "again", PASSED, exit_status=3).problems == ["the client exited with 3"]
-
-
-def test_a_client_that_was_killed_fails_although_the_suite_says_that_it_exited_with_0(tmp_path: Path) -> None:
-    assert client(tmp_path, PASSED, exit_status=None).problems == ["the client did not end by itself"]
-
-
-def test_a_client_whose_exit_is_not_known_fails(tmp_path: Path) -> None:
-    write(tmp_path, "initialize", PASSED)
-    (outcome,) = read_outcomes(tmp_path, "client", ["initialize"])
-    assert not outcome.passed
+    (found,) = read_outcomes(tmp_path, "server", ["ping"])
+    assert [problem[:48] for problem in found.problems] == ["FAILURE checks.json (unreadable): cannot be read"]
 
 
 def test_two_results_of_one_scenario_are_counted_together(tmp_path: Path) -> None:
-    write(tmp_path, "server-ping", PASSED)
-    later = tmp_path / "server-ping-2026-11-21T10-00-09-000Z"
-    later.mkdir()
-    (later / "checks.json").write_text(json.dumps([row("FAILURE")]))
-    (outcome,) = read_outcomes(tmp_path, "server", ["ping"])
-    assert outcome.tally == {"SUCCESS": 1, "FAILURE": 1}
+    write(tmp_path, "server-ping-2026-11-21T10-00-09-000Z", row("FAILURE"), stamp="")
+    assert outcome(tmp_path, PASSED).tally == {"SUCCESS": 1, "FAILURE": 1}
 
 
 @pytest.mark.parametrize(
@@ -136,8 +118,8 @@ def test_two_results_of_one_scenario_are_counted_together(tmp_path: Path) -> Non
 )
 def test_a_scenario_is_found_by_its_own_name(tmp_path: Path, role: Role, folder: str, scenario: str) -> None:
     write(tmp_path, folder, PASSED)
-    (outcome,) = read_outcomes(tmp_path, role, [scenario], exits={scenario: 0})
-    assert outcome.passed
+    (found,) = read_outcomes(tmp_path, role, [scenario], exits={scenario: 0})
+    assert found.passed
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import ast
 import difflib
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -162,41 +162,6 @@ def advice(root: Path, place: Place) -> str:
     near = difflib.get_close_matches(place.old, {line for line, _ in places}, n=2, cutoff=0.6)
     shown = sorted(f"\n    {where}: {line}" for line, where in places if line in near)[:4]
     return f"; near it are:{''.join(shown)}" if shown else "; nothing in the packages is like it"
-
-
-def moved(root: Path, place: Place) -> Place | None:
-    """Return where the line of a place that no longer fits stands now, or None if it does not stand in exactly one place."""
-    found = [
-        replace(place, file=str(path.relative_to(root)), within=within)
-        for package in PACKAGES
-        for path in sorted((root / package).rglob("*.py"))
-        for within in owners(path.read_text(), place.old)
-    ]
-    same = [each for each in found if each.within == place.within] or found
-    return same[0] if len(same) == 1 else None
-
-
-def owners(source: str, code: str) -> list[str]:
-    """Return the innermost function or class around each line that reads like this."""
-    lines = [number for number, line in enumerate(source.splitlines(), 1) if code_of(line) == code]
-    if not lines:
-        return []
-    spans = [(node.lineno, node.end_lineno or node.lineno, name) for name, node in definitions(ast.parse(source))]
-    return [
-        max(((start, name) for start, end, name in spans if start <= line <= end), default=(0, ""))[1] for line in lines
-    ]
-
-
-def update(table: str, mutant: Mutant, place: Place) -> str:
-    """Return the text of the table with a new place for a mutant in this tree."""
-    start = table.index(f'name = "{mutant.name}"\n')
-    end = table.find("[[mutant]]", start)
-    entry = table[start:] if end < 0 else table[start:end]
-    kept = [line for line in entry.splitlines() if line and not line.startswith(("after.file", "after.within"))]
-    after = [f'after.file = "{place.file}"']
-    if place.within != mutant.before.within:
-        after.append(f'after.within = "{place.within}"')
-    return table[:start] + "\n".join([*kept, *after]) + "\n" + ("" if end < 0 else "\n" + table[end:])
 
 
 def enclosing_lines(path: Path, line: int) -> range:

@@ -4,7 +4,6 @@
     python tests/mutants/run.py --only late-answer   # some of them, by a part of the name
     python tests/mutants/run.py --tree before        # the tree and the tests of the baseline commit
     python tests/mutants/run.py --check              # only whether each applies
-    python tests/mutants/run.py --update             # the same, and follow lines that only moved to another file
 
 For each mutant, in a temporary copy of the tree: first the test that is known to kill it, where it still exists; then the tests
 whose coverage touches its line, quickest first; then, only if it survives those, the whole suite. Every run stops at its first
@@ -37,16 +36,13 @@ from mutant_copy import Copy, copied
 from mutant_table import (
     PACKAGES,
     ROOT,
-    TABLE,
     Mutant,
     MutantError,
     Tree,
     apply,
     check,
     enclosing_lines,
-    moved,
     read_table,
-    update,
 )
 
 DATA = ROOT / "build" / "mutants"
@@ -98,24 +94,16 @@ class Verdict:
 
 
 def main() -> int:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background job ignores it, and so would its tests
+    # A background job of a shell ignores it, and so would its tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = arguments()
     mutants = [mutant for mutant in read_table() if options.only in mutant.name]
-    if options.list:
-        return show_list(mutants, options.tree)
-    if options.update:
-        mutants = follow(mutants)
     problems = find_problems(mutants, options.tree)
     for problem in problems:
         print(problem, file=sys.stderr)
-    if problems or not mutants or options.check or options.update:
+    if problems or not mutants or options.check:
         print(f"{len(mutants) - len(problems)} of {len(mutants)} mutants apply")
         return bool(problems or not mutants)
-    if options.coverage is not None:
-        collect(options.tree, options.coverage)
-        return 0
     return run_all(mutants, options.tree, options.jobs, quick=options.quick)
 
 
@@ -129,36 +117,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="only the tests that are known to kill; nothing else is run"
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="list the mutants")
-    what.add_argument("--check", action="store_true", help="check that each mutant applies")
-    what.add_argument("--update", action="store_true", help="write where lines went that only moved, and check")
-    what.add_argument(
-        "--coverage", nargs="*", metavar="PATH", help="collect which tests run which lines (PATH: of these tests)"
-    )
+    parser.add_argument("--check", action="store_true", help="only check that each mutant applies")
     return parser.parse_args()
-
-
-def show_list(mutants: Sequence[Mutant], tree: Tree) -> int:
-    for mutant in mutants:
-        place = mutant.place(tree)
-        print(
-            f"{mutant.name}: {mutant.rule}\n    {place.file}\n    - {place.old}\n    + {place.new}\n    {place.killed_by}"
-        )
-    return 0
-
-
-def follow(mutants: Sequence[Mutant]) -> list[Mutant]:
-    """Write the present place of each mutant whose line only moved into the table; return the mutants as they are then."""
-    table = TABLE.read_text()
-    for mutant in mutants:
-        place = moved(ROOT, mutant.after) if problems_in(ROOT, [mutant], "after") else None
-        if place is not None:
-            print(f"{mutant.name}: {place.file} ({place.within})")
-            table = update(table, mutant, place)
-    TABLE.write_text(table)
-    names = {mutant.name for mutant in mutants}
-    return [mutant for mutant in read_table() if mutant.name in names]
 
 
 def find_problems(mutants: Iterable[Mutant], tree: Tree) -> list[str]:
@@ -323,7 +283,7 @@ def covering(copy: Copy, tree: Tree, file: str, line: int) -> list[str]:
     data, seconds = data_of(tree)
     with collecting:
         if not seconds.exists() or json.loads(seconds.read_text())["digest"] != digest_of(tree):
-            collect(tree, [])
+            collect(tree)
     measured = CoverageData(str(data))
     measured.read()
     contexts = measured.contexts_by_lineno(file)
@@ -332,8 +292,8 @@ def covering(copy: Copy, tree: Tree, file: str, line: int) -> list[str]:
     return sorted(tests, key=lambda test: took.get(test, 0.0))
 
 
-def collect(tree: Tree, tests: Sequence[str]) -> None:
-    """Run the suite, or some of it, and note for each line of the packages which tests run it."""
+def collect(tree: Tree) -> None:
+    """Run the suite and note for each line of the packages which tests run it."""
     data, seconds = data_of(tree)
     data.parent.mkdir(parents=True, exist_ok=True)
     data.unlink(missing_ok=True)
@@ -347,7 +307,7 @@ def collect(tree: Tree, tests: Sequence[str]) -> None:
         options = ["-q", OTHERS, "-p", "no:cacheprovider", "-p", "coverage_contexts"]
         options += [f"--basetemp={copy.folder / 'tmp'}"]
         environment = copy.environment | {"MUTANT_SECONDS": str(took)}
-        command = [*measuring, "-m", "pytest", *options, *tests]
+        command = [*measuring, "-m", "pytest", *options]
         status, output = run_bounded(command, copy.root, environment, COVERAGE_SECONDS)
         if status not in (0, 1):
             raise SystemExit(f"the tests could not be run:\n{output[-4000:]}")

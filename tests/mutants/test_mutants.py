@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mutant_table import (
-    AREAS,
-    PACKAGES,
-    ROOT,
-    TABLE,
-    MutantError,
-    Place,
-    apply,
-    check,
-    moved,
-    read_mutant,
-    read_table,
-    update,
-)
+from mutant_table import AREAS, ROOT, MutantError, Place, apply, check, read_table
 
 SOURCE = """def first(n):
     if n > 1:
@@ -71,30 +56,3 @@ def test_a_mutant_that_does_not_fit_is_an_error_and_writes_nothing(tmp_path: Pat
     with pytest.raises(MutantError, match=named):
         apply(tmp_path, place)
     assert tmp_path.joinpath("a.py").read_text() == SOURCE
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    for package in PACKAGES:
-        tmp_path.joinpath(package).mkdir(parents=True)
-    return tmp_path
-
-
-def test_a_line_that_moved_is_found_by_its_function(tree: Path) -> None:
-    tree.joinpath("trio_mcp/b.py").write_text(SOURCE)
-    old = Place("trio_mcp/a.py", "if n > 1:", "if n >= 1:", "second")
-    assert moved(tree, old) == Place("trio_mcp/b.py", old.old, old.new, "second")
-    assert moved(tree, Place(old.file, "return 1", "return 2", "third")) == Place(
-        "trio_mcp/b.py", "return 1", "return 2", "second"
-    )
-    assert moved(tree, Place(old.file, old.old, old.new, "third")) is None
-
-
-def test_a_new_place_is_written_into_its_own_entry_only() -> None:
-    text = TABLE.read_text()
-    first, second, *_ = read_table()
-    place = replace(first.after, file="trio_mcp/b.py", within="B.post")
-    entries = tomllib.loads(update(text, first, place))["mutant"]
-    assert read_mutant(entries[0]).after == place
-    assert read_mutant(entries[1]) == second
-    assert len(entries) == 40

@@ -52,19 +52,19 @@ def agreed(version: str = BATCHING, *, shared_channel: bool = True) -> Connectio
     return connection
 
 
-def received(*members: Any) -> list[Any]:
+def received(*members: Any, connection: Connection | None = None) -> list[Any]:
     """What each message of a batch means."""
-    connection = agreed()
+    connection = connection or agreed()
     event = connection.receive(batch(*members))
     assert isinstance(event, BatchIn)
     return [connection.receive(message) for message in event.messages]
 
 
-def refusal(event: object) -> str:
+def refused(event: object, code: int, request_id: object, *names: object) -> None:
     assert isinstance(event, Rejected)
     assert event.answer
-    assert event.error.code == INVALID_REQUEST
-    return str(event.error)
+    assert (event.error.code, event.error.request_id) == (code, request_id)
+    assert unnamed(str(event.error), *names) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -75,33 +75,23 @@ def test_the_revisions_with_batches_are_those_of_the_schema_files(spec_dir: Path
 # the array as a whole
 
 
-@pytest.mark.parametrize("version", OTHERS)
-def test_a_batch_is_refused_as_one_message_in_every_other_revision(version: str) -> None:
-    event = agreed(version).receive(batch(ping()))
-    assert unnamed(refusal(event), "batches") == []
-    assert isinstance(event, Rejected)
-    assert event.error.request_id is None
-
-
-def test_a_batch_before_initialize_is_refused() -> None:
-    assert unnamed(refusal(Connection(Side.CLIENT).receive(batch(ping()))), "batches") == []
+@pytest.mark.parametrize(
+    ("connection", "members", "names"),
+    [
+        *[pytest.param(agreed(version), [ping()], ["batches"], id=version) for version in OTHERS],
+        pytest.param(Connection(Side.CLIENT), [ping()], ["batches"], id="before initialize"),
+        pytest.param(agreed(), [], ["one message"], id="empty"),
+        pytest.param(agreed(), [ping(n) for n in range(101)], [101, MAX_BATCH], id="over the limit"),
+    ],
+)
+def test_a_batch_is_refused_as_one_message(connection: Connection, members: list[Any], names: list[object]) -> None:
+    refused(connection.receive(batch(*members)), INVALID_REQUEST, None, *names)
 
 
 def test_a_batch_after_the_end_is_ignored() -> None:
     connection = agreed()
     connection.close()
     assert isinstance(connection.receive(batch(ping())), Ignored)
-
-
-def test_an_empty_batch_is_refused() -> None:
-    assert unnamed(refusal(agreed().receive(batch())), "one message") == []
-
-
-def test_a_batch_over_the_limit_is_refused_and_the_limit_is_named() -> None:
-    assert MAX_BATCH == 100
-    assert len(received(*map(ping, range(MAX_BATCH)))) == MAX_BATCH
-    text = refusal(agreed().receive(batch(*map(ping, range(MAX_BATCH + 1)))))
-    assert unnamed(text, 101, 100) == []
 
 
 # what is in it
@@ -112,91 +102,64 @@ def test_a_batch_is_received_message_by_message_in_its_order() -> None:
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}
     connection = agreed()
     connection.new_request("ping", RequestParams())
-    event = connection.receive(batch(ping("a"), cancel, answer, ping("b")))
-    assert isinstance(event, BatchIn)
-    first, cancelled, reply, last = [connection.receive(message) for message in event.messages]
-    assert isinstance(first, RequestIn)
-    assert first.id == "a"
-    assert cancelled == CancelIn("a", None)
-    assert reply == ReplyIn(1, EmptyResult())
-    assert isinstance(last, RequestIn)
-    assert last.id == "b"
+    pings = [ping(n) for n in range(2, MAX_BATCH - 1)]
+    first, *events = received(ping("a"), cancel, answer, *pings, connection=connection)
+    assert events[:2] == [CancelIn("a", None), ReplyIn(1, EmptyResult())]
+    assert all(isinstance(event, RequestIn) for event in (first, *events[2:]))
+    assert [event.id for event in (first, *events[2:])] == ["a", *range(2, MAX_BATCH - 1)]
 
 
-@pytest.mark.parametrize("member", [1, "ping", None, True, {}, {"jsonrpc": "1.0", "method": "ping"}], ids=str)
-def test_a_member_that_is_no_message_is_refused_alone(member: object) -> None:
-    refused, request = received(member, ping())
-    refusal(refused)
-    assert isinstance(request, RequestIn)
+def asking(version: object) -> dict[str, Any]:
+    """A request with a revision, as modern ones have it."""
+    return ping(7, method="server/discover", params={"_meta": {PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {}}})
 
 
-@pytest.mark.parametrize("member", [[], [ping(2)]], ids=["empty", "with a request"])
-def test_a_batch_in_a_batch_is_refused_alone(member: object) -> None:
-    refused, request = received(member, ping())
-    assert "another batch" in refusal(refused)
-    assert isinstance(request, RequestIn)
+HELLO = {"protocolVersion": BATCHING, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
-def test_a_member_keeps_the_id_that_could_be_read() -> None:
-    (refused,) = received({"id": 7, "method": "ping"})
-    assert refused.error.request_id == 7
+@pytest.mark.parametrize(
+    ("member", "code", "request_id", "names"),
+    [
+        *[(member, INVALID_REQUEST, None, []) for member in (1, "ping", None, True, {})],
+        ({"id": 7, "jsonrpc": "1.0", "method": "ping"}, INVALID_REQUEST, 7, []),
+        ({"id": 7, "method": "ping"}, INVALID_REQUEST, 7, []),
+        ([], INVALID_REQUEST, None, ["another batch"]),
+        ([ping(2)], INVALID_REQUEST, None, ["another batch"]),
+        (ping(7, method="initialize", params=HELLO), INVALID_REQUEST, 7, ["initialize", "batch"]),
+        *[(asking(version), INVALID_REQUEST, 7, ["batch"]) for version in (MODERN, "2030-01-01", BATCHING, 1)],
+        (ping(7, method="no/such"), METHOD_NOT_FOUND, 7, []),
+        (ping("in use"), INVALID_REQUEST, "in use", ["use"]),
+    ],
+    ids=str,
+)
+def test_a_bad_member_is_refused_alone(member: object, code: int, request_id: object, names: list[str]) -> None:
+    connection = agreed()
+    connection.receive(Request("in use", "ping"))
+    bad, good = received(member, ping(8), connection=connection)
+    refused(bad, code, request_id, *names)
+    assert isinstance(good, RequestIn)
 
 
 def test_an_answer_in_a_batch_that_is_malformed_fails_the_request_it_answers() -> None:
     connection = agreed()
     connection.new_request("ping", RequestParams())
-    event = connection.receive(batch({"jsonrpc": "2.0", "id": 1, "result": []}))
-    assert isinstance(event, BatchIn)
-    (reply,) = map(connection.receive, event.messages)
+    (reply,) = received({"jsonrpc": "2.0", "id": 1, "result": []}, connection=connection)
     assert isinstance(reply, ReplyIn)
     assert isinstance(reply.result, Exception)
 
 
 @pytest.mark.parametrize("shared_channel", [True, False])
 def test_requests_of_one_batch_that_share_an_id_are_all_refused(shared_channel: bool) -> None:
-    connection = agreed(shared_channel=shared_channel)
-    event = connection.receive(batch(ping("twice"), ping("once"), ping("twice")))
-    assert isinstance(event, BatchIn)
-    first, other, second = [connection.receive(message) for message in event.messages]
-    assert unnamed(refusal(first), "'twice'") == []
-    assert unnamed(refusal(second), "'twice'") == []
+    first, other, second = received(
+        ping("twice"), ping("once"), ping("twice"), connection=agreed(shared_channel=shared_channel)
+    )
+    for event in (first, second):
+        refused(event, INVALID_REQUEST, "twice", "'twice'")
     assert isinstance(other, RequestIn)
 
 
 def test_a_number_and_a_text_are_not_the_same_id() -> None:
     assert all(isinstance(event, RequestIn) for event in received(ping(1), ping("1")))
-
-
-def test_an_id_that_is_in_use_by_an_open_request_is_refused_alone() -> None:
-    connection = agreed()
-    assert isinstance(connection.receive(Request(5, "ping")), RequestIn)
-    event = connection.receive(batch(ping(5), ping(6)))
-    assert isinstance(event, BatchIn)
-    refused, request = map(connection.receive, event.messages)
-    assert unnamed(refusal(refused), "use") == []
-    assert isinstance(request, RequestIn)
-
-
-def test_initialize_in_a_batch_is_refused() -> None:
-    params = {"protocolVersion": BATCHING, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    refused, request = received(ping(1, method="initialize", params=params), ping(2))
-    assert unnamed(refusal(refused), "initialize", "batch") == []
-    assert isinstance(request, RequestIn)
-
-
-@pytest.mark.parametrize("version", [MODERN, "2030-01-01", BATCHING, 1], ids=str)
-def test_a_request_with_a_revision_of_its_own_is_refused_in_a_batch(version: object) -> None:
-    meta = {PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {}}
-    refused, request = received(ping(1, method="server/discover", params={"_meta": meta}), ping(2))
-    assert unnamed(refusal(refused), "batch") == []
-    assert refused.error.request_id == 1
-    assert isinstance(request, RequestIn)
-
-
-def test_an_unknown_method_in_a_batch_is_refused_alone() -> None:
-    refused, request = received(ping(1, method="no/such"), ping(2))
-    assert (refused.error.code, refused.error.request_id) == (METHOD_NOT_FOUND, 1)
-    assert isinstance(request, RequestIn)
 
 
 # writing
@@ -219,6 +182,6 @@ def test_what_was_written_is_read_back() -> None:
     assert read.messages() == answers
 
 
-def test_a_batch_is_malformed_to_whoever_knows_no_batches() -> None:
+def test_a_batch_is_malformed_for_a_reader_without_batches() -> None:
     assert isinstance(batch(ping()), Malformed)
     assert batch(ping(), {"jsonrpc": "2.0", "method": "a"}).messages() == (Request(1, "ping"), Notification("a"))

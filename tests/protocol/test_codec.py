@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Callable
 
 import pytest
+from naming import naming
 from samples import LINK
 
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
@@ -14,7 +17,6 @@ from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPOR
 from trio_mcp.types import (
     CallToolRequestParams,
     CallToolResult,
-    CancelledNotificationParams,
     DiscoverResult,
     ElicitRequest,
     ElicitRequestFormParams,
@@ -32,7 +34,6 @@ from trio_mcp.types import (
     ServerCapabilities,
     StringSchema,
     SubscriptionsListenResult,
-    TextContent,
 )
 
 modern = codec_for(MODERN)
@@ -46,10 +47,6 @@ def result(codec: Codec, method: str, model: Model) -> JsonObject:
     return json.loads(codec.encode_result(method, model).raw)
 
 
-def code_and_text(error: pytest.ExceptionInfo[RemoteProtocolError]) -> tuple[int, str]:
-    return error.value.code, str(error.value)
-
-
 # Choosing one
 
 
@@ -59,19 +56,7 @@ def test_every_supported_version_has_a_codec(version: str):
     assert repr(codec_for(version)) == f"<Codec {version}>"
 
 
-def test_an_unknown_version_is_refused_with_those_that_are_spoken():
-    with pytest.raises(RemoteProtocolError) as error:
-        codec_for("1900-01-01")
-    assert error.value.code == -32022
-    assert error.value.data == {"supported": list(SUPPORTED), "requested": "1900-01-01"}
-
-
 # Reading requests and notifications
-
-
-def test_the_params_of_a_request_become_a_model():
-    params = legacy.decode_request("tools/call", {"name": "a", "arguments": {"x": None}}, sender=Side.CLIENT)
-    assert params == CallToolRequestParams(name="a", arguments={"x": None})
 
 
 @pytest.mark.parametrize(
@@ -79,6 +64,7 @@ def test_the_params_of_a_request_become_a_model():
     [
         (MODERN, "ping", Side.CLIENT),
         (MODERN, "initialize", Side.CLIENT),
+        (MODERN, "logging/setLevel", Side.CLIENT),
         (MODERN, "sampling/createMessage", Side.SERVER),
         (NEWEST_LEGACY, "server/discover", Side.CLIENT),
         (NEWEST_LEGACY, "tools/call", Side.SERVER),
@@ -112,23 +98,17 @@ LAST = "params.notifications.resourceSubscriptions"
     ],
 )
 def test_bad_params_are_refused_with_the_path_as_the_peer_wrote_it(method: str, params: JsonObject, path: str):
-    with pytest.raises(RemoteProtocolError) as error:
+    with pytest.raises(RemoteProtocolError, match=f"^{re.escape(path)}") as error:
         modern.decode_request(method, params, sender=Side.CLIENT)
-    code, text = code_and_text(error)
-    assert code == -32602
-    assert text.startswith(path)
+    assert error.value.code == -32602
 
 
 @pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("prompts/get", {"name": "a", "arguments": {"x" * 10_000: 1}}),
-        ("completion/complete", {"ref": {"type": "x" * 10_000}, "argument": {"name": "a", "value": ""}}),
-    ],
+    "params", [{"name": "a", "arguments": {"x" * 10_000: 1}}, {"ref": {"type": "x" * 10_000}, "argument": ARGUMENT}]
 )
-def test_an_error_does_not_repeat_what_a_peer_sent_at_length(method: str, params: JsonObject):
+def test_an_error_does_not_repeat_what_a_peer_sent_at_length(params: JsonObject):
     with pytest.raises(RemoteProtocolError) as error:
-        legacy.decode_request(method, params, sender=Side.CLIENT)
+        legacy.decode_request("prompts/get" if "name" in params else "completion/complete", params, sender=Side.CLIENT)
     assert len(str(error.value)) < 300
 
 
@@ -139,14 +119,12 @@ def test_the_mode_of_an_elicitation_selects_its_params():
     assert [type(params) for params in decoded] == [ElicitRequestURLParams, ElicitRequestFormParams]
 
 
-@pytest.mark.parametrize("mode", ["telepathy", 1, [], None])
+@pytest.mark.parametrize("mode", ["telepathy", 1, []])
 def test_another_mode_is_refused_with_its_path(mode: JsonValue):
     params: JsonObject = {"mode": mode, "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-    if mode is None:
-        assert legacy.decode_request("elicitation/create", params, sender=Side.SERVER)
-        return
     with pytest.raises(RemoteProtocolError, match=r"^params\.mode: "):
         legacy.decode_request("elicitation/create", params, sender=Side.SERVER)
+    assert legacy.decode_request("elicitation/create", {**params, "mode": None}, sender=Side.SERVER)
 
 
 def test_a_legacy_request_cannot_bring_answers_or_state():
@@ -157,11 +135,6 @@ def test_a_legacy_request_cannot_bring_answers_or_state():
     decoded = modern.decode_request("tools/call", params, sender=Side.CLIENT)
     assert isinstance(decoded, CallToolRequestParams)
     assert decoded.request_state == "s"
-
-
-def test_a_notification_becomes_a_model():
-    params = legacy.decode_notification("notifications/cancelled", {"requestId": "1"}, sender=Side.SERVER)
-    assert params == CancelledNotificationParams(request_id="1")
 
 
 @pytest.mark.parametrize(
@@ -184,11 +157,6 @@ def test_a_malformed_notification_is_refused(params: JsonObject):
 
 
 # Reading results
-
-
-def test_a_result_becomes_a_model():
-    decoded = legacy.decode_result("tools/call", {"content": [{"type": "text", "text": "t"}]})
-    assert decoded == CallToolResult(content=[TextContent(text="t")])
 
 
 @pytest.mark.parametrize("wire", [{"content": []}, {"content": [], "resultType": "complete"}])
@@ -226,9 +194,8 @@ ASKING: JsonObject = {"resultType": "input_required"}
     ],
 )
 def test_a_result_that_is_no_answer_is_refused(method: str, wire: JsonObject, path: str):
-    with pytest.raises(RemoteProtocolError) as error:
+    with pytest.raises(RemoteProtocolError, match=f"^{re.escape(path)}"):
         modern.decode_result(method, wire)
-    assert str(error.value).startswith(path)
 
 
 def test_a_legacy_result_has_no_result_type_and_what_a_peer_sends_there_means_nothing():
@@ -239,41 +206,31 @@ def test_a_legacy_result_has_no_result_type_and_what_a_peer_sends_there_means_no
 # Writing modern results
 
 
-def test_a_modern_result_says_that_it_is_complete():
-    assert result(modern, "tools/call", CallToolResult(content=[])) == {"resultType": "complete", "content": []}
-    assert result(modern, "subscriptions/listen", SubscriptionsListenResult()) == {"resultType": "complete"}
+HINTS: JsonObject = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+PUBLIC = ListToolsResult(tools=[], ttl_ms=5, cache_scope="public", result_type="complete")
+BARE = DiscoverResult(supported_versions=[], capabilities=ServerCapabilities(), result_type="complete")
 
 
-def test_a_cacheable_modern_result_gets_the_hints_that_are_unset():
-    hints = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-    assert result(modern, "tools/list", ListToolsResult(tools=[])) == {**hints, "tools": []}
-    assert result(modern, "tools/list", ListToolsResult(tools=[], ttl_ms=5)) == {**hints, "ttlMs": 5, "tools": []}
-    public = ListToolsResult(tools=[], ttl_ms=5, cache_scope="public", result_type="complete")
-    assert result(modern, "tools/list", public) == public.wire()
-    bare = DiscoverResult(supported_versions=[], capabilities=ServerCapabilities(), result_type="complete")
-    assert result(modern, "server/discover", bare) == {**hints, "supportedVersions": [], "capabilities": {}}
+@pytest.mark.parametrize(
+    ("method", "model", "wire"),
+    [
+        ("tools/call", CallToolResult(content=[]), {"resultType": "complete", "content": []}),
+        ("subscriptions/listen", SubscriptionsListenResult(), {"resultType": "complete"}),
+        ("tools/call", InputRequiredResult(request_state=""), {**ASKING, "requestState": ""}),
+        ("tools/list", ListToolsResult(tools=[]), {**HINTS, "tools": []}),
+        ("tools/list", ListToolsResult(tools=[], ttl_ms=5), {**HINTS, "ttlMs": 5, "tools": []}),
+        ("tools/list", PUBLIC, PUBLIC.wire()),
+        ("server/discover", BARE, {**HINTS, "supportedVersions": [], "capabilities": {}}),
+    ],
+)
+def test_a_modern_result_has_a_type_and_the_cache_hints_that_are_unset(method: str, model: Model, wire: JsonObject):
+    assert result(modern, method, model) == wire
 
 
 @pytest.mark.parametrize("value", [None, 0, False, "", [], [1], {}, {"a": None}])
 def test_modern_structured_content_is_any_json_value(value: JsonValue):
     model = CallToolResult(content=[], structured_content=value)
     assert result(modern, "tools/call", model)["structuredContent"] == value
-
-
-def test_an_interim_result_needs_a_question_or_a_state():
-    assert result(modern, "tools/call", InputRequiredResult(request_state="")) == {
-        "resultType": "input_required",
-        "requestState": "",
-    }
-    for empty in (InputRequiredResult(), InputRequiredResult(input_requests={})):
-        with pytest.raises(LocalProtocolError):
-            modern.encode_result("tools/call", empty)
-
-
-@pytest.mark.parametrize(("codec", "method"), [(legacy, "tools/call"), (modern, "tools/list")])
-def test_an_interim_result_has_its_place_in_three_modern_methods_only(codec: Codec, method: str):
-    with pytest.raises(LocalProtocolError):
-        codec.encode_result(method, InputRequiredResult(request_state="s"))
 
 
 # Rounds
@@ -289,21 +246,14 @@ def test_a_question_and_its_answer_travel_bare():
 
 @pytest.mark.parametrize("value", [None, 1, [], {}, {"action": "maybe"}])
 def test_a_malformed_answer_is_refused_under_its_key(value: JsonValue):
-    with pytest.raises(RemoteProtocolError) as error:
+    with pytest.raises(RemoteProtocolError, match=r"^params\.inputResponses\.k") as error:
         modern.decode_input_response("elicitation/create", value, path="params.inputResponses.k")
-    code, text = code_and_text(error)
-    assert code == -32602
-    assert text.startswith("params.inputResponses.k")
-
-
-def test_legacy_revisions_have_no_rounds():
-    with pytest.raises(LocalProtocolError):
-        legacy.encode_round("tools/call", {"k": ("elicitation/create", QUESTION)}, "s")
-    with pytest.raises(LocalProtocolError):
-        modern.encode_round("tools/call", {"k": ("tools/call", CallToolRequestParams(name="a"))}, "s")
+    assert error.value.code == -32602
 
 
 # What writing refuses
+
+BARE_CALL = CallToolRequestParams(name="a")
 
 
 @pytest.mark.parametrize(
@@ -316,10 +266,16 @@ def test_legacy_revisions_have_no_rounds():
         (MODERN, lambda codec: codec.encode_notification("notifications/initialized", RequestParams())),
         (NEWEST_LEGACY, lambda codec: codec.encode_request("tools/call", RequestParams())),
         (NEWEST_LEGACY, lambda codec: codec.encode_result("tools/call", EmptyResult())),
+        # An interim result has a question or a state, and answers three modern methods only.
+        (MODERN, lambda codec: codec.encode_result("tools/call", InputRequiredResult())),
+        (MODERN, lambda codec: codec.encode_result("tools/call", InputRequiredResult(input_requests={}))),
+        (MODERN, lambda codec: codec.encode_result("tools/list", InputRequiredResult(request_state="s"))),
+        (NEWEST_LEGACY, lambda codec: codec.encode_result("tools/call", InputRequiredResult(request_state="s"))),
+        (NEWEST_LEGACY, lambda codec: codec.encode_round("tools/call", {"k": ("elicitation/create", QUESTION)}, "s")),
+        (MODERN, lambda codec: codec.encode_round("tools/call", {"k": ("tools/call", BARE_CALL)}, "s")),
     ],
 )
-def test_what_a_revision_does_not_have_is_a_bug_of_ours(version: str, write: object):
-    assert callable(write)
+def test_what_a_revision_does_not_have_is_never_written(version: str, write: Callable[[Codec], object]):
     with pytest.raises(LocalProtocolError):
         write(codec_for(version))
 
@@ -328,11 +284,9 @@ def test_an_authors_own_result_class_is_written_as_the_type_it_extends():
     class Mine(CallToolResult):
         pass
 
-    mine = Mine(content=[LINK], structured_content=[1])
-    ours = CallToolResult(content=[LINK], structured_content=[1])
-    assert codec_for("2024-11-05").encode_result("tools/call", mine) == codec_for("2024-11-05").encode_result(
-        "tools/call", ours
-    )
+    codec = codec_for("2024-11-05")
+    mine, ours = (kind(content=[LINK], structured_content=[1]) for kind in (Mine, CallToolResult))
+    assert codec.encode_result("tools/call", mine) == codec.encode_result("tools/call", ours)
 
 
 @pytest.mark.parametrize("version", [MODERN, "2024-11-05"])
@@ -342,6 +296,5 @@ def test_an_authors_own_result_class_is_written_as_the_type_it_extends():
 )
 def test_what_json_cannot_carry_is_refused_with_its_path(version: str, content: JsonValue, path: str):
     broken = GetPromptResult(messages=[], structuredContent={"a": content})  # type: ignore[call-arg]
-    with pytest.raises(LocalProtocolError) as error:
+    with pytest.raises(LocalProtocolError, match=naming(path)):
         codec_for(version).encode_result("prompts/get", broken)
-    assert path in str(error.value)

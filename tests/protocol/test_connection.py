@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from naming import unnamed
 
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError
 from trio_mcp.protocol.codec import codec_for
 from trio_mcp.protocol.connection import (
+    MAX_WITHDRAWN,
     CancelIn,
     Connection,
     Event,
@@ -17,6 +20,8 @@ from trio_mcp.protocol.connection import (
     Rejected,
     ReplyIn,
     RequestIn,
+    StrayKind,
+    StrayReply,
 )
 from trio_mcp.protocol.jsonrpc import (
     INVALID_PARAMS,
@@ -27,6 +32,7 @@ from trio_mcp.protocol.jsonrpc import (
     ErrorDetail,
     ErrorResponse,
     Malformed,
+    Message,
     Notification,
     Request,
     RequestId,
@@ -69,14 +75,43 @@ def opened(peer: Side = Side.CLIENT, *, shared_channel: bool = True) -> Connecti
     return connection
 
 
-def refusal(event: Event) -> RemoteProtocolError:
+def refused(event: Event, code: int, request_id: RequestId | None, *names: object) -> RemoteProtocolError:
     assert isinstance(event, Rejected)
+    assert (event.error.code, event.error.request_id) == (code, request_id)
+    assert unnamed(str(event.error), *names) == []
     return event.error
+
+
+def accepted(event: Event) -> RequestIn:
+    assert isinstance(event, RequestIn)
+    return event
+
+
+def stray(event: Event) -> StrayKind:
+    assert isinstance(event, StrayReply)
+    return event.kind
+
+
+def result_of(event: Event) -> object:
+    assert isinstance(event, ReplyIn)
+    return event.result
 
 
 def asked(connection: Connection, method: str = "tools/call") -> RequestId:
     params = CallToolRequestParams(name="book") if method == "tools/call" else RequestParams()
     return connection.new_request(method, params).id
+
+
+@pytest.fixture
+def client() -> Connection:
+    """A client's end of an open session."""
+    return opened(Side.SERVER)
+
+
+@pytest.fixture
+def server() -> Connection:
+    """A server's end."""
+    return opened()
 
 
 # phases
@@ -85,32 +120,22 @@ def asked(connection: Connection, method: str = "tools/call") -> RequestId:
 def test_a_server_takes_initialize_and_ping_before_anything_else() -> None:
     connection = Connection(Side.CLIENT)
     assert Phase.OPENING is connection.terms.phase
-    event = connection.receive(Request(1, "initialize", HELLO))
-    assert isinstance(event, RequestIn)
+    event = accepted(connection.receive(Request(1, "initialize", HELLO)))
     assert isinstance(event.params, InitializeRequestParams)
     assert not event.terms.asks_in_rounds
-    assert isinstance(connection.receive(Request(2, "ping", {})), RequestIn)
-
-
-def test_initialize_alone_does_not_open_the_session() -> None:
-    connection = Connection(Side.CLIENT)
-    connection.receive(Request(1, "initialize", HELLO))
+    accepted(connection.receive(Request(2, "ping", {})))
     assert Phase.OPENING is connection.terms.phase
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "logging/setLevel"])
 def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str) -> None:
-    error = refusal(Connection(Side.CLIENT).receive(Request(1, method, {})))
-    assert (error.code, error.request_id) == (INVALID_REQUEST, 1)
-    assert unnamed(str(error), "initialize", PROTOCOL_VERSION) == []
+    refused(Connection(Side.CLIENT).receive(Request(1, method, {})), INVALID_REQUEST, 1, "initialize", PROTOCOL_VERSION)
 
 
 def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
     connection = Connection(Side.CLIENT)
     connection.set_version("2025-03-26")
-    error = refusal(connection.receive(Request(2, "initialize", HELLO)))
-    assert error.code == INVALID_REQUEST
-    assert "initialized already" in str(error)
+    refused(connection.receive(Request(2, "initialize", HELLO)), INVALID_REQUEST, 2, "already")
     assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPEN, "2025-03-26")
 
 
@@ -118,73 +143,48 @@ def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
 def test_the_revision_that_was_agreed_on_is_the_one_spoken(version: str) -> None:
     connection = Connection(Side.CLIENT)
     connection.set_version(version)
-    event = connection.receive(call())
-    assert isinstance(event, RequestIn)
-    assert version == event.terms.codec.revision.name
+    assert version == accepted(connection.receive(call())).terms.codec.revision.name
 
 
-def test_a_method_that_the_agreed_revision_lacks_is_not_found() -> None:
-    client = Connection(Side.SERVER)
-    client.set_version("2025-03-26")  # elicitation came with 2025-06-18
-    error = refusal(client.receive(Request(1, "elicitation/create", {"message": "?", "requestedSchema": {}})))
-    assert error.code == METHOD_NOT_FOUND
-
-
-def test_a_closed_connection_ignores_everything() -> None:
-    connection = opened()
-    connection.close()
-    assert Phase.CLOSED is connection.terms.phase
+def test_a_closed_connection_ignores_everything(server: Connection) -> None:
+    server.close()
+    assert Phase.CLOSED is server.terms.phase
     for message in (call(), modern(), Notification("notifications/initialized", {}), Response(1, {})):
-        assert isinstance(connection.receive(message), Ignored)
+        assert isinstance(server.receive(message), Ignored)
 
 
-def test_closing_tells_which_requests_of_ours_will_never_be_answered() -> None:
-    connection = opened(Side.SERVER)
-    ids = [asked(connection), asked(connection)]
-    assert ids == connection.close()
-    assert connection.close() == []
+def test_closing_tells_which_requests_of_ours_will_never_be_answered(client: Connection) -> None:
+    ids = [asked(client), asked(client)]
+    assert ids == client.close()
+    assert client.close() == []
 
 
-def test_nothing_is_asked_on_a_closed_connection() -> None:
-    connection = opened(Side.SERVER)
-    connection.close()
+def test_nothing_is_asked_on_a_closed_connection(client: Connection) -> None:
+    client.close()
     with pytest.raises(LocalProtocolError, match="closed"):
-        asked(connection)
+        asked(client)
 
 
 # roles
 
 
 @pytest.mark.parametrize(
-    ("peer", "method"),
-    [
-        (Side.CLIENT, "roots/list"),
-        (Side.CLIENT, "sampling/createMessage"),
-        (Side.CLIENT, "elicitation/create"),
-        (Side.SERVER, "tools/call"),
-        (Side.SERVER, "initialize"),
-        (Side.SERVER, "logging/setLevel"),
-        (Side.CLIENT, "no/such/method"),
-        (Side.SERVER, "no/such/method"),
-    ],
+    ("peer", "method"), [(Side.CLIENT, "roots/list"), (Side.SERVER, "tools/call"), (Side.CLIENT, "no/such/method")]
 )
 def test_a_method_that_travels_the_other_way_is_not_found(peer: Side, method: str) -> None:
-    connection = Connection(peer) if method == "initialize" else opened(peer)
-    error = refusal(connection.receive(Request(9, method, {})))
-    assert (error.code, error.request_id) == (METHOD_NOT_FOUND, 9)
+    refused(opened(peer).receive(Request(9, method, {})), METHOD_NOT_FOUND, 9)
 
 
 @pytest.mark.parametrize("peer", list(Side))
 def test_either_side_may_ping(peer: Side) -> None:
-    assert isinstance(opened(peer).receive(Request(1, "ping", {})), RequestIn)
+    accepted(opened(peer).receive(Request(1, "ping", {})))
 
 
 def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
     connection = Connection(Side.SERVER)
     request = connection.new_request("initialize", InitializeRequestParams.model_validate(HELLO))
     answer = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
-    event = connection.receive(Response(request.id, answer))
-    assert isinstance(event, ReplyIn)
+    result_of(connection.receive(Response(request.id, answer)))
     connection.set_version(NEWEST_LEGACY)
     assert Phase.OPEN is connection.terms.phase
 
@@ -194,9 +194,7 @@ def test_the_clients_end_opens_with_the_answer_to_initialize() -> None:
 
 @pytest.mark.parametrize("connection", [Connection(Side.CLIENT), opened()], ids=["opening", "open"])
 def test_a_modern_request_is_valid_in_every_phase_and_names_its_own_revision(connection: Connection) -> None:
-    event = connection.receive(modern())
-    assert isinstance(event, RequestIn)
-    assert event.terms.codec.revision.name == MODERN
+    event = accepted(connection.receive(modern()))
     assert event.terms.asks_in_rounds
     assert event.terms.codec.revision.name == MODERN
 
@@ -207,119 +205,98 @@ def test_a_modern_request_leaves_the_phase_and_the_agreed_revision_alone() -> No
     assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPENING, NEWEST_LEGACY)
 
 
-@pytest.mark.parametrize("version", ["1999-01-01", NEWEST_LEGACY, ""])
-def test_an_unsupported_version_is_refused_with_all_that_are_supported(version: str) -> None:
-    error = refusal(Connection(Side.CLIENT).receive(modern(version=version)))
-    assert (error.code, error.request_id) == (UNSUPPORTED_VERSION, 1)
-    assert {"supported": list(SUPPORTED), "requested": version} == error.data
-
-
-def test_a_modern_request_without_capabilities_is_refused_by_name() -> None:
-    error = refusal(opened().receive(call(**{PROTOCOL_VERSION: MODERN})))
-    assert (error.code, error.request_id) == (INVALID_PARAMS, 1)
-    assert CLIENT_CAPABILITIES in str(error)
-
-
-@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel"])
-def test_what_the_modern_era_dropped_is_not_found_there(method: str) -> None:
-    params: JsonObject = {"_meta": {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}}
-    assert refusal(opened().receive(Request(1, method, params))).code == METHOD_NOT_FOUND
+def test_an_unsupported_version_is_refused_with_all_that_are_supported() -> None:
+    error = refused(Connection(Side.CLIENT).receive(modern(version="1999-01-01")), UNSUPPORTED_VERSION, 1)
+    assert {"supported": list(SUPPORTED), "requested": "1999-01-01"} == error.data
 
 
 def test_the_answer_to_a_modern_request_of_ours_may_be_a_round() -> None:
     connection = Connection(Side.SERVER)
     request = connection.new_request("tools/call", CallToolRequestParams(name="book"), codec_for(MODERN))
-    event = connection.receive(Response(request.id, {"resultType": "input_required", "requestState": "s"}))
-    assert isinstance(event, ReplyIn)
-    assert isinstance(event.result, InputRequiredResult)
+    answer = Response(request.id, {"resultType": "input_required", "requestState": "s"})
+    assert isinstance(result_of(connection.receive(answer)), InputRequiredResult)
 
 
 # ids
 
 
-def test_an_id_in_use_is_refused_where_all_requests_share_a_channel() -> None:
-    connection = opened()
-    assert isinstance(connection.receive(call("a")), RequestIn)
-    error = refusal(connection.receive(call("a")))
-    assert (error.code, error.request_id) == (INVALID_REQUEST, "a")
-    assert unnamed(str(error), "'a'") == []
+def test_an_id_in_use_is_refused_where_all_requests_share_a_channel(server: Connection) -> None:
+    accepted(server.receive(call("a")))
+    refused(server.receive(call("a")), INVALID_REQUEST, "a", "'a'")
 
 
-def test_an_id_may_be_used_again_once_it_was_answered() -> None:
-    connection = opened()
+def test_an_id_may_be_used_again_once_it_was_answered(server: Connection) -> None:
     for _ in range(500):
-        assert isinstance(connection.receive(call(1)), RequestIn)
-        connection.release_id(1)
+        accepted(server.receive(call(1)))
+        server.release_id(1)
 
 
-def test_a_number_and_the_same_digits_are_different_ids() -> None:
-    connection = opened()
-    assert isinstance(connection.receive(call(1)), RequestIn)
-    assert isinstance(connection.receive(call("1")), RequestIn)
+def test_a_number_and_the_same_digits_are_different_ids(server: Connection) -> None:
+    accepted(server.receive(call(1)))
+    accepted(server.receive(call("1")))
 
 
-def test_duplicate_ids_are_tolerated_where_every_request_has_a_stream_of_its_own() -> None:
+def test_duplicate_ids_are_tolerated_where_every_request_has_its_own_stream() -> None:
     connection = opened(shared_channel=False)
     for _ in range(3):
-        assert isinstance(connection.receive(call(1)), RequestIn)
+        accepted(connection.receive(call(1)))
 
 
-def test_a_request_that_was_refused_does_not_occupy_its_id() -> None:
-    connection = opened()
-    assert isinstance(connection.receive(Request(1, "tools/call", {})), Rejected)  # no name
-    assert isinstance(connection.receive(call(1)), RequestIn)
+def test_a_request_that_was_refused_does_not_occupy_its_id(server: Connection) -> None:
+    refused(server.receive(Request(1, "tools/call", {})), INVALID_PARAMS, 1, "name")
+    accepted(server.receive(call(1)))
 
 
-def test_our_ids_are_unique_for_the_life_of_the_connection() -> None:
-    connection = opened(Side.SERVER)
+def test_our_ids_are_unique_for_the_life_of_the_connection(client: Connection) -> None:
     ids = []
     for _ in range(100):
-        ids.append(asked(connection))
-        connection.withdraw(ids[-1], "not needed")
+        ids.append(asked(client))
+        client.withdraw(ids[-1], "not needed")
     assert len(set(ids)) == 100
 
 
 # answers
 
 
-def test_an_answer_is_decoded_by_the_method_that_was_asked() -> None:
-    connection = opened(Side.SERVER)
-    tool, ping = asked(connection), asked(connection, "ping")
-    assert ReplyIn(ping, EmptyResult()) == connection.receive(Response(ping, {}))
-    event = connection.receive(Response(tool, {"content": []}))
-    assert ReplyIn(tool, CallToolResult(content=[])) == event
+def test_an_answer_is_decoded_by_the_method_that_was_asked(client: Connection) -> None:
+    tool, ping = asked(client), asked(client, "ping")
+    assert ReplyIn(ping, EmptyResult()) == client.receive(Response(ping, {}))
+    assert ReplyIn(tool, CallToolResult(content=[])) == client.receive(Response(tool, {"content": []}))
 
 
-@pytest.mark.parametrize("answer", [Response(99, {}), ErrorResponse(99, ErrorDetail(1, "no")), Response("1", {})])
-def test_an_answer_to_an_unknown_id_is_ignored(answer: Response | ErrorResponse) -> None:
-    connection = opened(Side.SERVER)
-    asked(connection)
-    event = connection.receive(answer)
-    assert isinstance(event, Ignored)
-    assert unnamed(event.why, "open") == []
+Reply = Callable[[RequestId], Message | Unanswered]
+REPLIES: dict[str, Reply] = {
+    "result": lambda id: Response(id, {}),
+    "error": lambda id: ErrorResponse(id, ErrorDetail(1, "no")),
+    "none will come": lambda id: Unanswered(id, "no"),
+}
 
 
-def test_the_first_answer_wins_and_the_second_is_ignored() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection, "ping")
-    assert isinstance(connection.receive(Response(request, {})), ReplyIn)
-    assert isinstance(connection.receive(Response(request, {})), Ignored)
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_a_stray_reply_is_late_or_a_duplicate_or_unknown(client: Connection, reply: Reply) -> None:
+    withdrawn, answered = asked(client), asked(client)
+    client.withdraw(withdrawn, "not needed")
+    assert isinstance(client.receive(reply(answered)), ReplyIn)
+    assert stray(client.receive(reply(withdrawn))) is StrayKind.LATE
+    assert stray(client.receive(reply(withdrawn))) is StrayKind.DUPLICATE
+    assert stray(client.receive(reply(answered))) is StrayKind.DUPLICATE
+    for unknown in (99, "1", -1):
+        assert stray(client.receive(reply(unknown))) is StrayKind.UNKNOWN
 
 
-def test_an_answer_that_comes_after_the_withdrawal_is_ignored() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
-    connection.withdraw(request, "too late")
-    assert isinstance(connection.receive(Response(request, {"content": []})), Ignored)
+def test_withdrawn_requests_are_remembered_up_to_a_limit(client: Connection) -> None:
+    ids = [asked(client) for _ in range(MAX_WITHDRAWN + 1)]
+    for request_id in ids:
+        client.withdraw(request_id, "not needed")
+    kinds = [stray(client.receive(Response(ids[place], {}))) for place in (0, 1, -1)]
+    assert kinds == [StrayKind.DUPLICATE, StrayKind.LATE, StrayKind.LATE]
 
 
-def test_an_error_is_the_peers_own_error_where_the_answer_is_awaited() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
-    event = connection.receive(ErrorResponse(request, ErrorDetail(-32000, "busy", {"retry": 1})))
-    assert isinstance(event, ReplyIn)
-    assert isinstance(event.result, PeerError)
-    assert (event.result.code, event.result.message, event.result.data) == (-32000, "busy", {"retry": 1})
+def test_an_error_is_the_peers_own_error_where_the_answer_is_awaited(client: Connection) -> None:
+    detail = ErrorDetail(-32000, "busy", {"retry": 1})
+    error = result_of(client.receive(ErrorResponse(asked(client), detail)))
+    assert isinstance(error, PeerError)
+    assert (error.code, error.message, error.data) == (-32000, "busy", {"retry": 1})
 
 
 def test_an_error_that_names_no_request_is_ignored() -> None:
@@ -327,14 +304,10 @@ def test_an_error_that_names_no_request_is_ignored() -> None:
     assert isinstance(event, Ignored)
 
 
-@pytest.mark.parametrize("result", [{}, {"content": "text"}, {"content": [{"type": "text"}]}])
-def test_a_malformed_result_is_an_error_where_it_is_awaited(result: JsonObject) -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
-    event = connection.receive(Response(request, result))
-    assert isinstance(event, ReplyIn)
-    assert isinstance(event.result, RemoteProtocolError)
-    assert "result.content" in str(event.result)
+def test_a_malformed_result_is_an_error_where_it_is_awaited(client: Connection) -> None:
+    error = result_of(client.receive(Response(asked(client), {"content": "text"})))
+    assert isinstance(error, RemoteProtocolError)
+    assert "result.content" in str(error)
 
 
 # bytes that were no message
@@ -349,35 +322,29 @@ def test_bytes_that_are_no_message_are_refused_and_answered() -> None:
     assert event.error.request_id == 7
 
 
-def test_a_broken_answer_is_an_error_where_it_is_awaited() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
+def test_a_broken_answer_is_an_error_where_it_is_awaited(client: Connection) -> None:
+    request = asked(client)
     broken = RemoteProtocolError("the result is no object")
-    assert ReplyIn(request, broken) == connection.receive(Malformed(broken, answers=request))
-    assert isinstance(connection.receive(Malformed(broken, answers=request)), Ignored)
+    assert ReplyIn(request, broken) == client.receive(Malformed(broken, answers=request))
+    assert isinstance(client.receive(Malformed(broken, answers=request)), Ignored)
 
 
-def test_a_request_that_will_never_be_answered_is_over_where_it_is_awaited() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
-    event = connection.receive(Unanswered(request, "the stream ended"))
-    assert isinstance(event, ReplyIn)
-    assert isinstance(event.result, Disconnected)
-    assert str(event.result) == "the stream ended"
-    assert isinstance(connection.receive(Unanswered(request, "again")), Ignored)
+def test_a_request_that_will_never_be_answered_is_over_where_it_is_awaited(client: Connection) -> None:
+    error = result_of(client.receive(Unanswered(asked(client), "the stream ended")))
+    assert isinstance(error, Disconnected)
+    assert str(error) == "the stream ended"
 
 
 # notifications
 
 
-def test_a_notification_is_decoded() -> None:
-    connection = opened(Side.SERVER)
-    event = connection.receive(Notification("notifications/progress", {"progressToken": 1, "progress": 0.5}))
+def test_a_notification_is_decoded(client: Connection) -> None:
+    event = client.receive(Notification("notifications/progress", {"progressToken": 1, "progress": 0.5}))
     expected = ProgressNotificationParams(progress_token=1, progress=0.5)
     assert NotificationIn("notifications/progress", expected) == event
 
 
-@pytest.mark.parametrize("method", ["notifications/unheard_of", "notifications/message", "tools/call"])
+@pytest.mark.parametrize("method", ["notifications/unheard_of", "tools/call"])
 def test_an_unknown_notification_or_one_that_travels_the_other_way_is_ignored(method: str) -> None:
     assert isinstance(opened(Side.CLIENT).receive(Notification(method, {})), Ignored)
 
@@ -401,29 +368,28 @@ def test_a_cancellation_that_names_no_request_is_dropped_without_an_answer() -> 
     assert isinstance(event, Ignored) or (isinstance(event, Rejected) and not event.answer)
 
 
-def test_a_withdrawal_tells_the_peer_once() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection)
-    notice = connection.withdraw(request, "the user left")
+def test_a_withdrawal_tells_the_peer_once(client: Connection) -> None:
+    request = asked(client)
+    notice = client.withdraw(request, "the user left")
     assert notice is not None
     assert notice.method == "notifications/cancelled"
     sent = parse(dump(notice))
     assert Notification("notifications/cancelled", {"requestId": request, "reason": "the user left"}) == sent
-    assert connection.withdraw(request, "again") is None
+    assert client.withdraw(request, "again") is None
 
 
-def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody() -> None:
-    connection = opened(Side.SERVER)
-    request = asked(connection, "ping")
-    connection.receive(Response(request, {}))
-    assert connection.withdraw(request, "late") is None
-    assert connection.withdraw(99, "unknown") is None
+def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody(client: Connection) -> None:
+    request = asked(client, "ping")
+    client.receive(Response(request, {}))
+    assert client.withdraw(request, "late") is None
+    assert client.withdraw(99, "unknown") is None
 
 
-def test_initialize_is_never_cancelled() -> None:
+def test_initialize_is_never_cancelled_and_its_late_answer_is_late() -> None:
     connection = Connection(Side.SERVER)
     request = connection.new_request("initialize", InitializeRequestParams.model_validate(HELLO))
     assert connection.withdraw(request.id, "too slow") is None
+    assert stray(connection.receive(Response(request.id, {}))) is StrayKind.LATE
 
 
 # writing
@@ -436,8 +402,7 @@ def test_a_request_that_this_revision_cannot_say_is_refused_and_nothing_is_await
     assert connection.close() == []
 
 
-def test_the_repr_shows_phase_revision_and_what_is_open() -> None:
-    connection = opened()
-    connection.receive(call(1))
-    connection.new_request("ping", RequestParams())
-    assert f"<Connection open {NEWEST_LEGACY} open=1 asked=1>" == repr(connection)
+def test_the_repr_shows_phase_revision_and_what_is_open(server: Connection) -> None:
+    server.receive(call(1))
+    server.new_request("ping", RequestParams())
+    assert f"<Connection open {NEWEST_LEGACY} open=1 asked=1>" == repr(server)

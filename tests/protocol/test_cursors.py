@@ -49,18 +49,6 @@ def test_a_cursor_of_another_list_is_refused() -> None:
     assert "prompts/list" in refusal(cursors().issue("tools/list", 5), "prompts/list")
 
 
-def test_a_cursor_of_another_server_is_refused() -> None:
-    refusal(cursors(audience="billing").issue("tools/list", 5))
-
-
-def test_the_list_and_the_server_cannot_trade_letters() -> None:
-    refusal(cursors(audience="bc").issue("a", 5), "ab", cursors(audience="c"))
-
-
-def test_a_cursor_under_another_key_is_refused() -> None:
-    refusal(cursors(OTHER_KEY).issue("tools/list", 5))
-
-
 def test_every_key_of_the_ring_verifies_and_the_first_signs() -> None:
     new, old = cursors(OTHER_KEY, KEY), cursors(KEY)
     assert new.read("tools/list", old.issue("tools/list", 5)) == 5
@@ -75,17 +63,26 @@ def test_a_cursor_with_any_bit_flipped_is_refused() -> None:
         refusal(urlsafe_b64encode(flipped).decode().rstrip("="))
 
 
-def test_a_cursor_written_in_another_way_is_refused() -> None:
-    cursor = cursors().issue("tools/list", 5)
-    others = (cursor + "=", cursor + "A", cursor[:-1], cursor + "\n", " " + cursor[:-1])
-    last_bits = [cursor[:-1] + chr(ord(cursor[-1]) + step) for step in (-1, 1)]
-    for other in (*others, *last_bits):
-        refusal(other)
+CURSOR = cursors().issue("tools/list", 5)
+OTHER_LAST_BITS = [CURSOR[:-1] + chr(ord(CURSOR[-1]) + step) for step in (-1, 1)]
 
 
-@pytest.mark.parametrize("cursor", ["", "0", "null", "é" * 55, "\ud800" * 55, "A" * 55, "x" * 1_000_000])
-def test_any_string_counts_as_a_cursor(cursor: str) -> None:
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        cursors(audience="billing").issue("tools/list", 5),
+        cursors(OTHER_KEY).issue("tools/list", 5),
+        Sealer(KeyRing([KEY]), "booking").seal(None, "tools/list", "", "call-1", 1),
+        *(CURSOR + "=", CURSOR + "A", CURSOR[:-1], CURSOR + "\n", " " + CURSOR[:-1], *OTHER_LAST_BITS),
+        *("", "0", "null", "é" * 55, "\ud800" * 55, "A" * 55, "x" * 1_000_000),
+    ],
+)
+def test_any_other_string_is_refused(cursor: str) -> None:
     assert refusal(cursor).isascii()
+
+
+def test_the_list_and_the_server_cannot_trade_letters() -> None:
+    refusal(cursors(audience="bc").issue("a", 5), "ab", cursors(audience="c"))
 
 
 def test_the_refusal_shows_the_beginning_of_the_cursor() -> None:
@@ -93,7 +90,3 @@ def test_the_refusal_shows_the_beginning_of_the_cursor() -> None:
     shown = refusal("x" * 1000)
     assert "x" * 64 in shown
     assert "x" * 65 not in shown
-
-
-def test_a_sealed_state_is_no_cursor() -> None:
-    refusal(Sealer(KeyRing([KEY]), "booking").seal(None, "tools/list", "", "call-1", 1))

@@ -50,11 +50,10 @@ def test_what_a_header_can_carry_is_written_as_it_is(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["Žižkov", "a\nb", "a\tb", "\x7f", " a", "a ", "\ta", "=?base64?YQ==?=", "=?base64??=", "☃"]
+    "value", ["Žižkov", "a\nb", "a\tb", "\x7f", " a", "a ", "\ta", "=?base64?YQ==?=", "=?base64??="]
 )
 def test_what_a_header_cannot_carry_is_written_in_base64_between_marks(value: str) -> None:
-    written = encode_value(value)
-    assert written == f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+    assert encode_value(value) == f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 @pytest.mark.parametrize("value", ["=?base64?YQ==", "YQ==?=", "=?base64?=", "=?BASE64?YQ==?=", "=?utf-8?YQ==?="])
@@ -62,15 +61,12 @@ def test_half_of_the_marks_is_nothing_special(value: str) -> None:
     assert value == decode_value("mcp-name", value)
 
 
-@pytest.mark.parametrize("inside", ["!!", "YQ", "YQ=", "Y Q==", "/w==", "7aCA"])
-def test_what_is_no_base64_of_utf_8_is_refused_by_the_headers_name(inside: str) -> None:
-    with pytest.raises(RemoteProtocolError, match="mcp-name") as refused:
-        decode_value("mcp-name", f"=?base64?{inside}?=")
-    assert refused.value.code == -32020
+BAD_BASE64 = [f"=?base64?{inside}?=" for inside in ("!!", "YQ", "YQ=", "Y Q==", "/w==", "7aCA")]
+READ_DIFFERENTLY = ["\u00e9", "\u00c3\u00a9", "a\tb", "\x7f", "=?base64?\u00e9?="]
 
 
-@pytest.mark.parametrize("sent", ["\u00e9", "\u00c3\u00a9", "a\tb", "\x7f", "=?base64?\u00e9?="])
-def test_bytes_that_intermediaries_may_read_otherwise_are_refused_though_we_could_read_them(sent: str) -> None:
+@pytest.mark.parametrize("sent", [*BAD_BASE64, *READ_DIFFERENTLY])
+def test_what_is_no_base64_or_may_be_read_differently_by_intermediaries_is_refused(sent: str) -> None:
     with pytest.raises(RemoteProtocolError, match="mcp-name") as refused:
         decode_value("mcp-name", sent)
     assert refused.value.code == -32020

@@ -53,22 +53,21 @@ def test_the_primitive_types_have_headers(kind: JsonValue) -> None:
     assert [parameter.header for parameter in headers_of(kind).parameters] == ["mcp-param-it"]
 
 
-@pytest.mark.parametrize(
-    "kind", ["number", "object", "array", "null", None, ["string", "integer"], ["null"], [["string"]], {}, 3]
-)
-def test_other_types_have_none(kind: JsonValue) -> None:
-    assert "inputSchema.properties.it.x-mcp-header" in illegal(schema_of(it={"type": kind, "x-mcp-header": "It"}))
-
-
-def test_a_property_without_a_type_has_no_header() -> None:
-    assert "properties.it" in illegal(schema_of(it={"x-mcp-header": "It"}))
+NO_TYPES: list[JsonValue] = ["number", "object", "null", None, ["string", "integer"], ["null"], [["string"]], {}, 3]
+NO_NAMES: list[JsonValue] = ["", "My Region", "Region:Primary", "Région", "a\tb", "a\n", "(a)", "a/b", None, 3, ["a"]]
 
 
 @pytest.mark.parametrize(
-    "name", ["", "My Region", "Region:Primary", "Région", "a\tb", "a\n", "(a)", "a/b", None, 3, ["a"]]
+    "annotated",
+    [
+        {"x-mcp-header": "It"},
+        *[{"type": kind, "x-mcp-header": "It"} for kind in NO_TYPES],
+        *[{"type": "string", "x-mcp-header": name} for name in NO_NAMES],
+    ],
+    ids=str,
 )
-def test_a_name_that_is_no_token_is_refused(name: JsonValue) -> None:
-    assert "inputSchema.properties.it.x-mcp-header" in illegal(schema_of(it={"type": "string", "x-mcp-header": name}))
+def test_an_annotation_needs_a_primitive_type_and_a_token_for_its_name(annotated: JsonObject) -> None:
+    assert "inputSchema.properties.it.x-mcp-header" in illegal(schema_of(it=annotated))
 
 
 def test_a_long_name_is_refused() -> None:
@@ -87,37 +86,25 @@ def test_a_name_occurs_once_whatever_its_case(second: str) -> None:
     assert "inputSchema.properties.two.properties.three" in illegal(schema)
 
 
+ONE_SCHEMA = (
+    "items not if then else additionalProperties propertyNames contains contentSchema"
+    " unevaluatedProperties unevaluatedItems additionalItems"
+)
+SEVERAL_SCHEMAS = "items prefixItems oneOf anyOf allOf"
+NAMED_SCHEMAS = "$defs definitions patternProperties dependentSchemas dependencies"
+
+
 @pytest.mark.parametrize(
-    "around",
+    ("keyword", "holds"),
     [
-        {"items": STRING},
-        {"items": [STRING]},
-        {"prefixItems": [STRING]},
-        {"oneOf": [schema_of(a=STRING)]},
-        {"anyOf": [STRING]},
-        {"allOf": [schema_of(a=STRING)]},
-        {"not": STRING},
-        {"if": schema_of(a=STRING)},
-        {"then": schema_of(a=STRING)},
-        {"else": schema_of(a=STRING)},
-        {"$defs": {"a": STRING}},
-        {"definitions": {"a": schema_of(a=STRING)}},
-        {"patternProperties": {"a": STRING}},
-        {"additionalProperties": STRING},
-        {"dependentSchemas": {"a": STRING}},
-        {"dependencies": {"a": STRING}},
-        {"propertyNames": STRING},
-        {"contains": STRING},
-        {"contentSchema": STRING},
-        {"unevaluatedProperties": STRING},
-        {"unevaluatedItems": STRING},
-        {"additionalItems": STRING},
+        *[(keyword, STRING) for keyword in ONE_SCHEMA.split()],
+        *[(keyword, [schema_of(a=STRING)]) for keyword in SEVERAL_SCHEMAS.split()],
+        *[(keyword, {"a": schema_of(a=STRING)}) for keyword in NAMED_SCHEMAS.split()],
     ],
 )
-def test_an_annotation_is_reached_through_properties_alone(around: JsonObject) -> None:
-    [keyword] = around
-    assert f"inputSchema.{keyword}" in illegal({"type": "object", **around})
-    assert f"properties.in.{keyword}" in illegal(schema_of(**{"in": around}))
+def test_an_annotation_is_reached_through_properties_alone(keyword: str, holds: JsonValue) -> None:
+    assert f"inputSchema.{keyword}" in illegal({"type": "object", keyword: holds})
+    assert f"properties.in.{keyword}" in illegal(schema_of(**{"in": {keyword: holds}}))
 
 
 def test_the_schema_itself_is_no_property() -> None:
@@ -158,11 +145,7 @@ def test_a_deep_schema_is_read_without_recursion() -> None:
     [
         ("eu-west-1", "eu-west-1"),
         ("", ""),
-        ("a b", "a b"),
-        (" a", "=?base64?IGE=?="),
         ("é", "=?base64?w6k=?="),
-        ("a\nb", "=?base64?YQpi?="),
-        ("=?base64?eA==?=", "=?base64?PT9iYXNlNjQ/ZUE9PT89?="),
         (True, "true"),
         (False, "false"),
         (0, "0"),
@@ -224,11 +207,6 @@ def test_another_value_is_refused(sent: str) -> None:
     assert "mcp-param-it says" in refusal({"mcp-param-it": sent}, {"it": "eu"})
 
 
-@pytest.mark.parametrize("sent", ["=?base64?ZXU?=", "=?base64?Z!U=?=", "=?base64?/w==?="])
-def test_bad_base64_is_refused(sent: str) -> None:
-    assert "base64" in refusal({"mcp-param-it": sent}, {"it": "eu"})
-
-
 def test_blanks_round_a_header_do_not_count() -> None:
     headers_of("string").check({"mcp-param-it": " \teu "}, {"it": "eu"})
     headers_of("integer").check({"mcp-param-it": " 42 "}, {"it": 42})
@@ -240,15 +218,15 @@ def test_integers_are_compared_as_numbers(sent: str) -> None:
     headers_of("integer").check({"mcp-param-it": sent}, {"it": 42.0})
 
 
-@pytest.mark.parametrize("sent", ["43", "", "NaN", "0x2A", "4_2", "٤٢", "42.", "1e999999999", "9" * 10_000, "true"])
-def test_another_number_is_refused(sent: str) -> None:
-    refusal({"mcp-param-it": sent}, {"it": 42})
+ANOTHER_NUMBER = ["43", "", "NaN", "0x2A", "4_2", "٤٢", "42.", "1e999999999", "9" * 10_000, "true"]
 
 
-def test_a_boolean_is_no_number() -> None:
-    refusal({"mcp-param-it": "1"}, {"it": True}, headers_of("boolean"))
-    refusal({"mcp-param-it": "True"}, {"it": True}, headers_of("boolean"))
-    refusal({"mcp-param-it": "true"}, {"it": 1}, headers_of("boolean"))
+@pytest.mark.parametrize(
+    ("sent", "value"), [*[(sent, 42) for sent in ANOTHER_NUMBER], ("1", True), ("True", True), ("true", 1)]
+)
+def test_another_number_or_boolean_is_refused(sent: str, value: JsonValue) -> None:
+    for kind in ("integer", "boolean"):
+        refusal({"mcp-param-it": sent}, {"it": value}, headers_of(kind))
 
 
 def test_a_refusal_shows_only_the_beginning_of_a_value() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
+from json_strategies import json_values
 from naming import naming
 
 from trio_mcp.errors import InvalidRequestState, LimitExceeded
@@ -20,17 +22,23 @@ KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
 METHOD = "tools/call"
 ARGUMENTS: JsonObject = {"flight": "TP1", "seats": [1, 2]}
 DIGEST = digest("book", ARGUMENTS)
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
+NOW = 1_790_000_000.25
+CLAIMS: dict[str, Any] = {
+    "principal": "alice",
+    "method": METHOD,
+    "digest": DIGEST,
+    "audience": "booking",
+    "call_id": "call-1",
+    "leg": 2,
+    "issued_at": NOW,
+    "expires_at": NOW + 600,
+    "journal": None,
+}
 
 
 @dataclass
 class Clock:
-    now: float = 1_790_000_000.25
+    now: float = NOW
 
     def __call__(self) -> float:
         return self.now
@@ -72,36 +80,17 @@ def raw(state: str) -> bytes:
 
 
 def test_a_state_opens_to_the_claims_it_was_sealed_with() -> None:
-    clock = Clock()
-    by = sealer(clock=clock)
-    state = seal(by, {"asked": ["name"]})
-    claims = by.open(state, "alice", METHOD, DIGEST)
-    assert claims == Claims(
-        principal="alice",
-        method=METHOD,
-        digest=DIGEST,
-        audience="booking",
-        call_id="call-1",
-        leg=2,
-        issued_at=clock.now,
-        expires_at=clock.now + 600,
-        journal={"asked": ["name"]},
-    )
+    assert sealer().open(seal(sealer()), "alice", METHOD, DIGEST) == Claims(**CLAIMS)
 
 
-@given(st.none() | st.text(), st.text(), st.text(), st.integers(0, 1000), values)
+@given(st.none() | st.text(), st.text(), st.text(), st.integers(0, 1000), json_values())
 def test_whatever_is_sealed_is_opened(
-    principal: str | None, method: str, call_id: str, leg: int, journal: JsonValue
+    caller: str | None, method: str, call_id: str, leg: int, journal: JsonValue
 ) -> None:
     by = sealer()
-    claims = by.open(by.seal(principal, method, DIGEST, call_id, leg, journal), principal, method, DIGEST)
-    assert (principal, method, call_id, leg, journal) == (
-        claims.principal,
-        claims.method,
-        claims.call_id,
-        claims.leg,
-        claims.journal,
-    )
+    claims = by.open(by.seal(caller, method, DIGEST, call_id, leg, journal), caller, method, DIGEST)
+    sealed = (caller, method, call_id, leg, journal)
+    assert sealed == (claims.principal, claims.method, claims.call_id, claims.leg, claims.journal)
 
 
 def test_a_deep_journal_is_opened_too() -> None:
@@ -124,21 +113,12 @@ def test_a_state_hides_what_it_says() -> None:
         assert word not in raw(state)
 
 
-def test_a_state_opens_in_another_process_with_the_same_ring() -> None:
-    assert sealer(KEY).open(seal(sealer(KEY)), "alice", METHOD, DIGEST).leg == 2
-
-
 # Refusals
 
 
 @pytest.mark.parametrize("state", [None, 1, 1.5, True, b"abc", [], {}, ["a"], {"a": 1}])
 def test_a_state_that_is_no_string_is_refused(state: object) -> None:
     assert refusal(state) == "not a string"
-
-
-@pytest.mark.parametrize("state", ["", "A", "AAAA", "A" * 43])
-def test_a_state_too_short_to_be_one_is_refused(state: str) -> None:
-    refusal(state)
 
 
 @pytest.mark.parametrize("state", ["A" * (64 * 1024 + 1), "A" * 1024 * 1024, "\ud800" * 1024 * 1024])
@@ -201,43 +181,31 @@ def test_any_text_is_refused(text: str) -> None:
     refusal(text)
 
 
-def test_another_version_is_refused() -> None:
-    assert refusal(base64url(b"\x02" + raw(seal(sealer()))[1:])) == "unknown version"
+STATE, THEIRS = seal(sealer()), seal(sealer(OTHER_KEY))
+OTHER_REQUEST = "sealed for another name or other arguments"
 
 
-def test_a_state_of_another_principal_is_refused() -> None:
-    state = seal(sealer())
-    for principal in ("bob", "Alice", "alice ", "", None):
-        assert refusal(state, principal=principal) == "sealed for another principal"
-
-
-def test_a_state_of_nobody_is_refused_from_somebody() -> None:
-    state = sealer().seal(None, METHOD, DIGEST, "call-1", 1)
-    assert refusal(state, principal="") == "sealed for another principal"
-    assert refusal(state, principal="None") == "sealed for another principal"
-
-
-def test_a_state_of_another_method_is_refused() -> None:
-    assert refusal(seal(sealer()), method="prompts/get") == "sealed for another method"
-
-
-def test_a_state_of_another_tool_or_other_arguments_is_refused() -> None:
-    state = seal(sealer())
-    for other in (digest("cancel", ARGUMENTS), digest("book", {}), digest("book", {**ARGUMENTS, "extra": None})):
-        assert refusal(state, expected=other) == "sealed for another name or other arguments"
-
-
-def test_a_state_of_another_server_with_the_same_key_is_refused() -> None:
-    assert refusal(seal(sealer(audience="billing"))) == "sealed by another server"
-
-
-def test_a_state_under_another_key_is_refused() -> None:
-    assert refusal(seal(sealer(OTHER_KEY))) == "unknown key"
-
-
-def test_a_state_under_another_key_with_the_id_of_ours_is_refused() -> None:
-    ours, theirs = raw(seal(sealer(KEY))), raw(seal(sealer(OTHER_KEY)))
-    assert refusal(base64url(ours[:5] + theirs[5:])) == "the tag does not fit"
+@pytest.mark.parametrize(
+    ("state", "asked", "reason"),
+    [
+        (base64url(b"\x02" + raw(STATE)[1:]), {}, "unknown version"),
+        *[
+            (STATE, {"principal": other}, "sealed for another principal")
+            for other in ("bob", "Alice", "alice ", "", None)
+        ],
+        (sealer().seal(None, METHOD, DIGEST, "call-1", 1), {"principal": ""}, "sealed for another principal"),
+        (sealer().seal(None, METHOD, DIGEST, "call-1", 1), {"principal": "None"}, "sealed for another principal"),
+        (STATE, {"method": "prompts/get"}, "sealed for another method"),
+        (STATE, {"expected": digest("cancel", ARGUMENTS)}, OTHER_REQUEST),
+        (STATE, {"expected": digest("book", {})}, OTHER_REQUEST),
+        (STATE, {"expected": digest("book", {**ARGUMENTS, "extra": None})}, OTHER_REQUEST),
+        (seal(sealer(audience="billing")), {}, "sealed by another server"),
+        (THEIRS, {}, "unknown key"),
+        (base64url(raw(STATE)[:5] + raw(THEIRS)[5:]), {}, "the tag does not fit"),
+    ],
+)
+def test_a_state_opens_only_for_what_it_was_sealed_for(state: str, asked: dict[str, Any], reason: str) -> None:
+    assert refusal(state, **asked) == reason
 
 
 def test_a_state_is_refused_from_the_second_it_expires() -> None:
@@ -256,35 +224,19 @@ def test_a_state_from_a_clock_ahead_is_accepted_within_a_minute() -> None:
     assert refusal(state, sealer(clock=Clock(999.9))) == "issued in the future"
 
 
-@pytest.mark.parametrize("plain", [b"", b"[]", b"{}", b"\xff", b'{"principal":1}', b"[" * 10_000])
+def authentic(plain: bytes) -> str:
+    """Seal any bytes, as another version of the program may that shares the key."""
+    [secret] = KeyRing([KEY]).derive("trio_mcp requestState v1", 36)
+    header, nonce = b"\x01" + secret[:4], bytes(12)
+    return base64url(header + nonce + AESGCM(secret[4:]).encrypt(nonce, plain, header))
+
+
+@pytest.mark.parametrize(
+    "plain", [b"", b"[]", b"{}", b"\xff", b'{"principal":1}', b"[" * 10_000, dumps({**CLAIMS, "leg": "one"})]
+)
 def test_authentic_bytes_that_hold_no_claims_are_refused(plain: bytes) -> None:
-    """Another version of the program may share the key and seal something else under it."""
-    [secret] = KeyRing([KEY]).derive("trio_mcp requestState v1", 36)
-    header, nonce = b"\x01" + secret[:4], bytes(12)
-    state = base64url(header + nonce + AESGCM(secret[4:]).encrypt(nonce, plain, header))
-    assert refusal(state) in ("no JSON inside", "no claims inside")
-
-
-def test_a_claim_of_another_type_is_refused() -> None:
-    [secret] = KeyRing([KEY]).derive("trio_mcp requestState v1", 36)
-    claims: JsonObject = {
-        "principal": "alice",
-        "method": METHOD,
-        "digest": DIGEST,
-        "audience": "booking",
-        "call_id": "c",
-        "leg": "one",
-        "issued_at": 0.0,
-        "expires_at": 9e9,
-        "journal": None,
-    }
-    header, nonce = b"\x01" + secret[:4], bytes(12)
-
-    def sealed(members: JsonObject) -> str:
-        return base64url(header + nonce + AESGCM(secret[4:]).encrypt(nonce, dumps(members), header))
-
-    assert refusal(sealed(claims)) == "no claims inside"
-    assert sealer().open(sealed({**claims, "leg": 1}), "alice", METHOD, DIGEST).leg == 1
+    assert sealer().open(authentic(dumps(CLAIMS)), "alice", METHOD, DIGEST) == Claims(**CLAIMS)
+    assert refusal(authentic(plain)) in ("no JSON inside", "no claims inside")
 
 
 # Sealing
@@ -312,20 +264,8 @@ def test_a_digest_knows_no_order_of_members() -> None:
 
 
 def test_a_digest_tells_everything_else_apart() -> None:
-    arguments: list[JsonObject] = [
-        {},
-        {"a": 1},
-        {"a": "1"},
-        {"a": True},
-        {"a": None},
-        {"a": [1]},
-        {"a": [1, 2]},
-        {"a": [2, 1]},
-        {"b": 1},
-        {"a": {}},
-        {"a": "é"},
-        {"a": "e\u0301"},
-    ]
+    values: list[JsonValue] = [1, "1", True, None, [1], [1, 2], [2, 1], {}, "é", "e\u0301"]
+    arguments: list[JsonObject] = [{}, {"b": 1}, *[{"a": value} for value in values]]
     digests = [digest(name, each) for name in ("t", "u", "", '["t",{}]') for each in arguments]
     assert len(digests) == len(set(digests))
 

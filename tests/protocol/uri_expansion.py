@@ -1,19 +1,19 @@
 """Expansion of URI templates (RFC 6570, section 3.2): the oracle for matching, which is its inverse.
 
-The product only matches. This is a direct transcription of the RFC's algorithm over the product's parser.
+The product only matches. This is a direct transcription of the RFC's algorithm over the product's parser, for strings and lists.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import quote
 
 from trio_mcp.protocol.uri.expressions import Expression, Operator, Variable, parse_template
 
-Value: TypeAlias = str | Sequence[str] | Mapping[str, str]
-"""A string, a list, or an associative array; an empty list or array is undefined (RFC 6570, 2.3)."""
+Value: TypeAlias = str | Sequence[str]
+"""A string or a list; an empty list is undefined (RFC 6570, 2.3)."""
 
 RESERVED = ":/?#[]@!$&'()*+,;="
 TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
@@ -27,9 +27,9 @@ def expand(template: str, values: Mapping[str, Value]) -> str:
 def _fill(expression: Expression, values: Mapping[str, Value]) -> str:
     operator = expression.operator
     texts = [
-        _written(operator, variable, value)
+        _written(operator, variable, values[variable.name])
         for variable in expression.variables
-        if (value := values.get(variable.name)) is not None and (isinstance(value, str) or len(value))
+        if values.get(variable.name) not in (None, [])
     ]
     return operator.first + operator.separator.join(texts) if texts else ""
 
@@ -37,22 +37,10 @@ def _fill(expression: Expression, values: Mapping[str, Value]) -> str:
 def _written(operator: Operator, variable: Variable, value: Value) -> str:
     if isinstance(value, str):
         return _assigned(operator, variable.name, _encoded(value[: variable.prefix], operator.reserved))
-    if variable.prefix is not None:
-        raise ValueError(f"The variable {variable.name} takes the first characters of a string, and its value is none.")
+    items = [_encoded(item, operator.reserved) for item in value]
     if not variable.explode:
-        items = value if not isinstance(value, Mapping) else [item for pair in value.items() for item in pair]
-        return _assigned(operator, variable.name, ",".join(_encoded(item, operator.reserved) for item in items))
-    return operator.separator.join(_exploded(operator, variable.name, value))
-
-
-def _exploded(operator: Operator, name: str, value: Sequence[str] | Mapping[str, str]) -> Iterator[str]:
-    if not isinstance(value, Mapping):
-        for item in value:
-            yield _assigned(operator, name, _encoded(item, operator.reserved))
-        return
-    for key, item in value.items():
-        text, encoded = _encoded(item, operator.reserved), _encoded(key, operator.reserved)
-        yield _assigned(operator, encoded, text) if operator.named else f"{encoded}={text}"
+        return _assigned(operator, variable.name, ",".join(items))
+    return operator.separator.join(_assigned(operator, variable.name, item) for item in items)
 
 
 def _assigned(operator: Operator, name: str, text: str) -> str:

@@ -1,12 +1,11 @@
 """The requirement ledger: every rule of the protocol checklist, and the tests that would fail if the rule were broken.
 
 The rows are in `legacy/*.toml` and `modern/*.toml`, one table for each rule. A checklist entry that says several things
-has several rows, whose ids go on after a dot: `L-HTTP-4s.accepted`. A row says one of four things of itself:
+has several rows, whose ids go on after a dot: `L-HTTP-4s.accepted`. A row says one of three things of itself:
 
 * `tests`: pytest node ids, or `contract::` and the name of a rule that every transport is held to, the one in memory first;
 * `untested`: why no test holds the rule;
-* `later`: the subject of the later work that brings the rule;
-* `pending`: the work under way that brings it.
+* `later`: the subject of the later work that brings the rule.
 
 Usage: `python -m tests.requirements` writes the rows without tests into `docs/internals/conformance.md`.
 """
@@ -30,7 +29,7 @@ PAGE = ROOT / "docs/internals/conformance.md"
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 STRENGTHS = ("must", "should", "may")
 ROLES = ("server", "client", "both")
-STATES = ("tests", "untested", "later", "pending")
+STATES = ("tests", "untested", "later")
 
 ID = re.compile(r"\b[LM]-(?:ERR\b|[A-Z]+-\d+[scb]?\b)(?:\.[a-z]+(?:-[a-z]+)*\b)?")
 """A rule's id, with or without the name of a part."""
@@ -114,15 +113,9 @@ def marked_tests(path: str) -> Mapping[str, tuple[str, ...]]:
     if path == "contract":
         return {rule.name: () for rule in all_rules()}
     file = ROOT / path
-    return dict(named_tests(ast.parse(file.read_bytes()).body)) if file.is_file() else {}
-
-
-def named_tests(body: Iterable[ast.stmt], prefix: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
-    for node in body:
-        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            yield from named_tests(node.body, f"{prefix}{node.name}::")
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            yield prefix + node.name, tuple(mark for mark in map(mark_of, node.decorator_list) if mark)
+    body = ast.parse(file.read_bytes()).body if file.is_file() else []
+    functions = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {each.name: tuple(map(mark_of, each.decorator_list)) for each in functions if each.name.startswith("test")}
 
 
 def mark_of(decorator: ast.expr) -> str:

@@ -75,21 +75,17 @@ async def test_an_actor_is_not_quiet_while_branches_that_were_cancelled_give_the
                 await acts(actor.root, branches)
             branches.start(lambda lane: acts(lane, branches))
 
+    async def expecting_failure() -> None:
+        with pytest.RaisesGroup(LookupError):
+            await body()
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(expecting_failure, body, how != "it is cancelled")
+        nursery.start_soon(expecting_failure if how != "it is cancelled" else body)
         await wait_all_tasks_blocked()
         quiet = record_quiet(actor)
         go.set()
     assert quiet == []
     assert actor.busy == 1
-
-
-async def expecting_failure(body: Callable[[], Awaitable[None]], fails: bool) -> None:
-    if fails:
-        with pytest.RaisesGroup(LookupError):
-            await body()
-    else:
-        await body()
 
 
 async def test_a_cancelled_wait_for_a_branch_leaves_the_branch_running(autojump_clock: MockClock) -> None:
@@ -130,6 +126,13 @@ async def test_a_named_question_has_its_name_for_a_key_where_no_other_can_have_i
     branch = Lane(root.actor, root.next_path())
     assert [root.named_key("seat"), root.named_key("meal"), root.named_key("seat")] == ["seat", "meal", "seat-3"]
     assert [branch.named_key("seat"), branch.named_key("seat")] == ["seat/1-1", "seat/1-2"]
+
+
+async def test_the_place_of_a_question_does_not_depend_on_its_name() -> None:
+    root = new_actor().root
+    branch = Lane(root.actor, "/10/2")
+    assert [root.next_question("elicit", name)[1] for name in ("delivery-date", None, "seat/1-0")] == [(1,), (2,), (3,)]
+    assert branch.next_question("elicit", "seat/1-0") == ("seat/1-0/10/2-1", (10, 2, 1))
 
 
 async def test_the_reprs_show_the_state() -> None:

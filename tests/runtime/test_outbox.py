@@ -16,22 +16,6 @@ async def test_items_are_taken_in_order_and_all_at_once() -> None:
     assert len(outbox.items) == 0
 
 
-async def test_taking_waits_for_the_first_item(autojump_clock: MockClock) -> None:
-    outbox: Outbox[int] = Outbox()
-    taken: list[list[int]] = []
-
-    async def reads() -> None:
-        taken.append(await outbox.take())
-
-    with trio.fail_after(1):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(reads)
-            await wait_all_tasks_blocked()
-            outbox.post(1)
-            outbox.post(2)
-    assert taken == [[1, 2]]
-
-
 async def test_a_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> None:
     outbox: Outbox[int] = Outbox()
     with trio.move_on_after(1) as scope:

@@ -80,37 +80,6 @@ async def test_an_error_comes_back_as_it_is() -> None:
     assert threads.statistics() == ThreadStatistics(running=0, abandoned=0, waiting=0, limit=1)
 
 
-async def test_from_thread_works_inside() -> None:
-    async def answer() -> int:
-        await trio.lowlevel.checkpoint()
-        return 42
-
-    assert await ThreadLimiter(1).run(lambda: trio.from_thread.run(answer)) == 42
-
-
-async def test_an_abandoned_thread_may_ask_whether_it_was_cancelled() -> None:
-    threads = ThreadLimiter(1)
-    seen: list[str] = []
-    inside, go_on = threading.Event(), threading.Event()
-
-    def works() -> None:
-        inside.set()
-        assert go_on.wait(SOON)
-        try:
-            trio.from_thread.check_cancelled()
-        except trio.Cancelled:
-            seen.append("cancelled")
-            raise
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(threads.run, works)
-        await trio.to_thread.run_sync(inside.wait, SOON)
-        nursery.cancel_scope.cancel()
-    go_on.set()
-    await settled(threads, 0)
-    assert seen == ["cancelled"]
-
-
 async def test_a_cancel_frees_the_caller_and_the_thread_is_counted_until_it_returns(stuck: Stuck) -> None:
     threads = ThreadLimiter(3)
     with trio.fail_after(SOON):

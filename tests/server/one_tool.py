@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from talk import Json, Talk, talk_to, text_of
+from peer import text_of
+from talk import Json, Talk, talk_to
 
 from trio_mcp import Server
 

@@ -1,12 +1,23 @@
-"""What tests of both eras share."""
+"""What the tests of sessions share."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
-from talk import ERAS, Legacy
+from talk import ERAS, Legacy, Talk, session_with
+
+from trio_mcp import Server
 
 
 @pytest.fixture(params=ERAS, ids=lambda era: era.era)
 def era(request: pytest.FixtureRequest) -> type[Legacy]:
     """How one call is made and followed in each era."""
     return request.param
+
+
+@pytest.fixture
+async def talk(server: Server) -> AsyncIterator[Talk]:
+    """A legacy session with the test module's server."""
+    async with session_with(server) as talk:
+        yield talk

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 from naming import unnamed
-from talk import accept, offering, session_with, talk_to
+from talk import Talk, accept, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, RequestTimeout, Server
@@ -22,9 +22,6 @@ ASKS: dict[str, tuple[str, Callable[[Context, float], Awaitable[object]]]] = {
 
 @pytest.fixture
 def server() -> Server:
-    made = Server("tester")
-
-    @made.tool
     async def patient(kind: str, ctx: Context, seconds: float = 3) -> str:
         """Waits for `seconds`, and goes on without an answer."""
         try:
@@ -33,12 +30,10 @@ def server() -> Server:
             return f"{trio.current_time():g}: {error}"
         return "answered"
 
-    @made.tool
     async def impatient(ctx: Context) -> str:
         await ctx.elicit("How many?", int, timeout=3)
         return "answered"
 
-    @made.tool
     async def again(ctx: Context) -> str:
         """Asks something else when nobody answers."""
         try:
@@ -48,24 +43,23 @@ def server() -> Server:
             return f"{answer.action}"
         return "answered"
 
-    return made
+    return offering(patient, impatient, again)
 
 
 @pytest.mark.parametrize("kind", list(ASKS))
 async def test_a_live_question_that_nobody_answers_is_withdrawn_at_the_client(
-    server: Server, kind: str, autojump_clock: MockClock
+    talk: Talk, kind: str, autojump_clock: MockClock
 ) -> None:
     method = ASKS[kind][0]
-    async with session_with(server) as talk:
-        call = talk.call("patient", {"kind": kind})
-        question = await talk.question(method)
-        assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
-        text = await talk.text(call)
-        assert text.startswith("3: ")
-        assert unnamed(text, method, "3 seconds") == []
-        talk.answer(question, {})  # too late
-        await talk.silence()
-        assert talk.session._asks.mailboxes == {}  # noqa: SLF001
+    call = talk.call("patient", {"kind": kind})
+    question = await talk.question(method)
+    assert (await talk.notification("notifications/cancelled"))["requestId"] == question["id"]
+    text = await talk.text(call)
+    assert text.startswith("3: ")
+    assert unnamed(text, method, "3 seconds") == []
+    talk.answer(question, {})  # too late
+    await talk.silence()
+    assert talk.session._asks.mailboxes == {}  # noqa: SLF001
 
 
 @pytest.mark.parametrize("kind", list(ASKS))
@@ -111,37 +105,30 @@ async def test_a_question_that_times_out_before_its_round_goes_out_is_never_sent
         assert await talk.text(talk.leg("busy")) == "nobody was asked, worked"
 
 
-async def test_a_timeout_that_the_tool_lets_out_is_told_in_its_own_words(
-    server: Server, autojump_clock: MockClock
-) -> None:
-    async with session_with(server) as talk:
-        call = talk.call("impatient")
-        await talk.question()
-        await talk.notification("notifications/cancelled")
-        assert unnamed(await talk.failure(call), "elicitation/create", "3 seconds") == []
+async def test_a_timeout_that_the_tool_lets_out_is_told_in_its_own_words(talk: Talk, autojump_clock: MockClock) -> None:
+    call = talk.call("impatient")
+    await talk.question()
+    await talk.notification("notifications/cancelled")
+    assert unnamed(await talk.failure(call), "elicitation/create", "3 seconds") == []
 
 
-async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(
-    server: Server, autojump_clock: MockClock
-) -> None:
-    async with session_with(server) as talk:
-        call = talk.call("patient", {"kind": "elicit"})
-        for _ in range(2):
-            question = await talk.question()
-            await trio.sleep(1)
-            talk.answer(question, accept(value="many"))
-        await talk.question()
-        await talk.notification("notifications/cancelled")
-        assert (await talk.text(call)).startswith("3: ")
+async def test_the_time_is_for_all_attempts_at_a_valid_answer_together(talk: Talk, autojump_clock: MockClock) -> None:
+    call = talk.call("patient", {"kind": "elicit"})
+    for _ in range(2):
+        question = await talk.question()
+        await trio.sleep(1)
+        talk.answer(question, accept(value="many"))
+    await talk.question()
+    await talk.notification("notifications/cancelled")
+    assert (await talk.text(call)).startswith("3: ")
 
 
-async def test_a_cancel_of_the_call_is_not_a_timeout_of_its_question(server: Server) -> None:
+async def test_a_cancel_of_the_call_is_not_a_timeout_of_its_question(talk: Talk) -> None:
     """Also when both come at the same moment."""
-    async with session_with(server) as talk:
-        call = talk.call("patient", {"kind": "elicit", "seconds": 1e-9})
-        talk.cancel(call)
-        await wait_all_tasks_blocked()
-        assert not [message for message in talk.waiting() if message.get("id") == call]
+    call = talk.call("patient", {"kind": "elicit", "seconds": 1e-9})
+    talk.cancel(call)
+    await wait_all_tasks_blocked()
+    assert not [message for message in talk.waiting() if message.get("id") == call]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, "3", True, None])

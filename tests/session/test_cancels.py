@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from talk import Talk, session_with
+from talk import Talk, offering, session_with
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
@@ -26,13 +26,9 @@ class CountedId(str):
 
 @pytest.fixture
 def server() -> Server:
-    server = Server("tester")
-
-    @server.tool
     async def forever() -> None:
         await trio.sleep_forever()
 
-    @server.tool
     async def lingering() -> None:
         try:
             await trio.sleep_forever()
@@ -40,7 +36,7 @@ def server() -> Server:
             with trio.CancelScope(shield=True):
                 await trio.sleep(1)
 
-    return server
+    return offering(forever, lingering)
 
 
 async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -61,42 +57,40 @@ async def comparisons(talk: Talk, count: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_cancels_cost_the_same_however_many_requests_are_open(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with session_with(server) as talk:
-        few, many = [await comparisons(talk, count, monkeypatch) for count in (10, 200)]
+    few, many = [await comparisons(talk, count, monkeypatch) for count in (10, 200)]
     assert few > 0
     assert many <= 20 * few, f"{few} comparisons for 10 cancels, {many} for 200"
 
 
-async def test_a_cancel_finds_the_new_request_under_an_id_whose_old_one_still_cleans_up(
-    server: Server, autojump_clock: trio.testing.MockClock
+async def test_an_id_whose_old_request_still_cleans_up_belongs_to_the_new_one(
+    talk: Talk, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with session_with(server) as talk:
-        talk.call("lingering", id="x")
-        await wait_all_tasks_blocked()
-        talk.cancel("x")
-        talk.call("forever", id="x")
-        await wait_all_tasks_blocked()
-        talk.cancel("x")
-        await wait_all_tasks_blocked()
-        assert len(talk.service.supervisor.actors) == 1
-        await trio.sleep(2)
-        assert talk.service.supervisor.actors == ()
-        assert "open=0" in repr(talk.session.connection)
+    talk.call("lingering", id="x")
+    await wait_all_tasks_blocked()
+    talk.cancel("x")
+    talk.call("forever", id="x")
+    await trio.sleep(2)
+    assert len(talk.service.supervisor.actors) == 1  # the old one has ended
+    assert "in use" in (await talk.error(talk.call("forever", id="x")))["message"]
+    talk.cancel("x")
+    await wait_all_tasks_blocked()
+    assert talk.service.supervisor.actors == ()
+    assert "open=0" in repr(talk.session.connection)
 
 
-async def test_the_end_of_an_old_request_frees_no_id_that_a_new_one_uses(
-    server: Server, autojump_clock: trio.testing.MockClock
+async def test_a_cancel_finds_the_new_request_while_the_old_one_cleans_up(
+    talk: Talk, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with session_with(server) as talk:
-        talk.call("lingering", id="x")
-        await wait_all_tasks_blocked()
-        talk.cancel("x")
-        talk.call("forever", id="x")
-        await trio.sleep(2)
-        third = talk.call("forever", id="x")
-        assert "in use" in (await talk.error(third))["message"]
+    talk.call("lingering", id="x")
+    await wait_all_tasks_blocked()
+    talk.cancel("x")
+    talk.call("forever", id="x")
+    await wait_all_tasks_blocked()
+    talk.cancel("x")
+    await wait_all_tasks_blocked()
+    assert [actor.name for actor in talk.service.supervisor.actors] == ["lingering-1"]
 
 
 async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: Server) -> None:
@@ -113,9 +107,8 @@ async def test_requests_under_one_id_are_cancelled_one_after_the_other(server: S
 
 
 async def test_a_cancelled_request_stays_silent_when_its_session_ends_while_it_cleans_up() -> None:
-    server, reported = Server("tester"), trio.Event()
+    session_ended, reported = trio.Event(), trio.Event()
 
-    @server.tool
     async def reporting(ctx: Context) -> None:
         try:
             await trio.sleep_forever()
@@ -125,8 +118,7 @@ async def test_a_cancelled_request_stays_silent_when_its_session_ends_while_it_c
                 await ctx.progress(1)
                 reported.set()
 
-    session_ended = trio.Event()
-    async with session_with(server) as talk:
+    async with session_with(offering(reporting)) as talk:
         talk.call("reporting", id="x", meta={"progressToken": "t"})
         await wait_all_tasks_blocked()
         talk.cancel("x")

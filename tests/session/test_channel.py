@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from trio_mcp.protocol.jsonrpc import Message, Request
@@ -56,11 +57,8 @@ async def test_a_plain_channel_gets_the_defaults_and_keeps_its_own_methods() -> 
     await channel.send_many([Envelope(request) for request in REQUESTS])
     assert [(await channel.receive()).message for _ in REQUESTS] == REQUESTS
     await channel.aclose()
-    try:
+    with pytest.raises(trio.EndOfChannel):
         await channel.receive()
-    except trio.EndOfChannel:
-        return
-    raise AssertionError("the plain channel was not closed")
 
 
 async def test_the_defaults_promise_nothing() -> None:

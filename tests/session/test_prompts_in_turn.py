@@ -1,27 +1,14 @@
-"""In the handshake era the user is asked one thing at a time by each call, in the order in which it was asked."""
+"""In a legacy session the user is asked one thing at a time by each call, in the order in which it was asked."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-
 import pytest
 import trio
-from talk import DECLINE, Talk, accept, session_with
+from talk import DECLINE, Talk, accept, offering, session_with
 from trio.testing import MockClock
 
-from trio_mcp import Context, Server, ServiceOptions
-from trio_mcp.errors import CapabilityError, ElicitationInvalid
-
-
-@asynccontextmanager
-async def calling(
-    body: Callable[[Context], Awaitable[str]], options: ServiceOptions | None = None
-) -> AsyncIterator[Talk]:
-    server = Server("tester", options=options)
-    server.add_tool(body, name="tool")
-    async with session_with(server) as talk:
-        yield talk
+from trio_mcp import Context
+from trio_mcp.errors import ElicitationInvalid
 
 
 async def ask(ctx: Context, name: str) -> str:
@@ -53,8 +40,8 @@ def messages(talk: Talk) -> list[str]:
 
 
 async def test_a_question_goes_out_when_the_one_before_it_is_answered(autojump_clock: MockClock) -> None:
-    async with calling(abc) as talk:
-        call = talk.call("tool")
+    async with session_with(offering(abc)) as talk:
+        call = talk.call("abc")
         for name in "abc":
             await settled()
             question = await talk.question()
@@ -65,16 +52,16 @@ async def test_a_question_goes_out_when_the_one_before_it_is_answered(autojump_c
 
 
 async def test_questions_of_different_calls_do_not_wait_for_each_other(autojump_clock: MockClock) -> None:
-    async with calling(abc) as talk:
-        talk.call("tool")
-        talk.call("tool")
+    async with session_with(offering(abc)) as talk:
+        talk.call("abc")
+        talk.call("abc")
         await settled()
         assert messages(talk) == ["a?", "a?"]
 
 
 async def test_questions_go_out_side_by_side_where_the_server_says_so(autojump_clock: MockClock) -> None:
-    async with calling(abc, ServiceOptions(parallel_prompts=True)) as talk:
-        talk.call("tool")
+    async with session_with(offering(abc, parallel_prompts=True)) as talk:
+        talk.call("abc")
         await settled()
         assert messages(talk) == ["a?", "b?", "c?"]
 
@@ -89,8 +76,8 @@ async def test_what_is_not_for_the_user_does_not_wait(autojump_clock: MockClock)
         )
         return "done"
 
-    async with calling(body) as talk:
-        talk.call("tool")
+    async with session_with(offering(body)) as talk:
+        talk.call("body")
         await settled()
         methods = sorted(message["method"] for message in talk.waiting())
         assert methods == ["elicitation/create", "roots/list", *["sampling/createMessage"] * 2]
@@ -107,8 +94,8 @@ async def test_a_question_that_is_cancelled_while_it_waits_never_goes_out(autoju
             await ctx.branch_all(lambda child: ask(child, "a"), gives_up, lambda child: after(child, 2, "c"))
         )
 
-    async with calling(body) as talk:
-        call = talk.call("tool")
+    async with session_with(offering(body)) as talk:
+        call = talk.call("body")
         first = await talk.question()
         assert first["params"]["message"] == "a?"
         await trio.sleep(6)
@@ -139,8 +126,8 @@ async def test_a_question_that_is_cancelled_when_its_turn_has_come_never_goes_ou
 
         return " ".join(await ctx.branch_all(first, second, lambda child: after(child, 2, "c")))
 
-    async with calling(body) as talk:
-        call = talk.call("tool")
+    async with session_with(offering(body)) as talk:
+        call = talk.call("body")
         await settled()
         talk.answer(await talk.question(), accept(value=1))
         question = await talk.question()
@@ -158,21 +145,9 @@ async def test_a_question_that_fails_or_breaks_its_form_passes_the_turn_on(autoj
 
         return " ".join(await ctx.branch_all(invalid, lambda child: after(child, 1, "b")))
 
-    async with calling(body) as talk:
-        call = talk.call("tool")
+    async with session_with(offering(body)) as talk:
+        call = talk.call("body")
         await settled()
         talk.answer(await talk.question(), accept(value="no number"))
         talk.answer(await talk.question(), accept(value=1))
         assert await talk.text(call) == "a:invalid b:accept"
-
-
-async def test_who_may_not_be_asked_is_told_at_once_and_waits_for_nobody(autojump_clock: MockClock) -> None:
-    async def body(ctx: Context) -> str:
-        with pytest.raises(CapabilityError):
-            await ask(ctx, "a")
-        return "told"
-
-    server = Server("tester")
-    server.add_tool(body, name="tool")
-    async with session_with(server, capabilities={}) as talk:
-        assert await talk.text(talk.call("tool")) == "told"

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from peer import ChannelClient, hello, modern_meta
+from talk import offering
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import Request
@@ -50,9 +51,6 @@ def reasons() -> list[CancelReason | None]:
 
 @pytest.fixture
 def server(reasons: list[CancelReason | None]) -> Server:
-    made = Server("tester")
-
-    @made.tool
     async def wait(ctx: Context) -> str:
         try:
             await trio.sleep_forever()
@@ -60,17 +58,15 @@ def server(reasons: list[CancelReason | None]) -> Server:
             reasons.append(ctx.cancel_reason)
         return "never"
 
-    @made.tool
     async def echo(text: str) -> str:
         return text
 
-    @made.tool
     async def stubborn() -> str:
         with trio.CancelScope(shield=True):
             await trio.sleep(3600)
         return "too late"
 
-    return made
+    return offering(wait, echo, stubborn)
 
 
 async def test_the_end_of_the_channel_cancels_every_call_and_waits_for_its_clean_up(

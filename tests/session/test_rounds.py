@@ -31,10 +31,7 @@ class Travel:
 
     def __init__(self, **options: Any) -> None:
         self.effects: list[str] = []
-        self.server = Server("travel", options=ServiceOptions(**options))
-        self.server.tool(self.book)
-        self.server.tool(self.twice)
-        self.server.tool(self.both)
+        self.server = offering(self.book, self.twice, self.both, **options)
 
     async def book(self, ctx: Context, to: str = "Lisbon") -> str:
         """One question between two side effects, and a clean-up that records why."""
@@ -74,26 +71,6 @@ async def test_a_parked_call_keeps_its_locals_and_repeats_no_side_effect() -> No
         assert await talk.text(asked.retry(1)) == "Booked TP2 to Lisbon"
     assert travel.effects == ["searched", "booked"]
     assert talk.service.supervisor.statistics().started == 1
-
-
-async def test_an_open_file_and_a_running_branch_live_through_a_round(tmp_path: Any) -> None:
-    async def keeps(ctx: Context) -> str:
-        async def listen(_child: Context) -> str:
-            return await receives.receive()
-
-        sends, receives = trio.open_memory_channel[str](0)
-        with (tmp_path / "log").open("w") as file:
-            async with ctx.branches() as group:
-                handle = group.start(listen)
-                await ctx.elicit("Go on?", bool)
-                file.write("still open")
-                await sends.send("still there")
-                return await handle.result()
-
-    async with talk_to(offering(keeps)) as talk:
-        asked = await talk.round(talk.leg("keeps"))
-        assert await talk.text(asked.retry(True)) == "still there"
-    assert (tmp_path / "log").read_text() == "still open"
 
 
 async def test_each_leg_has_its_own_id_progress_token_and_log_level() -> None:
@@ -265,32 +242,7 @@ async def test_a_call_that_ends_by_itself_while_it_is_parked_tells_the_next_leg(
             assert await talk.text(asked.retry(True)) == "nobody answered"
 
 
-async def test_a_call_that_fails_while_it_is_parked_tells_the_next_leg(autojump_clock: MockClock) -> None:
-    async def fails(ctx: Context) -> str:
-        async def breaks(_child: Context) -> None:
-            await trio.sleep(1)
-            raise LookupError
-
-        await ctx.branch_all(lambda c: c.elicit("?", bool), breaks)
-        return "done"
-
-    async with talk_to(offering(fails, settle=0.1)) as talk:
-        asked = await talk.round(talk.leg("fails"))
-        await trio.sleep(2)
-        assert "internal error" in await talk.failure(asked.retry(True))
-
-
 # whose state it is
-
-
-@pytest.mark.parametrize("state", [1, True, {}, []], ids=str)
-async def test_a_state_that_is_no_text_is_refused_and_nothing_runs(state: Any) -> None:
-    travel = Travel()
-    async with talk_to(travel.server) as talk:
-        asked = await talk.round(talk.leg("book"))
-        error = await talk.error(talk.leg("book", state=state, answers={asked.key: accept(value=1)}))
-        assert error["code"] == INVALID_PARAMS
-        assert travel.effects == ["searched"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import json
 
 import pytest
 import trio
-from talk import EVERYTHING, Json, Talk, log_level, modern_meta, offering, talk_to
+from peer import hello
+from talk import Json, Talk, log_level, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.meta import SERVER_INFO
@@ -58,9 +59,7 @@ async def test_a_notification_is_never_answered_whatever_is_wrong_with_it(
 async def test_a_server_says_nothing_by_itself_before_the_session_is_open(server: Server) -> None:
     async with talk_to(server) as talk:
         await talk.silence()
-        client = {"name": "tester", "version": "1"}
-        params = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": client}
-        await talk.result(talk.request("initialize", params))
+        await talk.result(talk.request("initialize", hello()))
         await talk.silence()
 
 
@@ -83,15 +82,11 @@ async def test_foreign_members_of_meta_reach_the_tool_and_change_nothing(modern:
     assert foreign.items() <= seen.items()
 
 
-async def modern_request(talk: Talk, method: str, **params: object) -> Json:
-    return await talk.result(talk.request(method, {**params, "_meta": modern_meta()}))
-
-
 async def test_answers_and_a_state_mean_nothing_where_there_are_no_rounds(server: Server) -> None:
     carried = {"inputResponses": {"elicit-1": {"action": "accept"}}, "requestState": "made up"}
     async with talk_to(server) as talk:
         for method in ("tools/list", "server/discover"):
-            assert await modern_request(talk, method, **carried) == await modern_request(talk, method)
+            assert await talk.result(talk.ask(method, **carried)) == await talk.result(talk.ask(method))
 
 
 # what a server says of itself
@@ -117,12 +112,12 @@ async def test_a_server_declares_what_it_has() -> None:
     }
     async with talk_to(full()) as talk:
         assert (await talk.initialize())["capabilities"] == expected
-        assert (await modern_request(talk, "server/discover"))["capabilities"] == expected
+        assert (await talk.result(talk.ask("server/discover")))["capabilities"] == expected
 
 
 async def test_discover_tells_what_a_client_needs_and_no_more(server: Server) -> None:
     async with talk_to(server) as talk:
-        result = await modern_request(talk, "server/discover")
+        result = await talk.result(talk.ask("server/discover"))
     assert result["supportedVersions"] == list(SUPPORTED)
     assert result["instructions"] == "Add."
     assert result["ttlMs"] >= 0
@@ -133,11 +128,11 @@ async def test_discover_tells_what_a_client_needs_and_no_more(server: Server) ->
 async def test_every_modern_result_says_its_type_and_who_answers(server: Server) -> None:
     async with talk_to(server) as talk:
         results = [
-            await modern_request(talk, "server/discover"),
-            await modern_request(talk, "tools/list"),
-            await modern_request(talk, "tools/call", name="add", arguments={"a": 1}),
-            await modern_request(talk, "tools/call", name="add", arguments={"a": "one"}),
-            await modern_request(talk, "tools/call", name="ask"),
+            await talk.result(talk.ask("server/discover")),
+            await talk.result(talk.ask("tools/list")),
+            await talk.result(talk.ask("tools/call", name="add", arguments={"a": 1})),
+            await talk.result(talk.ask("tools/call", name="add", arguments={"a": "one"})),
+            await talk.result(talk.ask("tools/call", name="ask")),
         ]
     assert [result["resultType"] for result in results] == ["complete"] * 4 + ["input_required"]
     for result in results:
@@ -146,7 +141,7 @@ async def test_every_modern_result_says_its_type_and_who_answers(server: Server)
 
 async def test_a_round_has_no_hints_for_caches(server: Server) -> None:
     async with talk_to(server) as talk:
-        asked = await modern_request(talk, "tools/call", name="ask")
+        asked = await talk.result(talk.ask("tools/call", name="ask"))
     assert asked["resultType"] == "input_required"
     assert asked.keys().isdisjoint({"ttlMs", "cacheScope"})
 
@@ -166,7 +161,7 @@ async def test_the_lists_are_the_same_for_everybody_and_in_the_same_order(server
 
 async def tools(talk: Talk, version: str) -> list[Json]:
     if version == MODERN:
-        return (await modern_request(talk, "tools/list"))["tools"]
+        return (await talk.result(talk.ask("tools/list")))["tools"]
     if not talk.session.initialized:
         await talk.initialize(version)
     return (await talk.result(talk.request("tools/list")))["tools"]
@@ -177,16 +172,14 @@ async def tools(talk: Talk, version: str) -> list[Json]:
 
 async def test_a_call_that_does_nothing_but_talk_ends_when_nobody_listens_and_holds_up_nobody() -> None:
     """Talking is a checkpoint, also where it says nothing: else such a call would stop the whole server."""
-    server = Server("chatty")
     said = 0
 
-    @server.tool
     async def chatter(ctx: Context) -> None:
         nonlocal said
         for said in range(100_000):
             await ctx.log("info", said)
 
-    async with talk_to(server) as talk:
+    async with talk_to(offering(chatter)) as talk:
         request = talk.leg("chatter", meta=log_level("info"))
         while said < 5:  # it talks, and there is room for more
             await trio.lowlevel.checkpoint()

@@ -19,72 +19,61 @@ from trio_mcp.protocol.jsonrpc import (
 )
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
-from trio_mcp.session import ServiceOptions
 
 
 @pytest.fixture
 def server() -> Server:
     """A server with a tool that answers at once, one that never ends, and one that asks."""
-    made = Server("tester", version="1")
 
-    @made.tool
     async def add(a: int, b: int = 0) -> int:
         return a + b
 
-    @made.tool
     async def wait() -> str:
         await trio.sleep_forever()
         return "never"
 
-    @made.tool
     async def ask(ctx: Context, reask: int = 2) -> str:
         answer = await ctx.elicit("How many?", int, reask=reask)
         return f"accept {answer.content!r}" if isinstance(answer, Accepted) else answer.action
 
-    return made
+    return offering(add, wait, ask)
 
 
 # opening
 
 
-async def test_both_eras_may_share_a_connection(server: Server) -> None:
-    async with session_with(server) as talk:
-        old, new = talk.call("ask"), talk.leg("ask")
-        question = await talk.question()
-        asked = await talk.round(new)
-        talk.answer(question, accept(value=1))
-        assert await talk.text(old) == "accept 1"
-        assert await talk.text(asked.retry(2)) == "accept 2"
+async def test_both_eras_may_share_a_connection(talk: Talk) -> None:
+    old, new = talk.call("ask"), talk.leg("ask")
+    question = await talk.question()
+    asked = await talk.round(new)
+    talk.answer(question, accept(value=1))
+    assert await talk.text(old) == "accept 1"
+    assert await talk.text(asked.retry(2)) == "accept 2"
 
 
 # refusing
 
 
 @pytest.mark.parametrize("method", ["no/such/method", "prompts/list", "roots/list"])
-async def test_a_method_that_is_not_offered_is_not_found(server: Server, method: str) -> None:
-    async with session_with(server) as talk:
-        error = await talk.error(talk.request(method))
-        assert error["code"] == METHOD_NOT_FOUND
-        assert method in error["message"]
+async def test_a_method_that_is_not_offered_is_not_found(talk: Talk, method: str) -> None:
+    error = await talk.error(talk.request(method))
+    assert error["code"] == METHOD_NOT_FOUND
+    assert method in error["message"]
 
 
-async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(server: Server) -> None:
-    async with session_with(server) as talk:
-        talk.send_bytes(b"{nonsense")
-        message = await talk.receive()
-        assert "id" not in message
-        assert message["error"]["code"] == PARSE_ERROR
-        assert await talk.result(talk.request("ping")) == {}
+async def test_bytes_that_are_no_message_are_answered_and_the_session_goes_on(talk: Talk) -> None:
+    talk.send_bytes(b"{nonsense")
+    message = await talk.receive()
+    assert "id" not in message
+    assert message["error"]["code"] == PARSE_ERROR
+    assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Legacy]) -> None:
-    server = Server("small", options=ServiceOptions(actors=Limits(actors=1)))
-
-    @server.tool
     async def wait() -> None:
         await trio.sleep_forever()
 
-    async with play(server, era) as player:
+    async with play(offering(wait, actors=Limits(actors=1)), era) as player:
         await player.call("wait")
         await player.call("wait")
         error = await player.error()
@@ -95,20 +84,18 @@ async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Lega
 # cancelling
 
 
-async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ignored(server: Server) -> None:
-    async with session_with(server) as talk:
-        done = talk.call("add", {"a": 1})
-        await talk.result(done)
-        for request_id in (done, 99, "unknown", 1):  # 1 was initialize
-            talk.cancel(request_id)
-        await talk.silence()
-        assert await talk.result(talk.request("ping")) == {}
+async def test_the_cancel_of_an_unknown_a_finished_or_the_opening_request_is_ignored(talk: Talk) -> None:
+    done = talk.call("add", {"a": 1})
+    await talk.result(done)
+    for request_id in (done, 99, "unknown", 1):  # 1 was initialize
+        talk.cancel(request_id)
+    await talk.silence()
+    assert await talk.result(talk.request("ping")) == {}
 
 
 async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_sent(era: type[Legacy]) -> None:
-    server, told = Server("tester"), []
+    told: list[CancelReason | None] = []
 
-    @server.tool
     async def asks_at_the_end(ctx: Context) -> None:
         try:
             await trio.sleep_forever()
@@ -119,7 +106,7 @@ async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_
             await ctx.elicit("Not even behind a shield?", bool)
             told.append(None)
 
-    async with play(server, era) as player:
+    async with play(offering(asks_at_the_end), era) as player:
         call = await player.call("asks_at_the_end")
         await wait_all_tasks_blocked()
         player.talk.cancel(call)
@@ -278,7 +265,7 @@ async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_el
 
     async with play(offering(ask), era) as player:
         call = await player.call("ask", {"message": "broken"})
-        reply = await player.talk.reply(call)
+        reply = await player.talk.reply_to(call)
         assert "error" in reply or reply["result"]["isError"]
         await wait_all_tasks_blocked()
         assert player.talk.service.supervisor.actors == ()
@@ -291,7 +278,6 @@ async def test_a_question_that_json_cannot_say_fails_its_own_call_and_nothing_el
 # keeping calls apart
 
 
-async def test_the_repr_shows_the_client_and_what_runs(server: Server) -> None:
-    async with session_with(server) as talk:
-        talk.call("wait")
-        assert repr(talk.session).startswith("<ServerSession with tester calls=1 <Connection open ")
+async def test_the_repr_shows_the_client_and_what_runs(talk: Talk) -> None:
+    talk.call("wait")
+    assert repr(talk.session).startswith("<ServerSession with tester calls=1 <Connection open ")

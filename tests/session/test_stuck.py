@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import trio
@@ -17,32 +18,16 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Context, Disconnected, RequestTimeout, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason, Limits
-from trio_mcp.session import Service, ServiceStatistics
+from trio_mcp.session import Service
 
 GRACE = 2.0
 FREED = 1000.0
 SOON = 10.0
 
 
-def made(**options: float) -> Server:
-    """A server with a tool that no cancel reaches, and one that answers at once."""
-    server = Server("tester", options=ServiceOptions(cancel_grace=GRACE, actors=Limits(park_ttl=60), **options))
-
-    @server.tool
-    async def deaf() -> str:
-        await deafly()
-        return "too late"
-
-    @server.tool(timeout=1)
-    async def deaf_for_a_second() -> str:
-        await deafly()
-        return "too late"
-
-    @server.tool
-    async def fine() -> str:
-        return "fine"
-
-    return server
+def made(*tools: Callable[..., object], **options: Any) -> Server:
+    """A server that gives a cancelled call a grace, and a parked one a minute."""
+    return offering(*tools, cancel_grace=GRACE, actors=Limits(park_ttl=60), **options)
 
 
 async def deafly() -> None:
@@ -50,15 +35,14 @@ async def deafly() -> None:
         await trio.sleep_until(FREED)
 
 
-def quiet(statistics: ServiceStatistics) -> bool:
-    return statistics.quiet
-
-
 # who is told
 
 
 async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legacy], autojump_clock: MockClock) -> None:
-    async with play(made(), era) as player:
+    async def deaf() -> None:
+        await deafly()
+
+    async with play(made(deaf), era) as player:
         await player.call("deaf")
         await wait_all_tasks_blocked()
         player.talk.session.close(CancelReason.DISCONNECT)
@@ -69,14 +53,11 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
 async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_else_waits_too(
     autojump_clock: MockClock,
 ) -> None:
-    server = made()
-
-    @server.tool
     async def naps() -> str:
         await trio.sleep(1)
         return "rested"
 
-    async with session_with(server) as talk:
+    async with session_with(made(naps)) as talk:
         talk.call("naps")
         with trio.fail_after(SOON):
             async with trio.open_nursery() as nursery:
@@ -171,7 +152,7 @@ async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
         await trio.sleep(10)
         await player.talk.silence()
         assert ["over" in failure for failure in failures] == [True] * 3
-        assert quiet(player.talk.service.statistics())
+        assert player.talk.service.statistics().quiet
 
 
 async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn(
@@ -193,7 +174,7 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
         assert await talk.failure(call) == "asks_behind_a_shield did not finish within 1 seconds, its timeout."
         assert trio.current_time() == 1 + GRACE
         await wait_all_tasks_blocked()
-        assert quiet(talk.service.statistics())
+        assert talk.service.statistics().quiet
 
 
 # which deadline
@@ -213,32 +194,6 @@ async def test_the_servers_maximum_is_for_prompts_and_resources_too(autojump_clo
     assert error["message"] == "slow://one did not finish within 3 seconds, the most that this server allows."
 
 
-async def test_questions_and_rounds_do_not_move_the_servers_maximum(
-    era: type[Legacy], autojump_clock: MockClock
-) -> None:
-    server = made(max_seconds=3)
-    ended: list[float] = []
-
-    @server.tool
-    async def asks(ctx: Context) -> str:
-        try:
-            for _ in range(5):
-                await ctx.elicit("How many?", int)
-        finally:
-            ended.append(trio.current_time())
-        return "never"
-
-    async with play(server, era) as player:
-        await player.call("asks")
-        for _ in range(2):
-            await player.question()
-            await trio.sleep(1)
-            await player.answer(accept(value=1))
-        await player.question()
-        await trio.sleep(5)
-    assert ended == [3]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"max_seconds": 0}, {"max_seconds": math.nan}, {"cancel_grace": -1}, {"cancel_grace": 0}, {"watchdog": 0}],
@@ -252,48 +207,10 @@ def test_what_is_no_time_is_refused_where_it_is_written(wrong: dict[str, float])
 # threads
 
 
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-async def test_an_abandoned_thread_says_and_asks_nothing(era: type[Legacy], gate: threading.Event) -> None:
-    server = made()
-    heard: list[str] = []
-    inside, over = threading.Event(), threading.Event()
-
-    @server.tool
-    def goes_on(ctx: Context) -> str:
-        inside.set()
-        gate.wait(SOON)
-        trio.from_thread.run(ctx.log, "error", "still here")
-        try:
-            trio.from_thread.run(ctx.roots)
-        except Disconnected as error:
-            heard.append(str(error))
-        finally:
-            over.set()
-        return "too late"
-
-    async with play(server, era) as player:
-        call = await player.call("goes_on")
-        assert await trio.to_thread.run_sync(inside.wait, SOON)
-        player.talk.cancel(call)
-        await wait_all_tasks_blocked()
-        gate.set()
-        assert await trio.to_thread.run_sync(over.wait, SOON)
-        await player.talk.silence()
-        assert ["over" in text for text in heard] == [True]
-
-
 async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_goes_on(era: type[Legacy]) -> None:
     """What `trio.from_thread` runs for a thread that may be abandoned is no part of the call's own task."""
-    server = made()
     heard: list[str] = []
 
-    @server.tool
     def asks(ctx: Context) -> str:
         try:
             trio.from_thread.run(ctx.elicit, "How many?", int)
@@ -301,7 +218,7 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
             heard.append(str(error))
         return "too late"
 
-    async with play(server, era) as player:
+    async with play(made(asks), era) as player:
         call = await player.call("asks")
         question = await player.question()
         if era is Legacy:
@@ -312,7 +229,7 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
         else:
             player.talk.service.supervisor.cancel_all(CancelReason.SHUTDOWN)
         with trio.fail_after(SOON):
-            while not quiet(player.talk.service.statistics()):
+            while not player.talk.service.statistics().quiet:
                 await trio.lowlevel.checkpoint()
         await player.talk.silence()
     assert ["over" in text for text in heard] == [True]
@@ -322,21 +239,19 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
 
 
 async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    server = made(watchdog=0.02)
     logged = threading.Event()
 
     class Told(logging.Handler):
         def emit(self, _record: logging.LogRecord) -> None:
             logged.set()
 
-    @server.tool
     async def computes() -> bool:
         return logged.wait(SOON)  # on the loop
 
     told = Told(logging.WARNING)
     logging.getLogger("trio_mcp.watchdog").addHandler(told)
     try:
-        async with talk_to(server) as talk:
+        async with talk_to(made(computes, watchdog=0.02)) as talk:
             assert "true" in (await talk.text(talk.leg("computes"))).lower()
             assert talk.service.statistics().blocked == 1
     finally:
@@ -358,7 +273,7 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
         deepest.append(depth)
         talk = Talk(services[0])
         await talk.initialize()
-        reply = await talk.reply(talk.call("down", {"depth": depth + 1}))
+        reply = await talk.reply_to(talk.call("down", {"depth": depth + 1}))
         return str(reply.get("error", reply.get("result")))
 
     async with offering(down, actors=Limits(actors=20)).open_service() as service:
@@ -368,7 +283,7 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
         text = await talk.text(talk.call("down", {"depth": 1}))
         assert "already runs 20 calls" in text
         assert max(deepest) == 20
-        assert quiet(service.statistics())
+        assert service.statistics().quiet
 
 
 # statistics
@@ -377,40 +292,34 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
 async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
     era: type[Legacy], autojump_clock: MockClock
 ) -> None:
-    server = made()
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         await ctx.branch_all(*[lambda child: child.elicit("How many?", int)] * 3)
         return "done"
 
-    async with play(server, era) as player:
+    async with play(made(asks), era) as player:
         service = player.talk.service
-        assert quiet(service.statistics())
+        assert service.statistics().quiet
         call = await player.call("asks")
         await wait_all_tasks_blocked()
         now = service.statistics()
         at_once = 1 if era is Legacy else 3  # prompts of a live session go out one at a time
-        assert (now.open_questions, quiet(now)) == (at_once, False)
+        assert (now.open_questions, now.quiet) == (at_once, False)
         assert (now.actors.running, now.actors.parked) == ((1, 0) if era is Legacy else (0, 1))
         if era is Legacy:
             player.talk.cancel(call)
         else:
             await trio.sleep(61)
         await trio.sleep(1)
-        assert quiet(service.statistics())
+        assert service.statistics().quiet
 
 
 async def test_replies_that_reach_nobody_are_counted_by_what_they_were(autojump_clock: MockClock) -> None:
-    server = made()
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         with suppress(RequestTimeout):
             await ctx.elicit("How many?", int, timeout=1)
         return "done"
 
-    async with server.open_service() as service:
+    async with made(asks).open_service() as service:
         ana, ben = Talk(service), Talk(service)
         for talk in (ana, ben):
             await talk.initialize()
@@ -432,14 +341,11 @@ async def test_replies_that_reach_nobody_are_counted_by_what_they_were(autojump_
 
 
 async def test_an_answer_of_a_round_that_was_not_asked_for_is_counted_and_dropped() -> None:
-    server = made()
-
-    @server.tool
     async def asks(ctx: Context) -> str:
         answer = await ctx.elicit("How many?", int)
         return answer.action
 
-    async with talk_to(server) as talk:
+    async with talk_to(made(asks)) as talk:
         asked = await talk.round(talk.leg("asks"))
         last = asked.leg({asked.key: accept(value=1), "elicit-9": accept(value=2)})
         assert await talk.text(last) == "accept"

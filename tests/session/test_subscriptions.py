@@ -37,27 +37,24 @@ async def subscribe(talk: Talk, *uris: str) -> None:
         assert await talk.result(talk.request("resources/subscribe", {"uri": uri})) == {}
 
 
-# the handshake era
+# legacy
 
 
 @pytest.mark.parametrize("watched", ["file:///a", "file:///a/"])
-async def test_an_update_of_a_part_counts_for_the_whole(server: Server, watched: str) -> None:
-    async with session_with(server) as talk:
-        await subscribe(talk, watched)
-        server.resource_updated("file:///a/b")
-        server.resource_updated("file:///ab")
-        assert await came(talk) == [(UPDATED, "file:///a/b")]
+async def test_an_update_of_a_part_counts_for_the_whole(talk: Talk, server: Server, watched: str) -> None:
+    await subscribe(talk, watched)
+    server.resource_updated("file:///a/b")
+    server.resource_updated("file:///ab")
+    assert await came(talk) == [(UPDATED, "file:///a/b")]
 
 
-async def test_to_unsubscribe_twice_or_without_need_is_no_error(server: Server) -> None:
-    async with session_with(server) as talk:
-        assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///x"})) == {}
+async def test_to_unsubscribe_twice_or_without_need_is_no_error(talk: Talk) -> None:
+    assert await talk.result(talk.request("resources/unsubscribe", {"uri": "file:///x"})) == {}
 
 
-async def test_there_is_a_limit_to_what_a_session_watches(server: Server) -> None:
-    async with session_with(server) as talk:
-        await subscribe(talk, "a:1", "a:2", "a:3", "a:3")
-        error = await talk.error(talk.request("resources/subscribe", {"uri": "a:4"}))
+async def test_there_is_a_limit_to_what_a_session_watches(talk: Talk) -> None:
+    await subscribe(talk, "a:1", "a:2", "a:3", "a:3")
+    error = await talk.error(talk.request("resources/subscribe", {"uri": "a:4"}))
     assert error["code"] == -32000
     assert "3 resources" in error["message"]
 
@@ -73,21 +70,19 @@ async def test_long_uris_count_by_their_length(server: Server) -> None:
     assert "262144 characters" in error["message"]
 
 
-async def test_what_is_watched_no_more_leaves_nothing_behind(server: Server) -> None:
-    async with session_with(server) as talk:
-        await subscribe(talk, "a:1", "a:2")
-        assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
-        assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=1 watched=1>"
-        talk.session.close(CancelReason.DISCONNECT)
-        assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=0 watched=0>"
+async def test_what_is_watched_no_more_leaves_nothing_behind(talk: Talk) -> None:
+    await subscribe(talk, "a:1", "a:2")
+    assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
+    assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=1 watched=1>"
+    talk.session.close(CancelReason.DISCONNECT)
+    assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=0 watched=0>"
 
 
-async def test_an_update_deep_below_is_told_within_bounds(server: Server) -> None:
-    async with session_with(server) as talk:
-        await subscribe(talk, "file:///")
-        server.resource_updated("file:///" + "a/" * 30_000)
-        server.resource_updated("a:" + "/" * 59_998)
-        assert len(await came(talk)) == 1
+async def test_an_update_deep_below_is_told_within_bounds(talk: Talk, server: Server) -> None:
+    await subscribe(talk, "file:///")
+    server.resource_updated("file:///" + "a/" * 30_000)
+    server.resource_updated("a:" + "/" * 59_998)
+    assert len(await came(talk)) == 1
 
 
 async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,30 +103,28 @@ async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monke
         await subscribe(talk, "a:4", "a:5")
 
 
-async def test_without_a_way_to_the_client_each_change_is_kept_once(server: Server) -> None:
-    async with session_with(server) as talk:
-        await subscribe(talk, "file:///a/b")
-        talk.session.attach(None)
-        for _ in range(3):
-            server.resource_updated("file:///a/b")
-            server.add_tool(lambda: "", name=f"tool{_}")
-            assert await came(talk) == []
-        talk.session.attach(talk.outbox)
-        assert await came(talk) == [(UPDATED, "file:///a/b"), (TOOLS, None)]
+async def test_without_a_way_to_the_client_each_change_is_kept_once(talk: Talk, server: Server) -> None:
+    await subscribe(talk, "file:///a/b")
+    talk.session.attach(None)
+    for _ in range(3):
+        server.resource_updated("file:///a/b")
+        server.add_tool(lambda: "", name=f"tool{_}")
+        assert await came(talk) == []
+    talk.session.attach(talk.outbox)
+    assert await came(talk) == [(UPDATED, "file:///a/b"), (TOOLS, None)]
 
 
-async def test_of_countless_parts_only_what_they_are_parts_of_is_kept(server: Server) -> None:
+async def test_of_countless_parts_only_what_they_are_parts_of_is_kept(talk: Talk, server: Server) -> None:
     """Three may be watched here, so nine is the most that is kept: six of resources and three of lists."""
-    async with session_with(server) as talk:
-        await subscribe(talk, "file:///a", "file:///b/", "file:///c")
-        talk.session.attach(None)
-        server.remove_tool("first")
-        for number in range(500):
-            server.resource_updated(f"file:///a/{number}")
-            server.resource_updated(f"file:///b/{number}")
-        await wait_all_tasks_blocked()
-        talk.session.attach(talk.outbox)
-        told = await came(talk)
+    await subscribe(talk, "file:///a", "file:///b/", "file:///c")
+    talk.session.attach(None)
+    server.remove_tool("first")
+    for number in range(500):
+        server.resource_updated(f"file:///a/{number}")
+        server.resource_updated(f"file:///b/{number}")
+    await wait_all_tasks_blocked()
+    talk.session.attach(talk.outbox)
+    told = await came(talk)
     assert len(told) <= 9
     assert {(TOOLS, None), (UPDATED, "file:///a"), (UPDATED, "file:///b/")} <= {*told}
     assert (UPDATED, "file:///c") not in told

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 import trio
 import trio.testing
@@ -124,13 +122,6 @@ async def test_every_operation_is_a_checkpoint() -> None:
 # against a list
 
 
-@dataclass
-class Model:
-    """Everything that was ever appended, and no limits."""
-
-    streams: dict[LogKey, list[bytes]] = field(default_factory=dict)
-
-
 KEYS = [LogKey(owner, session, stream) for owner in (None, "p") for session in ("s", "t") for stream in (1, 2)]
 STEPS = st.lists(
     st.tuples(
@@ -149,9 +140,10 @@ def test_what_is_read_is_always_the_end_of_what_was_appended_and_within_the_limi
 
 
 async def follow(steps: list[tuple[LogKey, int, int, str]]) -> None:
-    store, model = MemoryEventStore(stream_events=8, session_events=12, total_events=30, total_bytes=100), Model()
+    store = MemoryEventStore(stream_events=8, session_events=12, total_events=30, total_bytes=100)
+    streams: dict[LogKey, list[bytes]] = {}  # everything that was ever appended, and no limits
     for key, count, size, what in steps:
-        known = model.streams.setdefault(key, [])
+        known = streams.setdefault(key, [])
         if what == "forget":
             await store.forget(key.principal, key.session, key.stream)
         else:
@@ -159,7 +151,7 @@ async def follow(steps: list[tuple[LogKey, int, int, str]]) -> None:
             added = [bytes([len(known) + number]) * size for number in range(count)]
             await store.append(key, len(known) + 1, added)
             known += added
-        for other, events in model.streams.items():
+        for other, events in streams.items():
             await compare(store, other, events)
     assert len(store) <= 30
 

@@ -140,46 +140,32 @@ def said(message: Message, about: RequestId | None = None) -> Crossed:
     return Crossed(False, message, about)
 
 
-def reported(value: float) -> Notification:
-    return Notification("notifications/progress", {"progressToken": 7, "progress": value})
+def reporting(value: float) -> Crossed:
+    return said(Notification("notifications/progress", {"progressToken": 7, "progress": value}), 1)
 
 
 ASKED = came(Request(1, "tools/call"))
 REPLIED = said(Response(1, {}), 1)
 CANCELLED = came(Notification("notifications/cancelled", {"requestId": 1}))
+WITHDRAWN = said(Notification("notifications/cancelled", {"requestId": 3}))
 
 
-def wrong(*log: Crossed, ended: bool = False) -> list[str]:
-    return list(broken_rules(log, ended=ended))
-
-
-def test_a_request_with_one_reply_is_in_order() -> None:
-    assert wrong(ASKED, said(reported(1), 1), said(reported(2), 1), REPLIED) == []
-
-
-def test_silence_is_in_order_only_after_a_cancel_or_at_the_end() -> None:
-    assert wrong(ASKED, CANCELLED) == []
-    assert wrong(ASKED, ended=True) == []
-    assert wrong(ASKED) == ["the client's request 1 (tools/call) has had no answer and was not cancelled"]
-
-
-def test_a_second_reply_is_wrong() -> None:
-    assert wrong(ASKED, REPLIED, REPLIED) == ["the client's request 1 was answered twice"]
-
-
-def test_a_reply_to_nothing_is_wrong() -> None:
-    assert wrong(REPLIED) == ["an answer to 1, which the client never asked"]
-
-
-def test_what_is_said_after_the_reply_is_wrong() -> None:
-    (found,) = wrong(ASKED, REPLIED, said(reported(1), 1))
-    assert found.endswith("came after its reply")
-
-
-def test_progress_that_does_not_rise_is_wrong() -> None:
-    assert wrong(ASKED, said(reported(1), 1), said(reported(1), 1), REPLIED) == ["progress went from 1 to 1"]
-
-
-def test_a_withdrawal_of_what_was_never_asked_is_wrong() -> None:
-    (found,) = wrong(said(Notification("notifications/cancelled", {"requestId": 3})))
-    assert found == "the server cancelled its request 3, which it never sent"
+@pytest.mark.parametrize(
+    ("log", "ended", "wrong"),
+    [
+        ([ASKED, reporting(1), reporting(2), REPLIED], False, []),
+        ([ASKED, CANCELLED], False, []),
+        ([ASKED], True, []),
+        ([ASKED], False, ["the client's request 1 (tools/call) has had no answer and was not cancelled"]),
+        ([ASKED, REPLIED, REPLIED], False, ["the client's request 1 was answered twice"]),
+        ([REPLIED], False, ["an answer to 1, which the client never asked"]),
+        ([ASKED, REPLIED, reporting(1)], False, ["came after its reply"]),
+        ([ASKED, reporting(1), reporting(1), REPLIED], False, ["progress went from 1 to 1"]),
+        ([WITHDRAWN], False, ["the server cancelled its request 3, which it never sent"]),
+    ],
+    ids=["one reply", "cancelled", "ended", "silence", "twice", "to nothing", "after the reply", "no rise", "unasked"],
+)
+def test_what_breaks_a_rule_of_a_conversation_is_reported(log: list[Crossed], ended: bool, wrong: list[str]) -> None:
+    found = list(broken_rules(log, ended=ended))
+    assert len(found) == len(wrong)
+    assert all(said in each for said, each in zip(wrong, found, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import mcp_types
 import pytest
 from pydantic import TypeAdapter
 from spec_schemas import SPEC_DIR, request_definitions, validator
@@ -97,27 +96,3 @@ def test_an_example_comes_out_as_it_was_and_is_valid(path: Path):
     assert example == wire
     assert example == json.loads(raw)
     validator(SPEC_DIR, MODERN, name).validate(json.loads(raw))
-
-
-def official(name: str, example: JsonObject) -> type:
-    with_tools = name == "CreateMessageResult" and isinstance(example["content"], list)
-    return mcp_types.CreateMessageResultWithTools if with_tools else getattr(mcp_types, name)
-
-
-SHARED = [path for path in EXAMPLES if hasattr(types, path.parent.name) and hasattr(mcp_types, path.parent.name)]
-
-
-@pytest.mark.parametrize("path", SHARED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_the_official_types_read_ours_and_we_read_theirs(path: Path):
-    name = path.parent.name
-    example = json.loads(path.read_text(encoding="utf-8"))
-    theirs = TypeAdapter(official(name, example))
-    ours, _ = through_a_model(name, example)
-    read = theirs.validate_python(ours)
-    written = theirs.dump_python(read, mode="json", by_alias=True, exclude_none=True)
-    again, _ = through_a_model(name, written)
-    assert written == again
-
-
-def test_most_examples_have_an_official_type():
-    assert len(SHARED) > 60

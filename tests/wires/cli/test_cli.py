@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import socket
+import subprocess
 from itertools import product
 from pathlib import Path
 
 import pytest
-from command import ENVIRONMENT, FORMS, ROOT, TRAVEL, Person, refused, started, trio_mcp
+from command import COMMAND, ENVIRONMENT, FORMS, ROOT, TRAVEL, Person, refused, started, trio_mcp
+from naming import unnamed
 
 BOOKED = "Booked TP3 to Lisbon at 12:15, aisle seat, 89 euros. It will be sunny in Lisbon.\n"
 ANSWERS = ["--answer", "flight=TP3", "--answer", "seat=aisle", "--answer", "value=yes", "--sample", "A hop."]
@@ -27,25 +30,24 @@ def test_prepared_answers_book_a_flight_in_every_era(mode: str) -> None:
     assert "[info] booked TP3" in done.stderr
 
 
-def test_a_command_is_a_target_too() -> None:
-    done = trio_mcp("call", f"{json.dumps(TRAVEL)[1:-1]}", "search_flights", "destination=Oslo")
-    assert json.loads(done.stdout)["result"][1] == {"number": "DY4", "departs": "16:20", "euros": 75}
+CALLS = [
+    ([TRAVEL, "list_folders", "--root", str(ROOT)], {"result": [ROOT.as_uri()]}),
+    (
+        [FORMS, "take", "--json", '{"text": "a", "number": 1, "anything": null}', "text=5", "number=2.5", "flag=true"],
+        ["5", 2.5, True, None],
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "result"), CALLS, ids=["roots", "JSON and pairs"])
+def test_a_call_prints_the_result(arguments: list[str], result: object) -> None:
+    assert json.loads(trio_mcp("call", *arguments).stdout) == result
 
 
 def test_tools_are_listed_with_their_arguments() -> None:
     done = trio_mcp("call", FORMS, "--list")
     assert done.returncode == 0
     assert "take text=string number=number [flag=boolean] [anything=any]\n    Show the arguments.\n" in done.stdout
-
-
-def test_values_are_text_where_the_tool_wants_text_and_json_elsewhere() -> None:
-    done = trio_mcp("call", FORMS, "take", "text=5", "number=5", "flag=true", 'anything={"a": [1]}')
-    assert json.loads(done.stdout) == ["5", 5.0, True, {"a": [1]}]
-
-
-def test_a_json_object_gives_all_arguments_and_a_pair_changes_one() -> None:
-    done = trio_mcp("call", FORMS, "take", "--json", '{"text": "a", "number": 1, "anything": null}', "number=2.5")
-    assert json.loads(done.stdout) == ["a", 2.5, False, None]
 
 
 def test_without_a_terminal_a_question_is_declined_with_a_note() -> None:
@@ -55,15 +57,18 @@ def test_without_a_terminal_a_question_is_declined_with_a_note() -> None:
     assert "--answer for flight, seat" in done.stderr
 
 
-def test_the_roots_are_those_named() -> None:
-    done = trio_mcp("call", TRAVEL, "list_folders", "--root", str(ROOT))
-    assert json.loads(done.stdout) == {"result": [ROOT.as_uri()]}
-
-
-def test_an_error_result_goes_to_stderr_with_status_1() -> None:
-    done = trio_mcp("call", FORMS, "fail")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fail"], "the tool answered with an error: the tank is empty"),
+        (["take", "text=a", "number=many"], "Invalid arguments for take: number:"),
+    ],
+    ids=["the tool's", "of the arguments"],
+)
+def test_an_error_result_goes_to_stderr_with_status_1(arguments: list[str], said: str) -> None:
+    done = trio_mcp("call", FORMS, *arguments)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the tool answered with an error: the tank is empty" in done.stderr
+    assert said in done.stderr
 
 
 def test_what_a_server_writes_cannot_command_the_terminal() -> None:
@@ -108,21 +113,20 @@ def test_a_person_books_a_flight() -> None:
 def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
     with Person("call", FORMS, "register") as person:
         person.sees("As in the passport")
-        for prompt, wrong, complaint, right in [
-            ("name (text, at least 2 characters): ", "A", "please enter text, at least 2 characters", "Ada"),
-            ("age (a whole number 18 to 99): ", "17", "please enter a whole number 18 to 99", "36"),
-            ("email (an e-mail address): ", "ada", "please enter an e-mail address", "ada@example.com"),
-            ("meal (fish, beans) [beans]: ", "soup", "please choose one of: fish, beans", "FISH"),
-            ("several by commas): ", "bag, bag", "please choose each one once only", "bag, wifi"),
-            ("window (y or n) [y]: ", "maybe", "please answer y or n", "no"),
+        person.sees("name (text, at least 2 characters): ")
+        person.enters("A")
+        person.sees("please enter text, at least 2 characters")
+        for prompt, answer in [
+            ("name (text, at least 2 characters): ", "Ada"),
+            ("age (a whole number 18 to 99): ", "36"),
+            ("email (an e-mail address): ", "ada@example.com"),
+            ("meal (fish, beans) [beans]: ", "FISH"),
+            ("several by commas): ", "bag, wifi"),
+            ("window (y or n) [y]: ", "no"),
+            ("note (text) [leave out]: ", ""),
         ]:
             person.sees(prompt)
-            person.enters(wrong)
-            person.sees(complaint)
-            person.sees(prompt)
-            person.enters(right)
-        person.sees("note (text) [leave out]: ")
-        person.enters("")
+            person.enters(answer)
         person.sees('{"name":"Ada","age":36,"email":"ada@example.com","meal":"fish","extras":["bag","wifi"],')
         person.sees('"window":false,"note":null}')
         assert person.waits() == 0
@@ -170,15 +174,14 @@ def test_ctrl_d_refuses_to_answer_as_the_model() -> None:
 
 def test_run_serves_the_only_server_of_a_file(tmp_path: Path) -> None:
     file = server_file(tmp_path, 'print("loading")\nshop = Server("shop")\nsame = shop\n')
-    done = trio_mcp("call", f"{' '.join(map(json.dumps, python_m('run', file)))}", "--list")
+    done = trio_mcp("call", running(file), "--list")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "loading\n")
 
 
 def test_run_serves_the_server_that_is_named(tmp_path: Path) -> None:
-    file = server_file(
-        tmp_path, 'one = Server("one")\ntwo = Server("two")\n\n@two.tool\ndef hello() -> str:\n    return "hi"\n'
-    )
-    done = trio_mcp("call", f"{' '.join(map(json.dumps, python_m('run', f'{file}:two')))}", "hello")
+    hello = '@two.tool\ndef hello() -> str:\n    return "hi"\n'
+    file = server_file(tmp_path, f'one = Server("one")\ntwo = Server("two")\n\n{hello}')
+    done = trio_mcp("call", running(f"{file}:two"), "hello")
     assert (done.returncode, done.stdout) == (0, "hi\n")
 
 
@@ -203,38 +206,69 @@ def test_serve_serves_old_clients_too_when_asked_to() -> None:
 
 # mistakes
 
+BOOK = ["call", TRAVEL, "book_flight"]
+MISTAKES: list[tuple[int, list[str], list[str]]] = [
+    (3, ["run", "no.py"], ["there is no file no.py"]),
+    (3, ["serve", "no.py:server"], ["there is no file no.py"]),
+    (3, ["call", "no.py", "tool"], ["there is no file no.py"]),
+    (2, ["call", "htp://127.0.0.1:8000/mcp", "tool"], ["'htp://127.0.0.1:8000/mcp'", "http, https, ws, wss"]),
+    (3, ["call", "http://127.0.0.1:9/mcp", "tool"], ["http://127.0.0.1:9/mcp", "Connection refused"]),
+    (3, ["call", "ws://127.0.0.1:9/mcp", "tool"], ["ws://127.0.0.1:9/mcp", "Connection refused"]),
+    (3, ["call", "WS://127.0.0.1:9/mcp", "tool"], ["Connection refused"]),
+    (3, ["call", "no-such-command --now", "tool"], ["no-such-command"]),
+    (3, ["call", "true", "tool"], ["closed the connection"]),
+    (2, ["call", TRAVEL, "book"], ["no tool 'book'", "search_flights, book_flight, list_folders"]),
+    (2, [*BOOK, "destination=Lisbon", "--answer", "flight=XX"], ["--answer flight=XX", "TP1, TP3, TP5"]),
+    (4, ["call", TRAVEL, "list_folders"], ["--root FOLDER"]),
+    (4, ["call", FORMS, "ask_model", "--mode", "legacy"], ["--sample TEXT"]),
+    (4, ["call", FORMS, "hang", "--timeout", "2"], ["timed out", "2 seconds"]),
+    (2, ["call", FORMS, "take", "text=a", "number=1e999"], ["number is inf"]),
+    (2, ["call", "http://127.0.0.1:1/mcp", "x", "--header", "a: b"], ["NAME=VALUE", "authorization="]),
+    (2, ["call", TRAVEL], []),
+    (2, [*BOOK, "Lisbon"], []),
+    (2, [*BOOK, "=Lisbon"], []),
+    (2, [*BOOK, "destination=a", "destination=b"], []),
+    (2, [*BOOK, "--json", "[1]"], []),
+    (2, [*BOOK, "--json", "{"], []),
+    (2, [*BOOK, "--answer", "flight"], []),
+    (2, [*BOOK, "--mode", "2020-01-01"], []),
+    (2, [*BOOK, "--timeout", "soon"], []),
+    (2, ["call", "python 'a", "tool"], []),
+    (2, ["serve", TRAVEL, "--port", "70000"], []),
+    (2, ["serve", TRAVEL, "--path", "mcp"], []),
+    (2, ["serve", TRAVEL, "--drain", "-1"], []),
+    (2, ["serve", TRAVEL, "--port", "0", "--path", "/sse", "--sse"], ["must differ"]),
+    (2, ["dance"], []),
+]
 
-def test_a_file_that_is_not_there_is_named() -> None:
-    for arguments in (["run", "no.py"], ["serve", "no.py:server"], ["call", "no.py", "tool"]):
-        assert refused(3, *arguments) == "trio-mcp: there is no file no.py"
+
+@pytest.mark.parametrize(("status", "arguments", "names"), MISTAKES)
+def test_a_mistake_is_named_in_one_line(status: int, arguments: list[str], names: list[str]) -> None:
+    assert unnamed(refused(status, *arguments), *names) == []
 
 
-def test_a_url_that_no_transport_reaches_is_no_command() -> None:
-    said = refused(2, "call", "htp://127.0.0.1:8000/mcp", "tool")
-    assert "'htp://127.0.0.1:8000/mcp'" in said
-    assert "http, https, ws, wss" in said
-
-
-def test_a_url_in_capitals_is_one_too() -> None:
-    assert "Connection refused" in refused(3, "call", "WS://127.0.0.1:9/mcp", "tool")
-
-
-def test_a_file_without_a_server_is_named(tmp_path: Path) -> None:
-    file = server_file(tmp_path, "x = 1\n")
-    assert refused(3, "run", file) == f"trio-mcp: {file} has no Server in it"
-
-
-def test_several_servers_are_listed_to_choose_from(tmp_path: Path) -> None:
-    file = server_file(tmp_path, 'one = Server("one")\ntwo = Server("two")\n')
-    assert refused(3, "run", file).endswith(f"has several servers; choose one of: {file}:one, {file}:two")
-    assert "has no server called 'three'" in refused(3, "serve", f"{file}:three")
+def test_the_network_needs_the_names_of_the_server() -> None:
+    assert "--allowed-host" in refused(2, "serve", TRAVEL, "--host", "0.0.0.0", "--port", "0")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("\n1 / 0\n", "line 3: ZeroDivisionError: division by zero"), ("(", "SyntaxError")]
+    ("text", "names"),
+    [
+        ("x = 1\n", ["has no Server in it"]),
+        ('one = Server("one")\ntwo = Server("two")\n', ["several servers", "{file}:one, {file}:two"]),
+        ("\n1 / 0\n", ["line 3: ZeroDivisionError: division by zero"]),
+        ("(", ["SyntaxError"]),
+    ],
+    ids=["no server", "several", "raises", "no Python"],
 )
-def test_a_file_that_breaks_is_named_with_the_line(tmp_path: Path, text: str, said: str) -> None:
-    assert said in refused(3, "run", server_file(tmp_path, text))
+def test_a_file_that_cannot_be_served_is_named_with_the_reason(tmp_path: Path, text: str, names: list[str]) -> None:
+    file = server_file(tmp_path, text)
+    assert unnamed(refused(3, "run", file), file, *(name.format(file=file) for name in names)) == []
+
+
+def test_a_server_that_a_file_does_not_have_is_named(tmp_path: Path) -> None:
+    file = server_file(tmp_path, 'one = Server("one")\n')
+    assert "has no server called 'three'" in refused(3, "serve", f"{file}:three")
 
 
 def test_a_traceback_shows_only_when_it_is_asked_for(tmp_path: Path) -> None:
@@ -250,75 +284,7 @@ def test_a_port_that_is_taken_is_named() -> None:
         assert refused(3, "serve", TRAVEL, "--port", str(port)).endswith(f"port {port}: the port is taken")
 
 
-def test_two_things_cannot_be_served_on_one_path() -> None:
-    assert "must differ" in refused(2, "serve", TRAVEL, "--port", "0", "--path", "/sse", "--sse")
-
-
-def test_the_network_needs_the_names_of_the_server() -> None:
-    assert "--allowed-host" in refused(2, "serve", TRAVEL, "--host", "0.0.0.0", "--port", "0")
-
-
-@pytest.mark.parametrize("scheme", ["http", "ws"])
-def test_an_unreachable_url_is_named(scheme: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"{scheme}://127.0.0.1:{free.getsockname()[1]}/mcp"
-    assert url in refused(3, "call", url, "tool")
-
-
-def test_a_command_that_cannot_be_started_is_named() -> None:
-    assert "no-such-command" in refused(3, "call", "no-such-command --now", "tool")
-
-
-def test_a_server_that_ends_at_once_is_told() -> None:
-    assert "closed the connection" in refused(3, "call", "true", "tool")
-
-
-def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
-    said = refused(2, "call", TRAVEL, "book")
-    assert said.endswith("has no tool 'book'; its tools are: search_flights, book_flight, list_folders")
-
-
-def test_a_wrong_argument_is_told_by_the_tool() -> None:
-    done = trio_mcp("call", FORMS, "take", "text=a", "number=many")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "Invalid arguments for take: number:" in done.stderr
-
-
-def test_an_answer_from_the_command_line_that_does_not_fit_is_told() -> None:
-    said = refused(2, "call", TRAVEL, "book_flight", "destination=Lisbon", "--answer", "flight=XX")
-    assert said == "trio-mcp: --answer flight=XX: please choose one of: TP1, TP3, TP5"
-
-
-def test_a_capability_that_is_missing_is_told_with_the_option_that_gives_it() -> None:
-    assert refused(4, "call", TRAVEL, "list_folders").endswith("give --root FOLDER")
-    assert refused(4, "call", FORMS, "ask_model", "--mode", "legacy").endswith("give --sample TEXT")
-
-
-def test_a_call_over_its_time_is_cancelled() -> None:
-    assert "timed out after 2 seconds" in refused(4, "call", FORMS, "hang", "--timeout", "2")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["call", TRAVEL],
-        ["call", TRAVEL, "book_flight", "Lisbon"],
-        ["call", TRAVEL, "book_flight", "=Lisbon"],
-        ["call", TRAVEL, "book_flight", "destination=a", "destination=b"],
-        ["call", TRAVEL, "book_flight", "--json", "[1]"],
-        ["call", TRAVEL, "book_flight", "--json", "{"],
-        ["call", TRAVEL, "book_flight", "--answer", "flight"],
-        ["call", TRAVEL, "book_flight", "--mode", "2020-01-01"],
-        ["call", TRAVEL, "book_flight", "--timeout", "soon"],
-        ["call", "python 'a", "tool"],
-        ["serve", TRAVEL, "--port", "70000"],
-        ["serve", TRAVEL, "--path", "mcp"],
-        ["serve", TRAVEL, "--drain", "-1"],
-        ["dance"],
-    ],
-)
-def test_a_wrong_command_line_has_status_2(arguments: list[str]) -> None:
-    refused(2, *arguments)
+# help
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["serve"], ["call"], ["demo"]])
@@ -352,23 +318,13 @@ def server_file(folder: Path, text: str) -> str:
     return str(file)
 
 
-def python_m(*arguments: str) -> list[str]:
-    from command import COMMAND
+def running(target: str) -> str:
+    """The command line of a process that serves this."""
+    return shlex.join([*COMMAND, "run", target])
 
-    return [*COMMAND, *arguments]
 
-
-def announced(process) -> str:
+def announced(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
     line = process.stderr.readline()
     assert "serves MCP at" in line
     return line.split()[-1]
-
-
-def test_a_number_that_json_cannot_hold_is_refused_before_it_is_sent() -> None:
-    assert "number is inf" in refused(2, "call", FORMS, "take", "text=a", "number=1e999")
-
-
-def test_a_header_is_written_with_an_equals_sign() -> None:
-    assert "is not NAME=VALUE, such as authorization=" in refused(
-        2, "call", "http://127.0.0.1:1/mcp", "x", "--header", "authorization: Bearer x"
-    )

@@ -15,12 +15,8 @@ def eras() -> tuple[str, str]:
     return legacy, modern
 
 
-def test_both_clients_get_the_same_result(eras: tuple[str, str]) -> None:
-    for shown in eras:
-        assert "The tool's result: Booked TP3 to Lisbon, aisle seat." in shown
-
-
-def test_both_users_are_asked_the_same_questions(eras: tuple[str, str]) -> None:
+def test_both_users_are_asked_the_same_questions_and_get_the_same_result(eras: tuple[str, str]) -> None:
+    assert all("The tool's result: Booked TP3 to Lisbon, aisle seat." in shown for shown in eras)
     legacy, modern = ([line for line in shown.splitlines() if " | " in line] for shown in eras)
     assert legacy == modern
     assert len(legacy) == 5

@@ -1,7 +1,7 @@
 """Those scenarios of the official suite that differ on a pipe: requests, replies, notifications and questions share one stream.
 
-The suite speaks HTTP only. Here its server is a child process and a peer writes lines as it likes; what the server sends is held
-against the schema file of its revision. Scenarios that say the same over any wire are left to the suite.
+The suite speaks HTTP only. Here its server is a child process, and what it sends is held against the schema file of its
+revision. Scenarios with one request and one reply say the same over any wire; they are left to the suite and to the contract.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from serving import IMPORTS, ROOT
 from wire_oracle import WireOracle
 
 from trio_mcp.protocol.jsonrpc import Malformed, dump
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID
+from trio_mcp.protocol.meta import SUBSCRIPTION_ID
 from trio_mcp.session import Envelope
-from trio_mcp.testing.contract.peer import EVERYTHING, INFO, Peer
+from trio_mcp.testing.contract.peer import EVERYTHING, Peer
 from trio_mcp.types import LoggingLevel
 from trio_mcp_transports.stdio import connect
 
 COMMAND = [sys.executable, str(ROOT / "examples" / "everything_server.py")]
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
-ELICITATION = "test_input_required_result_elicitation"
 WATCHED = "test://watched-resource"
 ANSWERS: dict[str, Any] = {
     "elicitation/create": {"action": "accept", "content": {"name": "Alice"}},
@@ -77,17 +76,6 @@ async def before_the_next_answers(peer: Peer) -> list[Any]:
     for _ in range(3):
         await peer.ping()
     return [message["params"] for message in peer.unread()]
-
-
-# sessions
-
-
-async def test_server_initialize() -> None:
-    async with child(LEGACY) as peer:
-        result: Any = await peer.open()
-        assert (result["protocolVersion"], result["serverInfo"]["name"]) == (LEGACY, "everything")
-        assert {"tools", "prompts", "resources", "completions", "logging"} <= result["capabilities"].keys()
-        assert await before_the_next_answers(peer) == [], "a notification is not answered"
 
 
 @both_eras
@@ -142,45 +130,6 @@ async def test_resources_subscribe_and_unsubscribe() -> None:
         assert await before_the_next_answers(peer) == []
 
 
-# requests that say everything of themselves
-
-
-META = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
-
-
-@pytest.mark.parametrize(
-    ("params", "code", "named"),
-    [
-        ({}, -32602, PROTOCOL_VERSION),
-        ({"_meta": {CLIENT_CAPABILITIES: {}}}, -32602, PROTOCOL_VERSION),
-        ({"_meta": {PROTOCOL_VERSION: MODERN, CLIENT_INFO: INFO}}, -32602, CLIENT_CAPABILITIES),
-        ({"_meta": {**META, PROTOCOL_VERSION: "v999.0.0"}}, -32022, MODERN),
-    ],
-    ids=["no meta", "no version", "no capabilities", "an unknown version"],
-)
-async def test_server_stateless_refuses_what_meta_lacks(params: Any, code: int, named: str) -> None:
-    async with child(MODERN) as peer:
-        await peer.send({"id": 1, "method": "server/discover", "params": params})
-        error = await peer.error(1)
-        assert error["code"] == code
-        assert named in str(error)
-        await peer.send({"id": 2, "method": "server/discover", "params": {"_meta": META}})
-        found: Any = await peer.result(2)
-        assert found["_meta"][SERVER_INFO]["name"] == "everything"
-
-
-async def test_server_stateless_has_no_session_and_asks_nothing_by_itself() -> None:
-    async with child(MODERN) as peer:
-        for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
-            assert (await peer.error(await peer.request(method)))["code"] == -32601, method
-        call = await peer.call("test_streaming_elicitation", progress="streaming")
-        assert [question.method for question in (await call.round()).values()] == ["elicitation/create"]
-        assert [message["method"] for message in peer.unread()] == ["notifications/progress"]
-        peer.capabilities = {}
-        error: Any = await (await peer.call("test_missing_capability")).error()
-        assert (error["code"], error["data"]["requiredCapabilities"]) == (-32021, {"sampling": {}})
-
-
 async def test_server_stateless_marks_what_a_subscription_tells() -> None:
     async with child(MODERN) as peer:
         await (await peer.call("test_trigger_tool_change")).text()
@@ -194,48 +143,3 @@ async def test_server_stateless_marks_what_a_subscription_tells() -> None:
         changed: Any = await peer.message("notifications/prompts/list_changed")
         assert await before_the_next_answers(peer) == []
         assert [told["params"]["_meta"][SUBSCRIPTION_ID] for told in (acknowledged, changed)] == [listen, listen]
-
-
-# rounds
-
-
-async def test_input_required_result_multi_round() -> None:
-    async with child(MODERN) as peer:
-        call = await peer.call("test_input_required_result_multi_round")
-        states = set()
-        for key, content in (("step1", {"name": "Alice"}), ("step2", {"color": "blue"})):
-            assert list(await call.round()) == [key]
-            states.add(call.state)
-            await call.go_on({key: {"action": "accept", "content": content}, "unknown": {"action": "cancel"}})
-        text = await call.text()
-    assert ("Alice" in text, "blue" in text, len(states)) == (True, True, 2)
-
-
-async def test_input_required_result_tampered_state_and_validate_input() -> None:
-    async with child(MODERN) as peer:
-        call = await peer.call(ELICITATION)
-        assert list(await call.round()) == ["user_name"]
-        answers, state = {"user_name": ANSWERS["elicitation/create"]}, str(call.state)
-        flipped = state[:40] + ("A" if state[40] != "A" else "B") + state[41:]
-        for changed in (f"{state}-TAMPERED", flipped, state[:-8], ""):
-            await call.send(inputResponses=answers, requestState=changed)
-            assert (await call.error())["code"] == -32602
-        await call.go_on({"user_name": 12345})
-        assert (await call.error())["code"] == -32602
-        await call.go_on({"wrong_key": answers["user_name"]})
-        assert list(await call.round()) == ["user_name"]
-        await call.go_on(answers)
-        assert await call.text() == "Hello, Alice!"
-
-
-async def test_input_required_result_capability_check() -> None:
-    """What one request declares holds for no other on the same pipe."""
-    async with child(MODERN) as peer:
-        for declared, methods in (
-            ({"sampling": {}}, ["sampling/createMessage"]),
-            ({"elicitation": {}}, ["elicitation/create"]),
-            (EVERYTHING, ["elicitation/create", "sampling/createMessage"]),
-        ):
-            peer.capabilities = declared
-            asked = await (await peer.call("test_input_required_result_capabilities")).round()
-            assert sorted(question.method for question in asked.values()) == methods

@@ -1,0 +1,129 @@
+"""What a client does with the tools it has listed: arguments repeated in headers, and results checked (L-TOOL-6c)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import pytest
+from naming import unnamed
+from scripted import HINTS, Json, as_legacy, as_modern, conversation, list_tools
+from scripted_http import modern_http
+
+from trio_mcp.client.dialects import ModernDialect
+from trio_mcp.client.listed_tools import ListedTools
+from trio_mcp.errors import PeerError, RemoteProtocolError
+from trio_mcp.types import JsonObject, Tool
+
+# arguments that are repeated in headers
+
+REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+ILLEGAL = {"type": "object", "properties": {"weight": {"type": "number", "x-mcp-header": "Weight"}}}
+
+
+def with_schema(**schemas: Json) -> Json:
+    return {**HINTS, "tools": [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]}
+
+
+async def test_an_argument_that_the_schema_names_is_repeated_in_a_header() -> None:
+    async with modern_http() as (client, wire, start):
+        await list_tools(client, wire, start, with_schema(book=REGION))
+        start(client.call_tool, "book", {"region": "Zürich", "other": "x"})
+        post = await wire.post()
+        assert post.headers["mcp-param-region"] == "=?base64?WsO8cmljaA==?="
+        assert [name for name in post.headers if name.startswith("mcp-param")] == ["mcp-param-region"]
+        start(client.call_tool, "book", {"region": None})
+        assert "mcp-param-region" not in (await wire.post()).headers
+
+
+async def test_a_tool_with_an_illegal_annotation_is_left_out_and_only_that(caplog: pytest.LogCaptureFixture) -> None:
+    async with conversation(as_modern) as (client, wire, start):
+        tools = with_schema(good=REGION, bad=ILLEGAL, plain={"type": "object"})
+        assert await list_tools(client, wire, start, tools) == ["good", "plain"]
+    assert "bad" in caplog.text
+    assert "weight" in caplog.text
+    async with conversation(as_legacy) as (client, wire, start):
+        assert await list_tools(client, wire, start, with_schema(bad=ILLEGAL)) == ["bad"]  # it means nothing there
+
+
+async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tools_as_they_are() -> None:
+    async with modern_http() as (client, wire, start):
+        call = start(client.call_tool, "book", {"region": "Lisbon"})
+        first = await wire.post()
+        assert "mcp-param-region" not in first.headers  # nothing was listed yet
+        first.refuse(400, -32020, "mcp-param-region is missing")
+        await wire.reply("tools/list", {**with_schema(book=REGION), "resultType": "complete"})
+        second = await wire.post()
+        assert second.headers["mcp-param-region"] == "Lisbon"
+        assert second.message["id"] != first.message["id"]
+        second.refuse(400, -32020, "still wrong")
+        with pytest.raises(PeerError, match="still wrong"):
+            await call.result()
+
+
+def test_a_tool_with_headers_is_kept_when_tools_with_schemas_alone_fill_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trio_mcp.client.listed_tools.MAX_TOOLS", 2)
+    plain: JsonObject = {"type": "object"}
+    tools = [Tool(name="first", input_schema=REGION)]
+    tools += [Tool(name=name, input_schema=plain, output_schema=plain) for name in ("second", "third", "fourth")]
+    listed = ListedTools()
+    listed.add(tools, ModernDialect.__new__(ModernDialect))
+    assert list(listed.by_name) == ["first", "fourth"]
+
+
+# output schemas
+
+NUMBER: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def answered(opening: Any, result: Json, schema: Json = NUMBER, *, listed: bool = True) -> Any:
+    """What the caller of a tool gets that promised `schema` and sent `result`, be it an error."""
+    async with conversation(opening) as (client, wire, start):
+        if listed:
+            tool = {"name": "count", "inputSchema": {"type": "object"}, "outputSchema": schema}
+            await list_tools(client, wire, start, {"tools": [tool], **HINTS})
+        call = start(client.call_tool, "count")
+        await wire.reply("tools/call", {"content": [], **result})
+        try:
+            return await call.result()
+        except RemoteProtocolError as error:
+            return error
+
+
+async def test_a_result_that_keeps_the_promise_is_handed_on(opening: Any) -> None:
+    assert (await answered(opening, {"structuredContent": {"n": 3}})).structured_content == {"n": 3}
+
+
+@pytest.mark.parametrize(
+    ("result", "said"), [({"structuredContent": {"n": "three"}}, r"structuredContent\.n"), ({}, "sent none")]
+)
+async def test_a_result_that_breaks_it_is_an_error_that_says_where(opening: Any, result: Json, said: str) -> None:
+    error = await answered(opening, result)
+    assert isinstance(error, RemoteProtocolError)
+    assert re.search(f"count .*{said}", str(error))
+
+
+async def test_an_error_result_promises_nothing(opening: Any) -> None:
+    assert (await answered(opening, {"isError": True})).is_error
+
+
+async def test_a_tool_that_was_not_listed_is_not_checked(opening: Any) -> None:
+    assert (await answered(opening, {}, listed=False)).structured_content is None
+
+
+async def test_a_schema_that_cannot_be_used_is_logged_and_checks_nothing(
+    opening: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a stranger's: nothing of it is fetched, and none of its patterns may run for ever."""
+    with caplog.at_level(logging.WARNING, "trio_mcp.client"):
+        result = await answered(opening, {}, {"type": "object", "$ref": "https://example.com/schema.json"})
+    assert result.structured_content is None
+    assert unnamed(caplog.text, "count") == []
+
+
+async def test_null_is_structured_content_too() -> None:
+    result = await answered(as_modern, {"structuredContent": None}, {"type": "null"})
+    assert result.structured_content is None
