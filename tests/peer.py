@@ -77,11 +77,13 @@ class Reader(ABC):
         assert "id" not in message, message
         return message.get("params", {})
 
-    async def answers(self) -> list[Json]:
-        """Return the members of the next message, which is an array of answers."""
+    async def answers(self) -> dict[RequestId | None, Json]:
+        """Return the next message, which is an array of answers: its members by id."""
         array = await self.receive()
         assert isinstance(array, list), array
-        return array
+        by_id = {answer.get("id"): answer for answer in array}
+        assert len(by_id) == len(array), array
+        return by_id
 
     async def silence(self, seconds: float = 1) -> None:
         """Raise if a message comes within so many seconds."""

@@ -7,33 +7,32 @@ that asks takes several requests: each result with questions, and the request th
 Docstrings cite rules of the MCP specification by id, such as L-HTTP-7s (L for legacy, M for modern; `tests/requirements/` lists
 them), and proposals for the specification by number, such as SEP-1034.
 
-The public names are defined in the packages named below and are loaded when they are first used. A server therefore loads no
-client, and `trio_mcp.protocol` loads no Trio.
+The public names are defined in the packages named below and, but for the errors, are loaded when they are first used. A server
+therefore loads no client, and `trio_mcp.protocol` loads no Trio.
 """
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .errors import (
+    BranchElicitNotAllowed,
+    BranchLimit,
+    CapabilityError,
+    Disconnected,
+    ElicitationInvalid,
+    LimitExceeded,
+    McpError,
+    PeerError,
+    ProtocolError,
+    RequestTimeout,
+    ResourceNotFound,
+    SessionLost,
+    ToolError,
+)
+
 if TYPE_CHECKING:
     from .client import Change, Client, ResponseCache, accept, accept_defaults, decline, dismiss
-    from .errors import (
-        BranchElicitNotAllowed,
-        BranchLimit,
-        CapabilityError,
-        Disconnected,
-        ElicitationInvalid,
-        LimitExceeded,
-        McpError,
-        PeerError,
-        ProtocolError,
-        RequestTimeout,
-        ResourceNotFound,
-        SessionLost,
-        ToolError,
-    )
     from .runtime import CancelReason
     from .server import (
         Accepted,
@@ -87,62 +86,29 @@ __all__ = [
     "dismiss",
 ]
 
-_ROOMS = {
+# Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
+_PACKAGES = {
     "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
-    "errors": (
-        "BranchElicitNotAllowed",
-        "BranchLimit",
-        "CapabilityError",
-        "Disconnected",
-        "ElicitationInvalid",
-        "LimitExceeded",
-        "McpError",
-        "PeerError",
-        "ProtocolError",
-        "RequestTimeout",
-        "ResourceNotFound",
-        "SessionLost",
-        "ToolError",
-    ),
     "runtime": ("CancelReason",),
-    "server": (
-        "Accepted",
-        "Context",
-        "Declined",
-        "Dismissed",
-        "Elicit",
-        "Elicited",
-        "Mirrored",
-        "Sampled",
-        "Server",
-        "Titled",
-        "ToolResult",
-    ),
     "session": ("ChannelServer", "ServiceOptions"),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    room = _ROOM_OF.get(name)
-    if room is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _collector_paused():
-        value: object = getattr(import_module(f".{room}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Loading makes a hundred thousand objects and hardly any garbage; looking for it takes a tenth of the start."""
-    running = gc.isenabled()
+    package = _PACKAGE_OF.get(name, "server")
+    # Loading makes a hundred thousand objects and hardly any garbage; looking for it takes a tenth of the start.
+    collecting = gc.isenabled()
     gc.disable()
     try:
-        yield
+        value: object = getattr(import_module(f".{package}", __name__), name)
     finally:
-        if running:
+        if collecting:
             gc.enable()
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

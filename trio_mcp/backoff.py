@@ -37,3 +37,7 @@ class Backoff:
         """Return the seconds to wait before the next attempt, after this many failures in a row."""
         seconds = min(self.longest, self.first * self.factor ** min(failures, MAX_EXPONENT))
         return seconds * (1 - self.jitter * self.random())
+
+
+RECONNECT_BACKOFF: Final = Backoff(first=0.5)
+"""For the sessions and streams of a client."""

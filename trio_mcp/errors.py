@@ -19,8 +19,8 @@
     └── Disconnected             the connection ended while an answer was awaited
         └── SessionLost              the server no longer knows the session, and did nothing for the request
 
-What a user chooses (accept, decline, dismiss) is a value, not an error, unless the author asks for errors. Cancellation is
-`trio.Cancelled` and never one of these. Channels raise Trio's own resource errors.
+What a user chooses (accept, decline, dismiss) is a value, not an error. Cancellation is `trio.Cancelled` and never one of these.
+Channels raise Trio's own resource errors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ProtocolError(McpError):
     """This side or the peer broke a rule of JSON-RPC or of MCP.
 
     Attributes:
-        code: the JSON-RPC error code that tells the peer about it.
+        code: the JSON-RPC error code of the response to the peer.
         data: the `data` member of that error, or None.
         request_id: the id of the request that broke the rule; None if it has no id or the id could not be read.
     """
@@ -69,7 +69,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class InvalidRequestState(RemoteProtocolError):
-    """A `requestState` was rejected. The text is always the same; `reason` is for the log only (reliability S-72)."""
+    """A `requestState` was rejected. The text is always the same; `reason` is for the log only."""
 
     TEXT = "The requestState is invalid or has expired. Start the request again without it."
 

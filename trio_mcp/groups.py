@@ -30,7 +30,7 @@ def split_group(
 
 
 def without(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
-    """Return what is left of `error` when everything of `kind` is taken out of it, or None."""
+    """Return `error` without the exceptions of `kind`, or None if nothing is left."""
     return split_group(error, kind)[1]
 
 
@@ -46,10 +46,6 @@ def leaf_exceptions(error: BaseException) -> Sequence[BaseException]:
     return [error]
 
 
-@overload
-def unwrap(error: Exception) -> Exception: ...
-@overload
-def unwrap(error: BaseException) -> BaseException: ...
 def unwrap(error: BaseException) -> BaseException:
     """Return the only exception of a group, one level down; or `error`, if it is no group or has several.
 

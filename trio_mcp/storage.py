@@ -18,15 +18,13 @@ class JournalStore(Protocol):
 
         After a cancel the value may or may not be stored.
         """
-        ...
 
     async def get(self, key: str) -> bytes | None:
         """Return the value under `key`, or None. A cancel changes nothing."""
-        ...
 
 
 class LogKey(NamedTuple):
-    """The key of a stream's log: its number, its session and its owner. A session id alone proves no ownership (S-46)."""
+    """The key of a stream's log: its number, its session and its owner. A session id alone does not prove ownership."""
 
     principal: str | None
     session: str
@@ -52,10 +50,9 @@ class EventStore(Protocol):
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store `events` under the numbers from `first` on, in place of any that are stored under these or later numbers.
 
-        A hole before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the
-        caller appends them again.
+        A gap before `first` makes everything before it unreadable. After a cancel the events may or may not be stored; the caller
+        appends them again.
         """
-        ...
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
         """Return the events from number `after + 1` on without a gap, at most `limit`; none if `after` is the newest.
@@ -68,4 +65,3 @@ class EventStore(Protocol):
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
         """Remove the log of a stream, or of all streams of a session."""
-        ...

@@ -11,7 +11,7 @@ from scripted import Json, as_legacy, calling, conversation, said
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.session.client import MAX_SERVER_REQUESTS
+from trio_mcp.session.server_requests import MAX_SERVER_REQUESTS
 
 as_batching = partial(as_legacy, version="2025-03-26")
 ROOTS: Json = {"id": "r", "method": "roots/list"}
@@ -55,7 +55,7 @@ async def test_questions_of_a_batch_are_answered_in_one_array_when_the_last_answ
         await wire.send_batch(ROOTS, PING, {"id": "x", "method": "no/such"})
         await wait_all_tasks_blocked()
         answered.set()
-        answers = {answer["id"]: answer for answer in await wire.answers()}
+        answers = await wire.answers()
         assert set(answers) == {"r", "p", "x"}
         assert answers["r"]["result"] == {"roots": []}
         assert "error" in answers["x"]
@@ -76,7 +76,7 @@ async def test_a_question_that_the_server_cancels_is_missing_from_the_array() ->
         await wire.send_batch(ROOTS, PING)
         await wait_all_tasks_blocked()
         await wire.send(cancel("r"))
-        assert [answer["id"] for answer in await wire.answers()] == ["p"]
+        assert list(await wire.answers()) == ["p"]
         await wire.send_batch(ROOTS, cancel("r"))
         await wire.silence()
 
@@ -88,7 +88,7 @@ async def test_questions_over_the_limit_are_refused_within_the_array() -> None:
         await wait_all_tasks_blocked()
         await wire.send_batch(*map(cancel, range(MAX_SERVER_REQUESTS)))
         answers = await wire.answers()
-        assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [
+        assert [(id, answer["error"]["code"]) for id, answer in answers.items()] == [
             (MAX_SERVER_REQUESTS, SERVER_BUSY),
             (MAX_SERVER_REQUESTS + 1, SERVER_BUSY),
         ]

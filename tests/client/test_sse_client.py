@@ -22,6 +22,7 @@ from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.entry_points import sse as transport
 from trio_mcp_transports.http import HttpLimits
+from trio_mcp_transports.httpx.connection import ServerConnection
 from trio_mcp_transports.httpx.limits import INBOX, ClientLimits
 from trio_mcp_transports.sse.client import SseChannel, connect_sse
 
@@ -46,7 +47,7 @@ async def talking(answer: Answer) -> AsyncIterator[tuple[SseChannel, HttpWire, E
     with trio.fail_after(100):
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(wire.handle)) as http:
             async with open_background() as nursery:
-                channel = SseChannel(URL, http, nursery, ClientLimits(message=LIMIT))
+                channel = SseChannel(ServerConnection(URL, http, ClientLimits(message=LIMIT)), nursery)
                 nursery.start_soon(greet)
                 try:
                     await channel.open()

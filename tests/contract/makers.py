@@ -183,7 +183,7 @@ class SseMaker:
 
 async def post_bytes_beside_the_stream(channel: trio.abc.Channel[Envelope], data: bytes) -> bytes:
     assert isinstance(channel, sse_client.SseChannel)
-    return await posted(channel._http, channel._uri, data, {})
+    return await posted(channel._connection.http, channel._uri, data, {})
 
 
 async def posted(http: httpx2.AsyncClient, url: str, data: bytes, headers: Mapping[str, str]) -> bytes:

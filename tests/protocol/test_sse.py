@@ -207,12 +207,6 @@ def test_a_limit_must_be_positive() -> None:
         SseDecoder(0)
 
 
-def test_a_decoder_shows_its_state() -> None:
-    decoder = SseDecoder(10)
-    decoder.feed(b"data:a\nx")
-    assert repr(decoder) == "<SseDecoder: 7 bytes buffered, max_event=10>"
-
-
 # Writing
 
 one_line_bytes = one_line.map(str.encode)

@@ -183,12 +183,6 @@ async def test_many_branches_of_one_actor_run_and_end(lane: Lane, count: int) ->
     assert handles[-1].value == f"/{count}"
 
 
-async def test_the_repr_shows_how_many_run(lane: Lane) -> None:
-    async with Branches(lane) as branches:
-        branches.start(path_of)
-        assert repr(branches) == "<Branches of <Lane body busy> running=1>"
-
-
 # waiting for one branch
 
 

@@ -29,7 +29,7 @@ def test_a_name_is_recorded_once_for_each_kind() -> None:
     with pytest.raises(ValueError, match="step 'search' was recorded already"):
         journal.record(STEP)
     journal.record(JournalEntry(EntryKind.ANSWER, "search", 1))
-    assert len(journal) == 2
+    assert len(journal.entries) == 2
 
 
 def test_an_old_answer_is_never_given_to_another_question_of_the_same_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.runtime import Outbox, OutboxStatistics
+from trio_mcp.runtime import Outbox
 
 
 async def test_items_are_taken_in_order_and_all_at_once() -> None:
@@ -29,7 +29,7 @@ async def test_a_reply_is_posted_above_the_limit_without_waiting() -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     for item in (1, 2, 3):
         outbox.post(item)
-    assert outbox.statistics().queued == 3
+    assert len(outbox.items) == 3
 
 
 async def test_a_sender_that_is_cancelled_sends_nothing_though_there_is_room() -> None:
@@ -47,7 +47,7 @@ async def test_a_sender_waits_while_the_outbox_is_full_and_goes_on_when_it_is_re
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.send, 2)
         await wait_all_tasks_blocked()
-        assert OutboxStatistics(queued=1, waiting=1, dropped=0, closed=False) == outbox.statistics()
+        assert outbox.items == [1]
         assert outbox.take_nowait() == [1]
         with trio.fail_after(1):
             assert await outbox.take() == [2]
@@ -63,7 +63,7 @@ async def test_only_as_many_senders_go_on_as_there_is_room_for() -> None:
             await wait_all_tasks_blocked()
             outbox.take_nowait()
             await wait_all_tasks_blocked()
-            assert (1, waiting) == (outbox.statistics().queued, outbox.statistics().waiting)
+            assert (1, waiting) == (len(outbox.items), len(nursery.child_tasks))
 
 
 async def test_a_sender_that_is_cancelled_while_it_waits_has_sent_nothing(autojump_clock: MockClock) -> None:
@@ -75,15 +75,15 @@ async def test_a_sender_that_is_cancelled_while_it_waits_has_sent_nothing(autoju
     assert outbox.take_nowait() == [1]
 
 
-async def test_room_waits_until_the_outbox_is_read(autojump_clock: MockClock) -> None:
+async def test_waiting_for_an_outbox_that_is_not_full_waits_until_the_outbox_is_read(autojump_clock: MockClock) -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     outbox.post(1)
     with trio.move_on_after(1) as scope:
-        await outbox.room()
+        await outbox.wait_not_full()
     assert scope.cancelled_caught
     outbox.take_nowait()
     with trio.fail_after(1):
-        await outbox.room()
+        await outbox.wait_not_full()
 
 
 async def test_what_was_queued_before_the_close_is_still_taken_and_then_the_end_shows_as_nothing() -> None:
@@ -94,12 +94,12 @@ async def test_what_was_queued_before_the_close_is_still_taken_and_then_the_end_
     assert await outbox.take() == []
 
 
-async def test_items_after_the_close_are_dropped_and_counted() -> None:
+async def test_items_after_the_close_are_dropped() -> None:
     outbox: Outbox[int] = Outbox(limit=1)
     outbox.close()
     outbox.post(1)
     await outbox.send(2)
-    assert OutboxStatistics(queued=0, waiting=0, dropped=2, closed=True) == outbox.statistics()
+    assert (outbox.items, outbox.closed) == ([], True)
 
 
 async def test_a_close_wakes_the_reader_and_the_senders(autojump_clock: MockClock) -> None:
@@ -119,7 +119,7 @@ async def test_a_close_wakes_the_reader_and_the_senders(autojump_clock: MockCloc
             empty.close()
             full.close()
     assert taken == [[]]
-    assert full.statistics().dropped == 1
+    assert full.items == [1]
 
 
 async def test_on_ready_is_called_once_when_there_is_something_to_take() -> None:
@@ -134,6 +134,6 @@ async def test_on_ready_is_called_once_when_there_is_something_to_take() -> None
 async def test_the_repr_shows_how_full_it_is() -> None:
     outbox: Outbox[int] = Outbox(limit=3)
     outbox.post(1)
-    assert repr(outbox) == "<Outbox open queued=1/3 waiting=0>"
+    assert repr(outbox) == "<Outbox open queued=1/3>"
     outbox.close()
-    assert repr(outbox) == "<Outbox closed queued=1/3 waiting=0>"
+    assert repr(outbox) == "<Outbox closed queued=1/3>"

@@ -76,7 +76,7 @@ async def test_an_actor_that_blocks_the_loop_is_logged_with_its_name_and_where_i
 
     async with watched() as supervisor:
         await run(supervisor, computes, "sum")
-        assert supervisor.blocked == 1
+        assert supervisor.watchdog.incidents == 1
     (said,) = barking.said
     assert unnamed(said, "sum-1", "0.02 seconds") == []
     assert "barking.hear()  # this line blocks" in said
@@ -92,7 +92,7 @@ async def test_it_is_logged_once_each_time_that_the_loop_stands_still(barking: B
 
     async with watched() as supervisor:
         await run(supervisor, blocks_twice)
-        assert supervisor.blocked == 2
+        assert supervisor.watchdog.incidents == 2
     assert len(barking.said) == 2
 
 
@@ -115,7 +115,7 @@ async def test_what_blocks_the_loop_and_is_no_actor_is_not_blamed_on_one(barking
         supervisor.start(forever, Ended())
         await trio.lowlevel.checkpoint()
         time.sleep(5 * PERIOD)  # noqa: ASYNC251
-        assert supervisor.blocked == 0
+        assert supervisor.watchdog.incidents == 0
     assert barking.said == []
 
 
@@ -151,7 +151,7 @@ async def test_it_sleeps_when_nothing_runs_and_wakes_with_the_next_actor(
     async with watched() as supervisor:
         await run(supervisor, quick)
         with trio.fail_after(SOON):
-            while not supervisor._watchdog.asleep:  # noqa: SLF001
+            while not supervisor.watchdog.asleep:
                 await trio.lowlevel.checkpoint()
 
         async def blocks(_actor: Actor) -> None:

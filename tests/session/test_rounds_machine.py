@@ -171,7 +171,7 @@ class Machine:
 
     async def _serve(self, slot: int, keys: int, *, task_status: trio.TaskStatus[Process]) -> None:
         async with SERVERS[slot].open_service() as service:
-            service.sealer = Sealer(KEYS[keys], AUDIENCE, TTL, self.wall)
+            service.calls.sealer = Sealer(KEYS[keys], AUDIENCE, TTL, self.wall)
             process = Process(slot, self.world.incarnation[slot], keys, service)
             task_status.started(process)
             await process.stop.wait()
@@ -542,7 +542,7 @@ class Machine:
             process.actors[actor.name] = actor
         assert len(service.supervisor.actors) == len(records), (service, records)
         assert service.supervisor.statistics().parked == len(parked)
-        assert len(service.directory) == len([record for record in records if record.named])
+        assert len(service.calls.directory) == len([record for record in records if record.named])
         for principal, talk in process.talks.items():
             waiting = [sent for sent in self.sent if sent.talk is talk and not sent.settled]
             assert f"open={len(waiting)} " in repr(talk.session.connection), principal
@@ -571,10 +571,10 @@ class Machine:
         self.clock.jump(GRACE + 1)
         await self.after_each()
         for process in self.processes:
-            process.service.directory.find("")
+            process.service.calls.directory.find("")
             assert process.service.supervisor.actors == ()
             assert process.service.supervisor.statistics().parked == 0
-            assert "live=0 finished=0" in repr(process.service.directory)
+            assert "live=0 finished=0" in repr(process.service.calls.directory)
 
 
 def made_answers(state: State, mode: int) -> Json | None:

@@ -111,7 +111,7 @@ async def test_clean_up_that_asks_is_told_at_once_that_it_cannot_and_nothing_is_
         await wait_all_tasks_blocked()
         player.talk.cancel(call)
         await player.talk.silence()
-        assert player.talk.service.statistics().quiet
+        assert player.talk.service.statistics().is_idle
     assert told == [CancelReason.CLIENT]
 
 

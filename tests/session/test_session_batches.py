@@ -72,14 +72,6 @@ def text(answer: Json) -> str:
     return text_of(answer["result"])
 
 
-async def answers_of(talk: Talk) -> dict[object, Json]:
-    """The members of the array that comes next, by id."""
-    answers = await talk.answers()
-    by_id = {answer.get("id"): answer for answer in answers}
-    assert len(by_id) == len(answers), answers
-    return by_id
-
-
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
@@ -101,7 +93,7 @@ async def test_the_answers_of_a_batch_go_out_together_when_the_last_one_is_there
     stage.gate("b").set()
     await talk.silence()
     stage.gate("a").set()
-    answers = await answers_of(talk)
+    answers = await talk.answers()
     assert set(answers) == {"p", 1, 2, 3}
     assert [text(answers[id]) for id in (1, 2, 3)] == ["a", "b", "hi"]
     assert not talk.session.busy
@@ -117,7 +109,7 @@ async def test_what_a_request_of_a_batch_says_on_its_way_goes_out_at_once(stage:
     assert (await talk.notification("notifications/progress"))["progressToken"] == "t"
     await talk.silence()
     stage.gate("report").set()
-    assert set(await answers_of(talk)) == {1, "p"}
+    assert set(await talk.answers()) == {1, "p"}
 
 
 async def test_questions_of_a_batch_go_out_at_once_and_are_answered_in_a_batch(stage: Stage, talk: Talk) -> None:
@@ -125,12 +117,12 @@ async def test_questions_of_a_batch_go_out_at_once_and_are_answered_in_a_batch(s
     questions = [await talk.question("roots/list") for _ in range(2)]
     roots = {"roots": [{"uri": "file:///a"}]}
     assert talk.send_batch(*({"id": question["id"], "result": roots} for question in questions)) is None
-    assert [text(answer) for answer in (await answers_of(talk)).values()] == ["1", "1"]
+    assert [text(answer) for answer in (await talk.answers()).values()] == ["1", "1"]
 
 
 async def test_errors_stand_among_the_results(stage: Stage, talk: Talk) -> None:
     talk.send_batch(call(1, "fail"), call(2, "nowhere"), {"id": 3, "method": "no/such"}, call(4, "echo", text="hi"))
-    answers = await answers_of(talk)
+    answers = await talk.answers()
     assert answers[1]["result"]["isError"]
     assert "error" in answers[2]
     assert answers[3]["error"]["code"] == METHOD_NOT_FOUND
@@ -139,7 +131,7 @@ async def test_errors_stand_among_the_results(stage: Stage, talk: Talk) -> None:
 
 async def test_a_batch_of_refused_messages_alone_is_answered_at_once(stage: Stage, talk: Talk) -> None:
     talk.send_batch(call(1, "echo", text="a"), call(1, "echo", text="b"))
-    answers = await talk.answers()
+    answers = await talk.receive()
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(1, INVALID_REQUEST)] * 2
     await wait_all_tasks_blocked()
     assert stage.runs == []
@@ -169,7 +161,7 @@ async def test_an_id_is_in_use_until_its_own_call_has_ended_not_the_whole_batch(
     assert "in use" in (await talk.error(talk.call("echo", {"text": "x"}, id=2)))["message"]
     assert await talk.text(talk.call("echo", {"text": "x"}, id=1)) == "x"
     stage.gate("b").set()
-    assert set(await answers_of(talk)) == {1, 2}
+    assert set(await talk.answers()) == {1, 2}
 
 
 # cancelled and left
@@ -179,7 +171,7 @@ async def test_cancelling_the_last_open_call_sends_the_answers_that_are_there(st
     talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
     await talk.silence()
     talk.cancel(1)
-    assert set(await answers_of(talk)) == {2}
+    assert set(await talk.answers()) == {2}
 
 
 async def test_a_batch_that_is_cancelled_call_by_call_is_not_answered(stage: Stage, talk: Talk) -> None:
@@ -194,7 +186,7 @@ async def test_a_batch_that_is_cancelled_call_by_call_is_not_answered(stage: Sta
 
 async def test_a_call_is_cancelled_by_its_own_batch(stage: Stage, talk: Talk) -> None:
     talk.send_batch(call(1, "wait", name="a"), cancel(1), call(2, "echo", text="b"))
-    assert set(await answers_of(talk)) == {2}
+    assert set(await talk.answers()) == {2}
     talk.send_batch(call(1, "wait", name="c"), cancel(1))
     await talk.silence()
     assert not talk.session.busy
@@ -243,6 +235,6 @@ async def test_a_shutdown_answers_every_call_of_a_batch(stage: Stage, talk: Talk
     talk.send_batch(call(1, "wait", name="a"), call(2, "echo", text="b"))
     await wait_all_tasks_blocked()
     await talk.service.drain(0, 1)
-    answers = await answers_of(talk)
+    answers = await talk.answers()
     assert set(answers) == {1, 2}
     assert text(answers[2]) == "b"

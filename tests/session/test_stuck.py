@@ -47,7 +47,7 @@ async def test_a_closed_session_is_idle_although_a_call_is_stuck(era: type[Legac
         await wait_all_tasks_blocked()
         player.talk.session.close(CancelReason.DISCONNECT)
         with trio.fail_after(GRACE + 0.1):
-            await player.talk.session.idle()
+            await player.talk.session.requests.wait_none_left()
 
 
 async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_else_waits_too(
@@ -62,7 +62,7 @@ async def test_whoever_waits_for_the_end_of_the_calls_is_told_although_somebody_
         with trio.fail_after(SOON):
             async with trio.open_nursery() as nursery:
                 for _ in range(2):
-                    nursery.start_soon(talk.session.idle)
+                    nursery.start_soon(talk.session.requests.wait_none_left)
                     nursery.start_soon(talk.service.drain, 1000)
 
 
@@ -152,7 +152,7 @@ async def test_nothing_that_a_stuck_call_says_or_asks_reaches_anybody(
         await trio.sleep(10)
         await player.talk.silence()
         assert ["over" in failure for failure in failures] == [True] * 3
-        assert player.talk.service.statistics().quiet
+        assert player.talk.service.statistics().is_idle
 
 
 async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_withdrawn(
@@ -174,7 +174,7 @@ async def test_a_call_that_asks_behind_a_shield_is_stuck_until_its_question_is_w
         assert await talk.failure(call) == "asks_behind_a_shield did not finish within 1 seconds, its timeout."
         assert trio.current_time() == 1 + GRACE
         await wait_all_tasks_blocked()
-        assert talk.service.statistics().quiet
+        assert talk.service.statistics().is_idle
 
 
 # which deadline
@@ -229,7 +229,7 @@ async def test_a_question_of_a_thread_is_withdrawn_with_its_call_and_the_thread_
         else:
             player.talk.service.supervisor.cancel_all(CancelReason.SHUTDOWN)
         with trio.fail_after(SOON):
-            while not player.talk.service.statistics().quiet:
+            while not player.talk.service.statistics().is_idle:
                 await trio.lowlevel.checkpoint()
         await player.talk.silence()
     assert ["over" in text for text in heard] == [True]
@@ -283,7 +283,7 @@ async def test_a_tool_that_calls_its_own_service_without_end_meets_the_cap_and_a
         text = await talk.text(talk.call("down", {"depth": 1}))
         assert "already runs 20 calls" in text
         assert max(deepest) == 20
-        assert service.statistics().quiet
+        assert service.statistics().is_idle
 
 
 # statistics
@@ -298,19 +298,19 @@ async def test_statistics_count_what_there_is_now_and_are_zero_afterwards(
 
     async with play(made(asks), era) as player:
         service = player.talk.service
-        assert service.statistics().quiet
+        assert service.statistics().is_idle
         call = await player.call("asks")
         await wait_all_tasks_blocked()
         now = service.statistics()
         at_once = 1 if era is Legacy else 3  # prompts of a live session go out one at a time
-        assert (now.open_questions, now.quiet) == (at_once, False)
+        assert (now.open_questions, now.is_idle) == (at_once, False)
         assert (now.actors.running, now.actors.parked) == ((1, 0) if era is Legacy else (0, 1))
         if era is Legacy:
             player.talk.cancel(call)
         else:
             await trio.sleep(61)
         await trio.sleep(1)
-        assert service.statistics().quiet
+        assert service.statistics().is_idle
 
 
 async def test_replies_that_reach_nobody_are_counted_by_what_they_were(autojump_clock: MockClock) -> None:

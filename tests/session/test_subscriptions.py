@@ -73,9 +73,9 @@ async def test_long_uris_count_by_their_length(server: Server) -> None:
 async def test_what_is_watched_no_more_leaves_nothing_behind(talk: Talk) -> None:
     await subscribe(talk, "a:1", "a:2")
     assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
-    assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=1 watched=1>"
+    assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=1 uris=1>"
     talk.session.close(CancelReason.DISCONNECT)
-    assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=0 watched=0>"
+    assert repr(talk.service.subscriptions) == "<Subscriptions subscribers=0 uris=0>"
 
 
 async def test_an_update_deep_below_is_told_within_bounds(talk: Talk, server: Server) -> None:
@@ -86,7 +86,7 @@ async def test_an_update_deep_below_is_told_within_bounds(talk: Talk, server: Se
 
 
 async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "MAX_IN_ALL", 3)
+    monkeypatch.setattr(subscriptions, "MAX_TOTAL_URIS", 3)
     async with talk_to(server) as talk:
         other = Talk(talk.service)
         await talk.initialize()
@@ -231,7 +231,7 @@ async def test_a_modern_client_cannot_subscribe_the_old_way_nor_an_old_one_liste
 async def test_a_stream_that_is_not_read_does_not_hold_up_the_end(server: Server, autojump_clock: MockClock) -> None:
     async with server.open_service() as service:
         unread = subscriptions.Subscriber([], limit=0, on_change=lambda: None)
-        with service.subscriptions.streaming(unread), trio.fail_after(1):
+        with service.subscriptions.open_stream(unread), trio.fail_after(1):
             await service.drain(0)
 
 
@@ -243,6 +243,6 @@ async def test_the_streams_have_their_time_within_that_of_the_calls(server: Serv
     async with server.open_service() as service:
         unread = subscriptions.Subscriber([], limit=0, on_change=lambda: None)
         service.supervisor.start(runs_on, lambda _actor, _outcome: None)
-        with service.subscriptions.streaming(unread):
+        with service.subscriptions.open_stream(unread):
             await service.drain(10)
         assert trio.current_time() == pytest.approx(10)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trio_mcp.session import estimate_tokens, used_tokens
-from trio_mcp.session.tokens import MEDIA
+from trio_mcp.session.token_usage import TOKENS_PER_MEDIUM
 from trio_mcp.types import (
     AudioContent,
     CreateMessageRequestParams,
@@ -82,8 +82,8 @@ def test_what_is_no_text_is_estimated_too() -> None:
         tool_use_id="1", content=[TextContent(text="12345678"), image], structured_content={"a": 1}
     )
     assert [estimate_tokens(PARAMS, answer(block)) - 2 for block in (image, sound, use, result)] == [
-        MEDIA,
-        MEDIA,
+        TOKENS_PER_MEDIUM,
+        TOKENS_PER_MEDIUM,
         3,
-        MEDIA + 4,
+        TOKENS_PER_MEDIUM + 4,
     ]

@@ -7,8 +7,7 @@ from typing import Any
 
 import trio
 from asgi_peer import Reply
-from talking import Session, Stage, said, talking
-from trio.testing import MockClock
+from talking import Session, Talk, said
 
 from trio_mcp.runtime import Outbox
 
@@ -48,18 +47,15 @@ async def leave_and_resume(session: Session, reply: Reply, seen: int, turns: int
     return resume(session, seen)
 
 
-async def test_no_resume_misses_an_event_however_close_the_reader_before_it_left(autojump_clock: MockClock) -> None:
-    stage = Stage()
-    talk = stage.expect()
-    async with talking(stage) as session:
-        reply = await session.call()
-        await talk.say(0)
-        for seen in range(1, RESUMES + 1):
-            reply = await leave_and_resume(session, reply, seen, turns=seen % 4)
-            await talk.say(seen)
-            assert said(reply)[-1:] == [seen]
-        await talk.answer()
-        assert said(await reply.end())[-1:] == ["done"]
+async def test_no_resume_misses_an_event_however_close_the_reader_before_it_left(talk: Talk, session: Session) -> None:
+    reply = await session.call()
+    await talk.say(0)
+    for seen in range(1, RESUMES + 1):
+        reply = await leave_and_resume(session, reply, seen, turns=seen % 4)
+        await talk.say(seen)
+        assert said(reply)[-1:] == [seen]
+    await talk.answer()
+    assert said(await reply.end())[-1:] == ["done"]
 
 
 async def test_a_reader_that_gives_up_leaves_the_wait_of_the_next_one_alone() -> None:
@@ -70,7 +66,7 @@ async def test_a_reader_that_gives_up_leaves_the_wait_of_the_next_one_alone() ->
         with trio.CancelScope() as first:
             first.cancel()
             outbox.on_ready = woken.set
-            await outbox.ready()
+            await outbox.wait_ready()
         outbox.post(1)
         with trio.fail_after(5):
             await woken.wait()

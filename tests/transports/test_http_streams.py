@@ -12,7 +12,7 @@ from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
-from trio_mcp.session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
+from trio_mcp.session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from trio_mcp.storage import LogKey
 from trio_mcp.stores import MemoryEventStore
 from trio_mcp_transports.http.sessions.event_log import EventLog

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Final, cast
 
@@ -18,6 +19,7 @@ from trio_mcp.session.transport import Transport
 PACKAGE: Final = "trio_mcp_transports"
 
 
+@dataclass(frozen=True)
 class LazyTransport:
     """A transport whose two ends are in modules of their own.
 
@@ -25,9 +27,8 @@ class LazyTransport:
         serve, connect: where the two functions are, as `module:function`, relative to this package.
     """
 
-    def __init__(self, serve: str, connect: str) -> None:
-        self._serve = serve
-        self._connect = connect
+    _serve: str
+    _connect: str
 
     @property
     def serve(self) -> Callable[..., Awaitable[None]]:
@@ -40,9 +41,6 @@ class LazyTransport:
         return cast(
             "Callable[..., AbstractAsyncContextManager[AnyChannel]]", resolve_name(f"{PACKAGE}.{self._connect}")
         )
-
-    def __repr__(self) -> str:
-        return f"<LazyTransport {self._serve}, {self._connect}>"
 
 
 http: Final[Transport] = LazyTransport("http.server.serve:serve_http", "http.client.channel:connect")

@@ -78,7 +78,7 @@ async def connect(
 ) -> AsyncGenerator[MemoryChannel]:
     """Serve `target` in a separate task and yield the client's end.
 
-    On the way out the end is closed and the server has `shutdown_grace` seconds to return before it is cancelled.
+    Leaving the block closes the client's end; the server has `shutdown_grace` seconds to return before it is cancelled.
     """
     ours, theirs = memory_pair(buffer)
     async with open_background() as nursery:

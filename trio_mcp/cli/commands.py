@@ -30,7 +30,6 @@ class Command(Protocol):
 
     def describe(self, parser: ArgumentParser) -> None:
         """Add the arguments and examples of the command."""
-        ...
 
     def execute(self, options: Namespace) -> int:
         """Run the command and return its exit status. Raises `CommandError`."""

@@ -125,7 +125,7 @@ def read_number(field: NumberSchema, text: str) -> int | float:
     try:
         value = int(text) if field.type == "integer" else float(text)
     except ValueError:
-        raise ValueError(f"please enter {hint(field)}") from None
+        value = math.nan
     low = -math.inf if field.minimum is None else field.minimum
     high = math.inf if field.maximum is None else field.maximum
     # NaN fails the comparison. Infinity would pass a field without bounds, but JSON cannot hold it.

@@ -1,8 +1,9 @@
 """Calling servers: `Client`, and the handlers that answer their questions."""
 
+from ..session.changes import Change, ChangeKind
 from .cache import CacheStatistics, ResponseCache
 from .calls import MAX_ROUNDS
-from .changes import Change, ChangeKind, Changes, OnChange
+from .changes import Changes, OnChange
 from .client import Client
 from .handlers import (
     Handlers,

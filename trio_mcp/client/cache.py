@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import trio
@@ -39,8 +39,7 @@ class CacheKey(NamedTuple):
     principal: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class CachedResult:
+class CachedResult(NamedTuple):
     """A result, when it expires, and its size in bytes."""
 
     result: CacheableResult
@@ -48,14 +47,14 @@ class CachedResult:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CacheStatistics:
     """The size of a cache (results and bytes), and its hits and misses so far."""
 
-    entries: int
-    bytes: int
-    hits: int
-    misses: int
+    entries: int = 0
+    bytes: int = 0
+    hits: int = 0
+    misses: int = 0
 
 
 class ResponseCache:
@@ -74,9 +73,7 @@ class ResponseCache:
         self._max_bytes = max_bytes
         self._max_ttl = max_ttl
         self._entries: OrderedDict[CacheKey, CachedResult] = OrderedDict()
-        self._bytes = 0
-        self._hits = 0
-        self._misses = 0
+        self._counts = CacheStatistics()
         self._run: trio.lowlevel.TrioToken | None = None
         self.changes = 0
         """Number of invalidations so far. A result that was requested before the last one is not stored."""
@@ -84,15 +81,15 @@ class ResponseCache:
     def clear(self) -> None:
         """Remove everything."""
         self._entries.clear()
-        self._bytes = 0
+        self._counts.bytes = 0
         self.changes += 1
 
     def statistics(self) -> CacheStatistics:
         """Return the size of the cache, and its hits and misses so far."""
-        return CacheStatistics(len(self._entries), self._bytes, self._hits, self._misses)
+        return replace(self._counts, entries=len(self._entries))
 
     def __repr__(self) -> str:
-        return f"<ResponseCache entries={len(self._entries)}/{self._max_entries} bytes={self._bytes}/{self._max_bytes}>"
+        return f"<ResponseCache entries={len(self._entries)}/{self._max_entries} bytes={self._counts.bytes}/{self._max_bytes}>"
 
     # for its clients
 
@@ -103,11 +100,11 @@ class ResponseCache:
             entry = self._entries.get(key)
             if entry is not None and entry.expires_at > trio.current_time():
                 self._entries.move_to_end(key)
-                self._hits += 1
+                self._counts.hits += 1
                 # Models are frozen, but the lists in them are not, and the caller may change those.
                 return entry.result.model_copy(deep=True)
             self.remove(key)
-        self._misses += 1
+        self._counts.misses += 1
         return None
 
     def store(self, key: CacheKey, result: CacheableResult) -> None:
@@ -120,8 +117,8 @@ class ResponseCache:
         if not seconds or (size := len(result.encode())) > self._max_bytes:
             return
         self._entries[key] = CachedResult(result.model_copy(deep=True), trio.current_time() + seconds, size)
-        self._bytes += size
-        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+        self._counts.bytes += size
+        while len(self._entries) > self._max_entries or self._counts.bytes > self._max_bytes:
             self.remove(next(iter(self._entries)))
 
     def invalidate(self, is_stale: Callable[[CacheKey], bool]) -> None:
@@ -134,7 +131,7 @@ class ResponseCache:
         """Remove one result, if it is there."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._bytes -= entry.size
+            self._counts.bytes -= entry.size
 
     def _check_run(self) -> None:
         """Start empty in another run of Trio."""
@@ -152,7 +149,7 @@ class CacheView:
     Attributes:
         cache: None caches nothing.
         server: the server that these results come from.
-        principal: who asks; private results are found under the same one only.
+        principal: cache partition; private results are found only by the same principal.
         context: what else about the client the server's results may depend on.
     """
 
@@ -165,7 +162,7 @@ class CacheView:
         """Return the cached result of a request; `request_key` is all that it depends on besides the method."""
         if self.cache is None:
             return None
-        return self.cache.find(self._private(method, request_key), self._public(method, request_key))
+        return self.cache.find(*self._keys(method, request_key))
 
     def generation(self) -> int:
         """Return the number of invalidations so far; take it before a request is sent, and give it to `store`."""
@@ -175,7 +172,7 @@ class CacheView:
         """Store a result, unless something was invalidated since `generation`: it may be older than the change."""
         if self.cache is None or generation != self.cache.changes:
             return
-        private, public = self._private(method, request_key), self._public(method, request_key)
+        private, public = self._keys(method, request_key)
         kept, other = (public, private) if result.cache_scope == "public" else (private, public)
         # A server may change its mind about the scope. A public result must not hide a newer private one, or the reverse.
         self.cache.remove(other)
@@ -196,11 +193,10 @@ class CacheView:
         if self.cache is not None:
             self.cache.invalidate(stale)
 
-    def _private(self, method: str, request_key: str | None) -> CacheKey:
-        return CacheKey(self.server, method, request_key, self.context, ("private", self.principal))
-
-    def _public(self, method: str, request_key: str | None) -> CacheKey:
-        return CacheKey(self.server, method, request_key, self.context, None)
+    def _keys(self, method: str, request_key: str | None) -> tuple[CacheKey, CacheKey]:
+        """Return the keys of a private and of a public result."""
+        private = CacheKey(self.server, method, request_key, self.context, ("private", self.principal))
+        return private, private._replace(principal=None)
 
 
 NO_CACHE = CacheView(None, None, None)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypedDict, TypeVar
 
 import trio
 
@@ -54,14 +55,24 @@ EMPTY_ROUND_DELAYS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before answering a round without questions, by round: such a server is not ready yet."""
 
 
-class CallOptions(NamedTuple):
-    """How a call is made; `Client.call_tool` describes each option."""
+class CallKeywords(TypedDict, total=False):
+    """The keyword arguments of a call, as type checkers see them; `Client.call_tool` describes each."""
 
-    meta: JsonObject | None
     timeout: float
     on_progress: OnProgress | None
+    meta: JsonObject | None
     max_rounds: int
     idle_timeout: float
+
+
+class CallOptions(NamedTuple):
+    """How a call is made: its keyword arguments with their defaults."""
+
+    timeout: float = math.inf
+    on_progress: OnProgress | None = None
+    meta: JsonObject | None = None
+    max_rounds: int = MAX_ROUNDS
+    idle_timeout: float = math.inf
 
     def check(self) -> None:
         """Raise `TypeError` or `ValueError` if an option is invalid."""
@@ -78,6 +89,7 @@ class CallOptions(NamedTuple):
             check_int("max_rounds", self.max_rounds)
 
 
+@dataclass(slots=True, eq=False)
 class Calls:
     """Makes the calls of one client, through all their rounds.
 
@@ -85,14 +97,10 @@ class Calls:
         refresh_tools: lists the tools again.
     """
 
-    def __init__(
-        self, link: Link, options: ClientOptions, tools: ListedTools, refresh_tools: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._link = link
-        self._request_handlers = options.handlers.request_handlers
-        self._cache = options.cache
-        self._tools = tools
-        self._refresh_tools = refresh_tools
+    _link: Link
+    _options: ClientOptions
+    _tools: ListedTools
+    _refresh_tools: Callable[[], Awaitable[None]]
 
     async def tool(self, name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions) -> CallToolResult:
         """Call a tool. If it was listed with an output schema, its result is validated."""
@@ -125,13 +133,14 @@ class Calls:
         check_str("the URI", uri)
         method = "resources/read"
         params = ReadResourceRequestParams(uri=uri, meta=options.meta)
-        cached = None if options.meta else self._cache.find(method, uri)
+        cache = self._options.cache
+        cached = None if options.meta else cache.find(method, uri)
         if isinstance(cached, ReadResourceResult):
             return cached
-        generation = self._cache.generation()
+        generation = cache.generation()
         result, rounds = await self._complete(method, params, ReadResourceResult, options, uri)
         if not rounds and not options.meta:
-            self._cache.store(method, uri, result, generation)
+            cache.store(method, uri, result, generation)
         return result
 
     async def _complete(
@@ -167,7 +176,7 @@ class Calls:
     ) -> InputResponseRequestParams:
         """Return the params of the next round: those of the first, with the answers and the state."""
         codec = self._link.session.terms.codec
-        answers = await answer_round(self._request_handlers, asked.input_requests or {}, codec)
+        answers = await answer_round(self._options.handlers.request_handlers, asked.input_requests or {}, codec)
         if not answers:
             await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
         # Both members are replaced, also by None: a state that the server did not send again must not be echoed (M-MRTR-8c).

@@ -1,4 +1,4 @@
-"""`Changes`: the changes that one subscriber receives, and the filters that select them."""
+"""`Changes`: the changes that one subscriber receives; and `Listeners`, which subscribes to them at the server."""
 
 # A subscriber reads at its own pace, and the reader of the connection must not wait for it. So changes are queued, but never the
 # same change twice: a change says "read it again", and a second one adds nothing to that. The queue is therefore limited by the
@@ -6,77 +6,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Self, TypeAlias
 
 import trio
 
 from ..checks import check_sequence
-from ..errors import without_traceback
+from ..errors import CapabilityError, Disconnected, without_traceback
 from ..protocol.uri.parts import is_part_of
-from ..types import Model, ResourceUpdatedNotificationParams, SubscriptionFilter
-
-ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
-"""What changed: a list, or (`"updated"`) the content of a resource."""
+from ..session import ClientSession
+from ..session.changes import LISTS, Change, changes_matching, filter_of, lists_in
+from ..types import SubscriptionFilter
+from .requester import Requester
 
 MAX_PENDING = 1024
 """Changes that wait to be read. Above it, those of single resources are replaced by one for each resource of the filter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A list or a resource of the server has changed.
-
-    Attributes:
-        kind: "tools", "prompts" or "resources": that list has changed; "updated": the content of a resource has.
-        uri: for "updated", the resource, which may be a part of the one that was subscribed to; else None.
-    """
-
-    kind: ChangeKind
-    uri: str | None = None
-
-
 OnChange: TypeAlias = Callable[[Change], None]
 """A plain function, called with each change that the server reports."""
-
-LISTS: Mapping[str, ChangeKind] = {
-    "notifications/tools/list_changed": "tools",
-    "notifications/prompts/list_changed": "prompts",
-    "notifications/resources/list_changed": "resources",
-}
-
-
-def change_of(method: str, params: Model) -> Change | None:
-    """Return the change that a notification announces, or None if it is about something else."""
-    if isinstance(params, ResourceUpdatedNotificationParams):
-        return Change("updated", params.uri)
-    kind = LISTS.get(method)
-    return None if kind is None else Change(kind)
-
-
-def lists_in(wanted: SubscriptionFilter) -> list[ChangeKind]:
-    """Return the lists whose changes a filter lets through."""
-    flags = (wanted.tools_list_changed, wanted.prompts_list_changed, wanted.resources_list_changed)
-    return [kind for kind, flag in zip(LISTS.values(), flags, strict=True) if flag]
-
-
-def filter_of(lists: Collection[ChangeKind], uris: Sequence[str] = ()) -> SubscriptionFilter:
-    """Return a filter that lets through changes of these lists and of the resources at these URIs."""
-    # None and not False for what is not wanted: the member is then absent, as in the specification's examples.
-    return SubscriptionFilter(
-        tools_list_changed="tools" in lists or None,
-        prompts_list_changed="prompts" in lists or None,
-        resources_list_changed="resources" in lists or None,
-        resource_subscriptions=list(uris) or None,
-    )
-
-
-def changes_matching(wanted: SubscriptionFilter) -> list[Change]:
-    """Return one change of each kind that a filter lets through."""
-    changes = [Change(kind) for kind in lists_in(wanted)]
-    return changes + [Change("updated", uri) for uri in wanted.resource_subscriptions or ()]
 
 
 def intersection(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> SubscriptionFilter:
@@ -92,20 +41,57 @@ def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Seque
     check_sequence("uris", uris, str, 'a list of URIs, such as ["config://app"]', "a URI, as a string")
     if not (tools or prompts or resources or uris):
         raise ValueError("listen to something: tools, prompts, resources, or the uris of some")
-    flags = zip(LISTS.values(), (tools, prompts, resources), strict=True)
+    flags = zip(LISTS, (tools, prompts, resources), strict=True)
     return filter_of([kind for kind, flag in flags if flag], uris)
 
 
-class ChangeSource(Protocol):
-    """Subscribes to changes at the server; `Listeners` is one. A protocol, because that module imports this one."""
+class Listeners(ABC):
+    """All subscribers of one client.
 
+    Args:
+        on_change: called with each change, before any subscriber gets it.
+
+    What a session brings, `dispatch_change` and `restore`, does nothing here: a modern server has none.
+    """
+
+    def __init__(self, link: Requester, on_change: OnChange) -> None:
+        self._link = link
+        self._on_change = on_change
+
+    @abstractmethod
     async def begin(self, changes: Changes, /) -> None:
         """Subscribe to changes; returns when the server has agreed, or raises."""
-        ...
 
+    @abstractmethod
     async def finish(self, changes: Changes, /) -> None:
         """Unsubscribe again. Shielded and bounded."""
-        ...
+
+    async def subscribe(self, uri: str) -> None:  # noqa: ARG002
+        """Subscribe to one resource, for `on_change` alone.
+
+        Raises:
+            CapabilityError: the server's revision has no such request.
+        """
+        raise CapabilityError("subscribe is for legacy servers; a modern one has Client.listen for it", {})
+
+    async def unsubscribe(self, uri: str) -> None:  # noqa: ARG002
+        """Take one `subscribe` back. Raises the same errors."""
+        raise CapabilityError("unsubscribe is for legacy servers; a modern one has Client.listen for it", {})
+
+    @abstractmethod
+    def end(self, why: Disconnected) -> None:
+        """End every subscription: the connection is closed."""
+
+    @property
+    def needs_session(self) -> bool:
+        """Whether a subscriber waits for what only an open session brings. A lost session is then reopened immediately."""
+        return False
+
+    def dispatch_change(self, change: Change) -> None:  # noqa: B027
+        """Pass a change that came on the session to the subscribers that want it."""
+
+    async def restore(self, session: ClientSession) -> None:  # noqa: B027
+        """Subscribe again in a session that was reopened, and report what may have changed meanwhile."""
 
 
 class Changes:
@@ -120,19 +106,18 @@ class Changes:
     subscribed to, because some may have been missed.
     """
 
-    def __init__(self, find_source: Callable[[], ChangeSource], wanted: SubscriptionFilter) -> None:
+    def __init__(self, find_source: Callable[[], Listeners], wanted: SubscriptionFilter) -> None:
         self.honoured_filter = SubscriptionFilter()
         """What the server honours, as far as it is known; `honoured` is for the subscriber."""
         self.wanted = wanted
         self._find_source = find_source
-        self._source: ChangeSource | None = None
+        self._source: Listeners | None = None
         self._pending: dict[Change, None] = {}
-        self._entered = False
         self._exited = False
         self._over = False
         self.failure: Exception | None = None
         """Why the iteration failed; None while it is open, and after a regular end."""
-        self._changed = trio.Event()
+        self._readers = trio.lowlevel.ParkingLot()
 
     async def __aenter__(self) -> Self:
         """Subscribe; returns when the server has agreed.
@@ -141,17 +126,14 @@ class Changes:
             PeerError, RequestTimeout, Disconnected: the server did not agree.
             RuntimeError: it was entered before; call `listen` again for another one.
         """
-        if self._entered:
+        if self._source is not None:
             raise RuntimeError("this was opened before; call client.listen(...) again")
-        self._entered = True
         # Found here and not in `listen`, which may be called before the client is open.
         self._source = self._find_source()
         await self._source.begin(self)
         return self
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         """Unsubscribe; bounded, also when cancelled."""
         self._exited = True
         self.end()
@@ -172,10 +154,7 @@ class Changes:
                 raise without_traceback(self.failure)
             if self._over:
                 raise StopAsyncIteration
-            # Replaced only if it is set: several tasks may iterate, and all of them must wait for the same event.
-            if self._changed.is_set():
-                self._changed = trio.Event()
-            await self._changed.wait()
+            await self._readers.park()
         # Before the change is taken, so that a cancel here loses none.
         await trio.lowlevel.checkpoint()
         change = next(iter(self._pending), None)
@@ -186,7 +165,7 @@ class Changes:
         return change
 
     def __repr__(self) -> str:
-        state = "over" if self._over else "open" if self._entered else "unopened"
+        state = "over" if self._over else "open" if self._source else "unopened"
         return f"<Changes {state} pending={len(self._pending)}>"
 
     @property
@@ -209,23 +188,29 @@ class Changes:
             self._pending = {noted: None for noted in self._pending if noted.kind != "updated"}
             self.add_all()
         self._pending[change] = None
-        self._changed.set()
+        self._readers.unpark_all()
 
     def add_all(self) -> None:
-        """Queue one change of each kind that the server honours: any of them may have been missed."""
+        """Queue one change of each kind that the server honours."""
         for change in changes_matching(self.honoured_filter):
             self._pending[change] = None
-        self._changed.set()
+        self._readers.unpark_all()
+
+    def report_missed(self, on_change: OnChange) -> None:
+        """Report everything that the server honours as changed, because it may have changed during an interruption."""
+        for change in changes_matching(self.honoured_filter):
+            on_change(change)
+        self.add_all()
 
     def end(self, failure: Exception | None = None) -> None:
         """End the iteration once the queued changes are read. The first reason stays."""
         if not self._over:
             self._over = True
             self.failure = None if failure is None else without_traceback(failure)
-        self._changed.set()
+        self._readers.unpark_all()
 
     def _check_begun(self) -> None:
-        if not self._entered:
+        if self._source is None:
             raise RuntimeError("open it with `async with`: async with client.listen(...) as changes")
 
     def _wants(self, change: Change) -> bool:

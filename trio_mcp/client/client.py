@@ -6,12 +6,10 @@ import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 from ..checks import check_choice, check_seconds, check_str, check_str_mapping
 from ..session import AnyChannel, ChannelServer
-from ..session.idle_timeout import OnProgress
 from ..types import (
     CallToolResult,
     ClientCapabilities,
@@ -22,7 +20,6 @@ from ..types import (
     CompletionContext,
     GetPromptResult,
     Implementation,
-    JsonObject,
     JsonValue,
     LoggingLevel,
     Prompt,
@@ -38,7 +35,7 @@ from ..types import (
 )
 from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import MAX_ROUNDS, CallOptions, Calls
+from .calls import CallKeywords, CallOptions, Calls
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
 from .link import Link
@@ -149,9 +146,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
     # lists
@@ -197,58 +192,33 @@ class Client:
         self,
         name: str,
         arguments: Mapping[str, JsonValue] | None = None,
-        *,
-        timeout: float = math.inf,
-        on_progress: OnProgress | None = None,
-        meta: JsonObject | None = None,
-        max_rounds: int = MAX_ROUNDS,
-        idle_timeout: float = math.inf,
+        **options: Unpack[CallKeywords],
     ) -> CallToolResult:
         """Call a tool, answer the questions that it asks, and return its result.
 
         Args:
-            timeout: seconds for the whole call, questions included.
+            timeout: seconds for the whole call, questions included; without a limit by default.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
             meta: more members for `_meta`.
-            max_rounds: how many times a modern server may ask before the result; then `LimitExceeded` is raised.
-            idle_timeout: seconds without a progress report after which the call is cancelled. The time in which this client
-                answers a question does not count.
+            max_rounds: how many times a modern server may ask before the result (10 by default); then `LimitExceeded` is raised.
+            idle_timeout: seconds without a progress report after which the call is cancelled; without a limit by default. The
+                time in which this client answers a question does not count.
 
         Returns:
-            the result; check `is_error`, and at `text` or `structured_content`. If the tool was listed, the structured content
+            the result; check `is_error`, then read `text` or `structured_content`. If the tool was listed, the structured content
             was validated against its output schema.
         """
-        options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
-        return await self._calls.tool(name, arguments, options)
+        return await self._calls.tool(name, arguments, CallOptions(**options))
 
     async def get_prompt(
-        self,
-        name: str,
-        arguments: Mapping[str, str] | None = None,
-        *,
-        timeout: float = math.inf,
-        on_progress: OnProgress | None = None,
-        meta: JsonObject | None = None,
-        max_rounds: int = MAX_ROUNDS,
-        idle_timeout: float = math.inf,
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
-        options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
-        return await self._calls.prompt(name, arguments, options)
+        return await self._calls.prompt(name, arguments, CallOptions(**options))
 
-    async def read_resource(
-        self,
-        uri: str,
-        *,
-        timeout: float = math.inf,
-        on_progress: OnProgress | None = None,
-        meta: JsonObject | None = None,
-        max_rounds: int = MAX_ROUNDS,
-        idle_timeout: float = math.inf,
-    ) -> ReadResourceResult:
+    async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
-        options = CallOptions(meta, timeout, on_progress, max_rounds, idle_timeout)
-        return await self._calls.resource(uri, options)
+        return await self._calls.resource(uri, CallOptions(**options))
 
     async def complete(
         self,
@@ -286,7 +256,7 @@ class Client:
         """
         check_choice("level", level, LOGGING_LEVELS)
         check_seconds("timeout", timeout)
-        await self._link.set_log_level(level, timeout)
+        await self._link.dialect.set_log_level(self._link, level, timeout)
 
     # changes
 
@@ -311,7 +281,7 @@ class Client:
             TypeError: `uris` is one string.
         """
         # A function, because the listeners depend on the era, which is not known before the client is open.
-        return Changes(lambda: self._link.listeners, subscription_filter(tools, prompts, resources, uris))
+        return Changes(lambda: self._link.dialect.listeners, subscription_filter(tools, prompts, resources, uris))
 
     async def subscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """Subscribe to changes of one resource at a legacy server; `on_change` is called with them.
@@ -319,11 +289,11 @@ class Client:
         Raises:
             CapabilityError: the server is a modern one, where `listen` does this.
         """
-        await run_with_timeout(timeout, uri, partial(self._link.listeners.subscribe, uri))
+        await run_with_timeout(timeout, uri, partial(self._link.dialect.listeners.subscribe, uri))
 
     async def unsubscribe(self, uri: str, *, timeout: float = math.inf) -> None:
         """End a subscription made with `subscribe`. Raises the same errors."""
-        await run_with_timeout(timeout, uri, partial(self._link.listeners.unsubscribe, uri))
+        await run_with_timeout(timeout, uri, partial(self._link.dialect.listeners.unsubscribe, uri))
 
     def roots_changed(self) -> None:
         """Notify the server that `on_roots` would return something else now, so that it can ask again.
@@ -383,7 +353,5 @@ def complete_params(
         )
     check_str("argument", argument)
     check_str("value", value)
-    given = None
-    if context is not None:
-        given = CompletionContext(arguments=check_str_mapping("context", context))
-    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=given)
+    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
+    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import trio
@@ -42,13 +42,14 @@ from ..types import (
     LoggingLevel,
     NotificationParams,
     RequestParams,
-    ServerCapabilities,
     SetLevelRequestParams,
     Tool,
 )
-from .changes import OnChange
-from .listeners import Listeners, ListenStreams, Requester, Subscriptions
+from .changes import Listeners, OnChange
+from .listen_streams import ListenStreams
 from .options import ClientOptions
+from .requester import Requester, ServerFacts
+from .session_subscriptions import Subscriptions
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -56,21 +57,12 @@ HANDSHAKE_TIMEOUT: Final = 30.0
 """Seconds that a server may take to answer the request that opens the conversation; it may still be starting."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """What the server declared about itself when the session was opened."""
-
-    protocol_version: str
-    capabilities: ServerCapabilities
-    info: Implementation | None
-    instructions: str | None
-
-
 class Dialect(ABC):
     """How the client speaks the revision that it agreed on with the server.
 
     Attributes:
         facts: what the server declared about itself.
+        listeners: the subscribers to changes, from when the session is open.
         ping_method: the request that any server answers.
         can_reopen: whether the server may lose the session, and `reopen` opens another.
         session: sends and receives.
@@ -79,38 +71,43 @@ class Dialect(ABC):
     ping_method: ClassVar[str]
     can_reopen: ClassVar[bool]
     facts: ServerFacts
+    listeners: Listeners
 
     def __init__(self, session: ClientSession, options: ClientOptions) -> None:
         self.session = session
         self._options = options
+        self._log_level: LoggingLevel | None = None if options.on_log is None else options.log_level
+        """The least severe log messages that are requested; None requests none."""
 
     @abstractmethod
-    async def apply_log_level(self, level: LoggingLevel) -> None:
-        """Request log messages of this level and above in a session that was just opened. A rejection is only logged."""
+    async def apply_log_level(self) -> None:
+        """Request the log messages that the program wants in a session that was just opened. A rejection is only logged."""
 
     @abstractmethod
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
-        """Request log messages of this level and above from now on. Raises the errors of the request, if one is sent."""
+        """Request log messages of this level and above from now on, also in a session that is reopened.
 
-    @abstractmethod
-    async def reopen(self) -> None:
-        """Open a session again after the server lost it. Raises the errors of opening."""
-
-    @abstractmethod
-    def announce_changed_roots(self) -> None:
-        """Notify the server that the roots changed, if it takes the notification."""
-
-    @abstractmethod
-    def parameter_headers(self, tool: Tool) -> ParameterHeaders | None:
-        """Return which arguments of a tool are repeated in headers, or None.
-
-        Raises:
-            ValueError: the tool's annotations are not valid, and the client must not offer it (S-57).
+        Raises the errors of the request, if one is sent.
         """
 
+    async def reopen(self) -> None:
+        """Open a session again after the server lost it. Raises the errors of opening."""
+        raise Disconnected("the server lost a session, although its revision has none")
+
+    def announce_changed_roots(self) -> None:  # noqa: B027
+        """Notify the server that the roots changed. Does nothing in an era in which the server asks for them (L-ROOT-1c)."""
+
+    def parameter_headers(self, tool: Tool) -> ParameterHeaders | None:  # noqa: ARG002
+        """Return which arguments of a tool are repeated in headers, or None: only modern revisions have that annotation.
+
+        Raises:
+            ValueError: the tool's annotations are not valid, and the client must not offer it.
+        """
+        return None
+
     @abstractmethod
-    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
-        """Return the subscribers' source of changes. `on_change` is called with each change, before any subscriber gets it."""
+    def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+        """Return the subscribers of this era. `on_change` is called with each change, before any subscriber gets it."""
 
 
 class LegacyDialect(Dialect):
@@ -150,26 +147,24 @@ class LegacyDialect(Dialect):
         # The revision of the last session and not the newest: calls that wait are going to be sent again as they are.
         await self.open(self.facts.protocol_version)
 
-    async def apply_log_level(self, level: LoggingLevel) -> None:
+    async def apply_log_level(self) -> None:
         # Without the capability the server would reject the request, and the program asked for logs only in passing.
-        if self.facts.capabilities.logging is None:
+        if self._log_level is None or self.facts.capabilities.logging is None:
             return
-        params = SetLevelRequestParams(level=level)
+        params = SetLevelRequestParams(level=self._log_level)
         try:
             await self.session.request("logging/setLevel", params, timeout=HANDSHAKE_TIMEOUT)
         except (PeerError, RequestTimeout, RemoteProtocolError) as error:
             logger.debug("the server keeps its own log level: %s", error)
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:
+        self._log_level = level
         await link.request("logging/setLevel", SetLevelRequestParams(level=level), timeout=timeout)
 
     def announce_changed_roots(self) -> None:
         self.session.notify("notifications/roots/list_changed", NotificationParams())
 
-    def parameter_headers(self, tool: Tool) -> None:  # noqa: ARG002  these revisions have no such annotation
-        return None
-
-    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+    def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:
         return Subscriptions(link, on_change)
 
 
@@ -180,11 +175,11 @@ class ModernDialect(Dialect):
     can_reopen = False
 
     async def open(self, version: str, timeout: float = HANDSHAKE_TIMEOUT) -> None:
-        """Ask the server what it is, in this revision.
+        """Discover the server in this revision.
 
         Raises:
             RemoteProtocolError: the server answered, but does not list this revision.
-            PeerError, RequestTimeout, Disconnected: the server did not answer with what it is.
+            PeerError, RequestTimeout, Disconnected: the server could not be discovered.
         """
         session, options = self.session, self._options
         codec = codec_for(version)
@@ -204,23 +199,21 @@ class ModernDialect(Dialect):
         info = Implementation.model_validate(server) if isinstance(server, dict) else None
         self.facts = ServerFacts(version, result.capabilities, info, result.instructions)
 
-    async def reopen(self) -> None:
-        raise Disconnected("the server lost a session, although its revision has none")
-
-    async def apply_log_level(self, level: LoggingLevel) -> None:
-        terms = self.session.terms
-        self.session.terms = replace(terms, request_meta={**terms.request_meta, LOG_LEVEL: level})  # M-LOG-1s
-        # A checkpoint in this era too: a program that loops over it must behave the same with both.
-        await trio.lowlevel.checkpoint()
+    async def apply_log_level(self) -> None:
+        if self._log_level is not None:
+            terms = self.session.terms
+            self.session.terms = replace(
+                terms, request_meta={**terms.request_meta, LOG_LEVEL: self._log_level}
+            )  # M-LOG-1s
+            # A checkpoint in this era too: a program that loops over it must behave the same with both.
+            await trio.lowlevel.checkpoint()
 
     async def set_log_level(self, link: Requester, level: LoggingLevel, timeout: float) -> None:  # noqa: ARG002
-        await self.apply_log_level(level)
-
-    def announce_changed_roots(self) -> None:
-        """The server asks for the roots whenever it needs them (L-ROOT-1c)."""
+        self._log_level = level
+        await self.apply_log_level()
 
     def parameter_headers(self, tool: Tool) -> ParameterHeaders:
         return ParameterHeaders.of(tool.input_schema)
 
-    def listeners(self, link: Requester, on_change: OnChange) -> Listeners:
-        return ListenStreams(link, on_change, self.facts.protocol_version)
+    def make_listeners(self, link: Requester, on_change: OnChange) -> Listeners:
+        return ListenStreams(link, on_change)

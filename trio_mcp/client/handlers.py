@@ -213,7 +213,7 @@ async def answer_round(
         result = await handler(params if params is not None else InputResponseRequestParams())
         answers[key] = codec.encode_input_response(question.method, result)
 
-    failure: Exception | None = None
+    failure: BaseException | None = None
     try:
         # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock of
         # its own.

@@ -34,13 +34,13 @@ from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
-from ..types import LoggingLevel, Model, RequestParams, ServerCapabilities
-from .dialects import Dialect, ServerFacts
+from ..types import Model, RequestParams
+from .dialects import Dialect
 from .link_state import LinkEvent, LinkState, Phase
-from .listeners import Listeners, SendRequest
 from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
+from .requester import SendRequest, ServerFacts
 
 logger = logging.getLogger("trio_mcp.client")
 
@@ -71,8 +71,6 @@ class Link:
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._channel = channel
         self._options = options
-        self._log_level: LoggingLevel | None = None if options.on_log is None else options.log_level
-        """The least severe log messages that are asked for; None: none are."""
         # An attribute that opening and closing replace, and not a method: with a server that has no session to lose, a
         # request then goes straight to `ClientSession.request`.
         self.request: SendRequest = reject_request
@@ -138,13 +136,6 @@ class Link:
 
     # requests
 
-    async def set_log_level(self, level: LoggingLevel, timeout: float) -> None:
-        """Request log messages of this level and above, also in a session that is reopened."""
-        # Looked up first, so that a link that is not open keeps its level.
-        dialect = self.dialect
-        self._log_level = level
-        await dialect.set_log_level(self, level, timeout)
-
     @property
     def session(self) -> ClientSession:
         """The session of client and server; raises `Disconnected` when the link is not open."""
@@ -158,22 +149,11 @@ class Link:
         return self._dialect
 
     @property
-    def listeners(self) -> Listeners:
-        """The subscribers to changes; raises `Disconnected` when the link is not open."""
-        if self._router.listeners is None or self._closing.is_set():
-            raise Disconnected(NOT_OPEN)
-        return self._router.listeners
-
-    @property
     def facts(self) -> ServerFacts:
         """What the server declared about itself; raises `Disconnected` before the link is open, but not after it was closed."""
         if self._dialect is None:
             raise Disconnected(NOT_OPEN)
         return self._dialect.facts
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        return self.facts.capabilities
 
     def __repr__(self) -> str:
         phase = self._state.phase
@@ -222,15 +202,12 @@ class Link:
             while self._state.is_session_lost and self._needs_session and self.session.closed_because is None:
                 generation = self._state.generation
                 await trio.sleep(self._state.delay(trio.current_time()))
-                await self._try_to_reopen(generation)
+                try:
+                    await self._reopen(generation)
+                except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
+                    logger.warning("the session was lost, and could not be reopened: %s", error)
         finally:
             self._state.is_watched = False
-
-    async def _try_to_reopen(self, generation: int) -> None:
-        try:
-            await self._reopen(generation)
-        except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
-            logger.warning("the session was lost, and could not be reopened: %s", error)
 
     async def _reopen(self, generation: int) -> None:
         """Reopen the session unless that happened since `generation`. All callers share one attempt and its failure."""
@@ -262,9 +239,8 @@ class Link:
             attempt.done.set()
 
     async def _restore(self, session: ClientSession) -> None:
-        if self._log_level is not None:
-            await self.dialect.apply_log_level(self._log_level)
-        await self.listeners.restore(session)
+        await self.dialect.apply_log_level()
+        await self.dialect.listeners.restore(session)
 
     # tasks
 
@@ -314,10 +290,12 @@ class Link:
         dialect = self._dialect = await open_dialect(session, self._options)
         # `aclose` may have come meanwhile, and what it has put there stays.
         if not self._closing.is_set():
-            self.request = self._request_with_retry if dialect.can_reopen else session.request
-        self._router.listeners = dialect.listeners(self, self._router.dispatch_change)
-        if self._log_level is not None:
-            await dialect.apply_log_level(self._log_level)
+            # Pyright wants a closed TypedDict for the options (PEP 728), which Python 3.11 has not.
+            self.request = (  # pyright: ignore[reportAttributeAccessIssue]
+                self._request_with_retry if dialect.can_reopen else session.request
+            )
+        self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
+        await dialect.apply_log_level()
 
     async def _run(self, session: ClientSession, nursery: trio.Nursery) -> None:
         try:

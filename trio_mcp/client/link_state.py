@@ -42,12 +42,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ..backoff import STABLE_AFTER, Backoff
-
-BACKOFF: Final = Backoff(first=0.5)
+from ..backoff import RECONNECT_BACKOFF, STABLE_AFTER
 
 
 class Phase(Enum):
@@ -104,6 +103,7 @@ WITH_SESSION = frozenset({Phase.OPEN, Phase.LOST, Phase.REOPENING, Phase.RESTORI
 """Phases in which the link is open, with or without a session that the server knows."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LinkState:
     """The state of one link.
 
@@ -114,13 +114,12 @@ class LinkState:
         is_watched: whether a task of the link reopens the session each time it is lost.
     """
 
-    def __init__(self) -> None:
-        self.phase = Phase.NEW
-        self.generation = 0
-        self.is_watched = False
-        self._quick_attempts = 0
-        """Attempts in a row, each soon after the one before."""
-        self._last_attempt_at = -math.inf
+    phase: Phase = Phase.NEW
+    generation: int = 0
+    is_watched: bool = False
+    _quick_attempts: int = 0
+    """Attempts in a row, each soon after the one before."""
+    _last_attempt_at: float = -math.inf
 
     def move(self, event: LinkEvent) -> None:
         """Move to the next phase.
@@ -153,7 +152,4 @@ class LinkState:
         """Return the seconds to wait before the next attempt; none if the last session was stable."""
         # A failure that comes long after the last attempt is a new one: a server that restarts once a day is reopened at once.
         self._quick_attempts = 0 if now - self._last_attempt_at >= STABLE_AFTER else self._quick_attempts + 1
-        return BACKOFF.delay(self._quick_attempts - 1) if self._quick_attempts else 0.0
-
-    def __repr__(self) -> str:
-        return f"<LinkState {self.phase.value} generation={self.generation}>"
+        return RECONNECT_BACKOFF.delay(self._quick_attempts - 1) if self._quick_attempts else 0.0

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..protocol.http.parameter_headers import ParameterHeaders
@@ -30,16 +31,14 @@ MAX_TOOLS = 10_000
 """Tools that are stored. One above the limit counts as not listed."""
 
 
+@dataclass(slots=True, eq=False)
 class ListedTool:
     """The headers and the output schema of one tool."""
 
-    __slots__ = ("_headers", "_name", "_schema")
-
-    def __init__(self, name: str, headers: ParameterHeaders | None, output_schema: JsonObject | None) -> None:
-        self._name = name
-        self._headers = headers
-        # Compiled when the first result is validated: a list may have thousands of schemas, and a program calls few tools.
-        self._schema: JsonObject | Schema | None = output_schema
+    _name: str
+    _headers: ParameterHeaders | None
+    # Compiled when the first result is validated: a list may have thousands of schemas, and a program calls few tools.
+    _schema: JsonObject | Schema | None
 
     def headers(self, arguments: JsonObject) -> Mapping[str, str]:
         """Return the headers of a call with these arguments.
@@ -93,7 +92,7 @@ class ListedTools:
         self._without_headers: OrderedDict[str, None] = OrderedDict()
 
     def add(self, tools: Sequence[Tool], dialect: Dialect) -> list[Tool]:
-        """Store these tools, and return those that a client may offer; the others are logged (S-57)."""
+        """Store these tools, and return those that a client may offer; the others are logged."""
         return [tool for tool in tools if self._add(tool, dialect)]
 
     def _add(self, tool: Tool, dialect: Dialect) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
+from ..session.changes import Change, change_of
 from ..types import LoggingMessageNotificationParams, Model
-from .changes import Change, change_of
-from .listeners import Listeners
+from .changes import Listeners
 from .options import ClientOptions
 
 logger = logging.getLogger("trio_mcp.client")
 
 
+@dataclass(slots=True, eq=False)
 class NotificationRouter:
     """Sends each notification on: log messages to `on_log`; changes to the cache, to `on_change` and to the subscribers.
 
@@ -19,9 +21,8 @@ class NotificationRouter:
         listeners: the subscribers, once the session is open.
     """
 
-    def __init__(self, options: ClientOptions) -> None:
-        self.listeners: Listeners | None = None
-        self._options = options
+    _options: ClientOptions
+    listeners: Listeners | None = None
 
     def dispatch(self, method: str, params: Model) -> None:
         """Dispatch a notification that came on the session."""

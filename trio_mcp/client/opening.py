@@ -72,17 +72,13 @@ async def open_modern(session: ClientSession, options: ClientOptions, version: s
         await dialect.open(version, timeout)
         return dialect
     except PeerError as error:
-        offered = modern_version_of(error)
+        # The newest that both sides speak; it may be the one that the server has just rejected.
+        offered = newest_version(Era.MODERN, versions_offered_by(error))
         if offered is None:
             raise
     # Outside of the `except`, and without a loop: a server that rejects a revision from its own list is broken.
     await dialect.open(offered, timeout)
     return dialect
-
-
-def modern_version_of(error: Exception) -> str | None:
-    """Return the newest modern revision that both sides speak, by the server's error; it may be the one that it rejected."""
-    return newest_version(Era.MODERN, versions_offered_by(error))
 
 
 def legacy_version_of(error: Exception) -> str:

@@ -23,6 +23,9 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 HOST_PATTERN = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
+TRANSPORTS = {"http": "http", "https": "http", "ws": "websocket", "wss": "websocket"}
+"""Names of transports by the scheme of a URL."""
+
 DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "post_timeout", "write_deadline"})
 SIZES = frozenset({"max_line", "max_message"})
 MAPPINGS = frozenset({"env", "headers"})
@@ -65,10 +68,8 @@ def transport_name(target: object) -> str:
         # A string is never a command, although a shell would take it as one: quoting differs between systems, and a URL with a
         # typo in its scheme would be run.
         scheme = target.partition("://")[0].lower() if "://" in target else ""
-        if scheme in ("http", "https"):
-            return "http"
-        if scheme in ("ws", "wss"):
-            return "websocket"
+        if scheme in TRANSPORTS:
+            return TRANSPORTS[scheme]
         raise TypeError(f"{target!r} is not an http(s) or ws(s) URL; {target_hint(target)}")
     if isinstance(target, Sequence) and not isinstance(target, bytes | bytearray | memoryview):
         check_command(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -11,6 +11,12 @@ from ..checks import check_seconds
 from ..errors import RequestTimeout
 
 T = TypeVar("T")
+
+SUBSCRIBE_TIMEOUT: Final = 30.0
+"""Seconds that a server may take to acknowledge a stream of changes, or to restore all subscriptions of a session."""
+
+UNSUBSCRIBE_TIMEOUT: Final = 2.0
+"""Seconds that ending a subscription may take."""
 
 
 async def run_with_timeout(timeout: float, what: str, fn: Callable[[], Awaitable[T]]) -> T:

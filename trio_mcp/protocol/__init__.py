@@ -1,1 +1,1 @@
-"""MCP without I/O: bytes and messages in, events and messages out. It knows nothing of Trio."""
+"""MCP without I/O: bytes and messages in, events and messages out. It does not use Trio."""

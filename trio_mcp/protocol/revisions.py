@@ -128,7 +128,7 @@ class Revision:
 
 
 def unsupported_version(requested: str) -> RemoteProtocolError:
-    """The error for a version that is not spoken here, with all that are (M-VER-1s)."""
+    """Return the error for an unsupported version, which lists the supported ones (M-VER-1s)."""
     return RemoteProtocolError(
         f"Unsupported protocol version: {requested[:64]}",
         code=UNSUPPORTED_VERSION,

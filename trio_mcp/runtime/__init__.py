@@ -1,4 +1,4 @@
-"""The actor runtime: mailboxes, actors, branches, budgets, the supervisor, the journal. It uses Trio and knows nothing of MCP."""
+"""The actor runtime: mailboxes, actors, branches, budgets, the supervisor, the journal. Uses Trio, does not depend on MCP."""
 
 from .actor import (
     Actor,
@@ -20,8 +20,8 @@ from .branch import (
 from .budget import TokenBudget
 from .journal import Divergence, EntryKind, Journal, JournalEntry
 from .limits import Limits, SupervisorStatistics
-from .mailbox import Mailbox, MailboxStatistics, Slot
-from .outbox import Outbox, OutboxStatistics
+from .mailbox import Mailbox, Slot
+from .outbox import Outbox
 from .supervisor import Supervisor, open_supervisor
 from .threads import ThreadLimiter, ThreadStatistics
 
@@ -40,9 +40,7 @@ __all__ = [
     "Lane",
     "Limits",
     "Mailbox",
-    "MailboxStatistics",
     "Outbox",
-    "OutboxStatistics",
     "Outcome",
     "Raised",
     "Returned",

@@ -172,7 +172,7 @@ class Actor:
 
     @property
     def mailbox(self) -> Mailbox:
-        """Where answers to it arrive; made when it first asks, since most calls never do."""
+        """The mailbox for the answers to its questions; made when it first asks, since most calls never do."""
         if self.opened_mailbox is None:
             self.opened_mailbox = Mailbox()
             # A thread of a stuck or finished call may still ask. It must get an error, not wait for ever.
@@ -182,7 +182,7 @@ class Actor:
 
     @property
     def journal(self) -> Journal:
-        """Its recorded steps and answers; made with the first of them."""
+        """The journal of its steps and answers; made when the first is recorded."""
         if self._journal is None:
             self._journal = Journal()
         return self._journal
@@ -197,14 +197,15 @@ class Actor:
         self.scope.cancel()
 
     def retire(self, state: ActorState) -> None:
-        """Enter a final state, DONE or STUCK: its open questions fail, and what still runs of it (a thread, say) cannot ask."""
+        """Enter a final state, DONE or STUCK: its open questions fail, and its code that still runs, such as a thread, cannot
+        ask."""
         self.state = state
         if self.opened_mailbox is not None:
             self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
 
     @property
     def reason(self) -> CancelReason | None:
-        """Why it was cancelled, also if only its deadline did it; None if it was not cancelled."""
+        """Why it was cancelled, by its owner or by its deadline; None if it was not cancelled."""
         if self.cancel_reason is not None or not self.scope.cancel_called:
             return self.cancel_reason
         # Trio does not say which deadline has cancelled the scope, but only `park` sets one before that of the whole call.
@@ -242,7 +243,7 @@ class Actor:
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 
-    A lane knows its actor, and no actor knows its lanes, so that they hold no cycle. An actor is made with one busy lane,
+    A lane refers to its actor, but no actor to its lanes, so there is no reference cycle. An actor is made with one busy lane,
     `Lane(actor)`, made by the code that runs its body.
 
     `path` is empty for the body and `/1/2` for the second branch of its first branch: stable from run to run. `depth` is 0 for
@@ -263,10 +264,6 @@ class Lane:
     # Tuples and not sets: an empty one costs nothing, and few bodies name more than a handful.
     _named: tuple[str, ...] = ()
     _names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.parent is not None:
-            self.depth = self.parent.depth + 1
 
     def next_key(self, kind: str) -> str:
         """Return a key for the next question of this lane: the same in every run of the same body."""
@@ -320,7 +317,7 @@ class Lane:
 
     @property
     def cancellation(self) -> Cancellation | None:
-        """The first cancel that it was under, with its time, or None."""
+        """Its first cancellation, with the time; None if it was not cancelled."""
         first = self.actor.cancellation if self.parent is None else self.parent.cancellation
         # `failed_at` is not compared with the time of `first`: it is set only if the parent was not cancelled by then.
         if self.siblings is not None and self.siblings.failed_at < math.inf:
@@ -331,13 +328,13 @@ class Lane:
         return first
 
     def begin_wait(self, *, announce: bool = True) -> None:
-        """Count an open question of this lane; without `announce` the caller checks itself whether the actor is quiet."""
+        """Count an open question of this lane; without `announce` the caller checks whether the actor is quiescent."""
         self._open += 1
         if self._open == 1 and not self._joining:
             self.actor.lane_idle(announce=announce)
 
     def end_wait(self) -> None:
-        """Count one open question less: it was settled or given up."""
+        """Count one open question fewer: it was settled or given up."""
         self._open -= 1
         if self._open == 0 and not self._joining:
             self.actor.lane_busy()

@@ -65,7 +65,10 @@ class Branch(Generic[T]):
     lane: Lane
     _ended: bool = False
     _outcome: Outcome[T] | None = None
-    _joiners: list[tuple[Lane, trio.Event]] | None = None
+    _joining: int = 0
+    """Tasks that wait in `result`."""
+    _done: trio.Event | None = None
+    """Made for the first of them: most branches are only joined by the end of the block."""
 
     async def result(self) -> T:
         """Wait for the branch to end and return its value. A cancel while waiting leaves the branch running.
@@ -80,19 +83,16 @@ class Branch(Generic[T]):
         return self.value
 
     async def _join(self) -> None:
-        joiner = self._group.lane
-        joiner.begin_join()
-        # Made late: most branches are only joined by the end of the block.
-        if self._joiners is None:
-            self._joiners = []
-        entry = (joiner, trio.Event())
-        self._joiners.append(entry)
+        self._group.lane.begin_join()
+        self._joining += 1
+        self._done = self._done or trio.Event()
         try:
-            await entry[1].wait()
+            await self._done.wait()
         finally:
-            if entry in self._joiners:
-                self._joiners.remove(entry)
-                joiner.end_join()
+            # Else `end` has counted it already, in the step in which the branch ended.
+            if not self._ended:
+                self._joining -= 1
+                self._group.lane.end_join()
 
     @property
     def value(self) -> T:
@@ -107,14 +107,13 @@ class Branch(Generic[T]):
         return cast("T", self._outcome.value)
 
     def end(self, outcome: Outcome[T] | None) -> None:
-        """Set the outcome, once; passes the busyness of the branch to the lanes that wait for its result."""
+        """Set the outcome, once; passes the busyness of the branch to the lane, if it waits for the result."""
         self._ended = True
         self._outcome = outcome
-        if self._joiners:
-            for joiner, event in self._joiners:
-                joiner.end_join()
-                event.set()
-            self._joiners.clear()
+        for _ in range(self._joining):
+            self._group.lane.end_join()
+        if self._done is not None:
+            self._done.set()
 
     def __repr__(self) -> str:
         state = "running" if not self._ended else "failed" if self._outcome is None else "ended"
@@ -214,9 +213,6 @@ class Branches:
             for _ in range(2):
                 await trio.lowlevel.cancel_shielded_checkpoint()
 
-    def __repr__(self) -> str:
-        return f"<Branches of {self.lane!r} running={self._running}>"
-
 
 async def run_branch(lane: Lane, fn: Work[T], *, timeout: float = math.inf, max_depth: int = MAX_DEPTH) -> T:
     """Run one branch in the caller's task and return its value; its exception is not wrapped in a group.
@@ -283,28 +279,16 @@ async def run_within(fn: Work[T], timeout: float, deadline: float, lane: Lane) -
     # The scope has caught its own expiry. A cancel from outside that came at the same time arrives here, and must win: the branch
     # did not fail then.
     await trio.lowlevel.checkpoint()
-    raise BranchLimit(
-        f"a branch of this call did not end within {timeout:g} seconds",
-        kind="time",
-        limit=timeout,
-        used=trio.current_time() - deadline + timeout,
-    )
+    why = f"a branch of this call did not end within {timeout:g} seconds"
+    raise BranchLimit(why, kind="time", limit=timeout, used=trio.current_time() - deadline + timeout)
 
 
 def new_lane(parent: Lane, max_depth: int, siblings: Branches | None = None) -> Lane:
     """Return a lane for the parent's next branch, or raise `BranchLimit`."""
     if parent.actor.branches >= MAX_BRANCHES:
-        raise BranchLimit(
-            f"this call already runs {MAX_BRANCHES} branches, which is the limit",
-            kind="branches",
-            limit=MAX_BRANCHES,
-            used=MAX_BRANCHES + 1,
-        )
+        why = f"this call already runs {MAX_BRANCHES} branches, which is the limit"
+        raise BranchLimit(why, kind="branches", limit=MAX_BRANCHES, used=MAX_BRANCHES + 1)
     if parent.depth >= max_depth:
-        raise BranchLimit(
-            f"the branches of this call may nest {max_depth} deep; this one would be {parent.depth + 1} deep",
-            kind="depth",
-            limit=max_depth,
-            used=parent.depth + 1,
-        )
-    return Lane(parent.actor, parent.next_path(), parent, siblings)
+        why = f"the branches of this call may nest {max_depth} deep; this one would be {parent.depth + 1} deep"
+        raise BranchLimit(why, kind="depth", limit=max_depth, used=parent.depth + 1)
+    return Lane(parent.actor, parent.next_path(), parent, siblings, parent.depth + 1)

@@ -64,12 +64,8 @@ class TokenBudget:
     def _refuse(self, over: Callable[[TokenBudget], bool]) -> None:
         for budget in self._chain():
             if over(budget):
-                raise BranchLimit(
-                    f"{budget.owner} may use {budget.limit} tokens, and has used {budget.used}",
-                    kind="tokens",
-                    limit=budget.limit,
-                    used=budget.used,
-                )
+                why = f"{budget.owner} may use {budget.limit} tokens, and has used {budget.used}"
+                raise BranchLimit(why, kind="tokens", limit=budget.limit, used=budget.used)
 
     def _chain(self) -> Iterator[TokenBudget]:
         budget: TokenBudget | None = self

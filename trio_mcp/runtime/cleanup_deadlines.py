@@ -135,9 +135,6 @@ class CleanupDeadlines:
     def __len__(self) -> int:
         return len(self._current)
 
-    def __repr__(self) -> str:
-        return f"<CleanupDeadlines expected={len(self)} stale={len(self._entries) - len(self)}>"
-
 
 def stacks(task: trio.lowlevel.Task) -> str:
     """Return where a task and those in its nurseries wait, formatted like tracebacks."""

@@ -40,7 +40,7 @@ class JournalEntry:
 
 
 class Divergence(Exception):
-    """The body asked something other than what the journal recorded under that name."""
+    """The body asked a different question than the journal recorded under the same name."""
 
 
 class Journal:
@@ -61,7 +61,7 @@ class Journal:
 
     @property
     def replaying(self) -> bool:
-        """Whether the body has not come to anything new yet."""
+        """Whether the body still repeats what an earlier run recorded."""
         return bool(self._unread)
 
     def record(self, entry: JournalEntry) -> None:
@@ -98,9 +98,6 @@ class Journal:
     def entries(self) -> tuple[JournalEntry, ...]:
         """All entries, oldest first."""
         return tuple(self._entries.values())
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def __repr__(self) -> str:
         return f"<Journal {[f'{e.kind.value} {e.name}' for e in self._entries.values()]}>"

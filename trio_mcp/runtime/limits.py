@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..checks import check_int, check_seconds
 from .actor import CancelReason
@@ -34,7 +34,7 @@ class Limits:
         check_seconds("park_ttl", self.park_ttl)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SupervisorStatistics:
     """Actors by state now, and how actors ended since the supervisor was opened.
 
@@ -42,13 +42,13 @@ class SupervisorStatistics:
         stuck: actors that were cancelled, did not end within their grace period, and still run.
     """
 
-    running: int
-    parked: int
-    parked_bytes: int
-    started: int
-    returned: int
-    raised: int
-    cancelled: dict[CancelReason, int]
-    refused: int
+    running: int = 0
+    parked: int = 0
+    parked_bytes: int = 0
+    started: int = 0
+    returned: int = 0
+    raised: int = 0
+    cancelled: dict[CancelReason, int] = field(default_factory=dict[CancelReason, int])
+    refused: int = 0
     stuck: int = 0
     ever_stuck: int = 0

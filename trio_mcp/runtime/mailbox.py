@@ -2,8 +2,8 @@
 
 An actor that asks a question opens a *slot* under the question's key and waits on it. The session posts the answer under that
 key. A slot takes one answer and is removed when it is settled or given up, so an answer can only reach the lane that asked. A
-late, repeated or unsolicited answer finds no slot and is counted, not delivered. The mailbox knows nothing of wires, ids or
-sessions; the session decides which key a reply belongs to.
+late, repeated or unsolicited answer finds no slot and is dropped. The mailbox does not depend on wires, ids or sessions; the
+session decides which key a reply belongs to.
 """
 
 # Why not one memory channel per question: a channel is four objects, and its `send` could block or fail. A slot settles in the
@@ -12,7 +12,7 @@ sessions; the session decides which key a reply belongs to.
 #
 #   slot           event                                 next      in the mailbox
 #   -              Mailbox.open                          open      yes
-#   open           post, fail, close                     settled   no       on_settled, and the task that takes is woken
+#   open           post, close                           settled   no       on_settled, and the task that takes is woken
 #   open           give_up, or `take` is cancelled       settled   no       with ClosedResourceError
 #   settled        take                                  taken     no
 #   settled        give_up                               settled   no       nothing: an answer that came first wins
@@ -31,16 +31,6 @@ from ..errors import LimitExceeded, without_traceback
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class MailboxStatistics:
-    """Numbers of open slots, of delivered answers, and of answers that found no slot."""
-
-    open: int
-    delivered: int
-    dropped: int
-    closed: bool
-
-
 @dataclass(slots=True, eq=False)
 class Mailbox:
     """The keyed, typed, bounded mailbox of one actor."""
@@ -48,8 +38,6 @@ class Mailbox:
     limit: int = 1024
     """The most open slots."""
     _slots: dict[str, Slot[object]] = field(default_factory=dict)
-    _delivered: int = 0
-    _dropped: int = 0
     _closed: Exception | None = None
 
     def open(self, key: str, answer_type: type[T], on_settled: Callable[[], None] | None = None) -> Slot[T]:
@@ -80,22 +68,11 @@ class Mailbox:
             raise LimitExceeded(f"this call already has {self.limit} open questions, which is the limit")
 
     def post(self, key: str, answer: object) -> bool:
-        """Deliver an answer. Return False if no slot waits for it: then it is counted and dropped."""
+        """Deliver an answer, or raise it in the lane that waits if it is an exception. Return False if none waits."""
         slot = self._slots.pop(key, None)
         if slot is None:
-            self._dropped += 1
             return False
-        self._delivered += 1
         slot.settle(slot.checked(answer))
-        return True
-
-    def fail(self, key: str, error: Exception) -> bool:
-        """Raise `error` in the lane that waits under `key`. Return False if none does."""
-        slot = self._slots.pop(key, None)
-        if slot is None:
-            self._dropped += 1
-            return False
-        slot.settle(Error(error))
         return True
 
     def close(self, error: Exception) -> None:
@@ -103,7 +80,7 @@ class Mailbox:
         self._closed = error
         for key in list(self._slots):
             # Not the same object for all: an exception collects the frames of every task that raises it, and keeps them alive.
-            self.fail(key, without_traceback(error))
+            self.post(key, without_traceback(error))
 
     def withdraw(self, slot: Slot[T]) -> None:
         """Remove a slot whose lane no longer waits; a later answer to it is dropped."""
@@ -114,14 +91,8 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._slots
-
-    def statistics(self) -> MailboxStatistics:
-        return MailboxStatistics(len(self._slots), self._delivered, self._dropped, self._closed is not None)
-
     def __repr__(self) -> str:
-        return f"<Mailbox open={list(self._slots)} delivered={self._delivered} dropped={self._dropped}>"
+        return f"<Mailbox open={list(self._slots)}>"
 
 
 @dataclass(slots=True, eq=False)
@@ -136,7 +107,7 @@ class Slot(Generic[T]):
     _task: trio.lowlevel.Task | None = None
 
     async def take(self) -> T:
-        """Wait for the answer and return it; raise the error that `fail` or `close` was given.
+        """Wait for the answer and return it; raise the exception that `post` or `close` was given.
 
         A cancel gives the slot up: a later answer is dropped.
 
@@ -170,9 +141,11 @@ class Slot(Generic[T]):
             self.settle(Error(trio.ClosedResourceError(f"the question {self.key!r} was given up")))
 
     def checked(self, answer: object) -> Outcome[T]:
-        """Return the answer as an outcome: a TypeError for the task that takes it if it has another type than was asked for."""
+        """Return the answer as an outcome: a TypeError for the task that takes it if its type is not the expected one."""
         if isinstance(answer, self._type):
             return Value(answer)
+        if isinstance(answer, Exception):
+            return Error(answer)
         message = f"the answer to {self.key!r} is {type(answer).__name__}, expected {self._type.__name__}"
         return Error(TypeError(message))
 
@@ -181,14 +154,11 @@ class Slot(Generic[T]):
         self._outcome = outcome
         task, self._task = self._task, None
         # Before the task is woken: the lane must count as busy in this step.
-        self._announce()
+        on_settled, self._on_settled = self._on_settled, None
+        if on_settled is not None:
+            on_settled()
         if task is not None:
             trio.lowlevel.reschedule(task)
-
-    def _announce(self) -> None:
-        callback, self._on_settled = self._on_settled, None
-        if callback is not None:
-            callback()
 
     def _abort(self, _raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
         self._task = None

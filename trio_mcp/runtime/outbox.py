@@ -7,15 +7,15 @@ together, so that many messages cost one write.
 """
 
 # Not a Trio memory channel: that has no item above its limit, gives out one item per receive, and no way to see whether a reader
-# waits, which `shortcut` needs.
+# waits, which `send_now` needs.
 #
-# `items`, `closed` and `full` are attributes, which every change keeps up to date, because each message reads them several times
-# from other files; nothing outside of this class may write them.
+# `items`, `closed` and `is_full` are attributes, which every change keeps up to date, because each message reads them several
+# times from other files; nothing outside of this class may write them.
 #
-#   queued items           closed   full    post       send    take
-#   fewer than the limit   no       no      queues     queues  all items; waits if there are none
-#   the limit or more      no       yes     queues     waits   all items, and wakes the senders
-#   any                    yes      no      drops      drops   all items; [] if there are none, without waiting
+#   queued items           closed   is_full   post       send    take
+#   fewer than the limit   no       no        queues     queues  all items; waits if there are none
+#   the limit or more      no       yes       queues     waits   all items, and wakes the senders
+#   any                    yes      no        drops      drops   all items; [] if there are none, without waiting
 
 from __future__ import annotations
 
@@ -28,45 +28,33 @@ import trio
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxStatistics:
-    """Numbers of queued items, of senders that wait, and of items that came after the outbox was closed."""
-
-    queued: int
-    waiting: int
-    dropped: int
-    closed: bool
-
-
 @dataclass(slots=True, eq=False)
 class Outbox(Generic[T]):
-    """A bounded queue with one reader; items that come after `close` are dropped and counted."""
+    """A bounded queue with one reader; items that come after `close` are dropped."""
 
     limit: int = 256
     """Queued items from which on `send` waits."""
     items: list[T] = field(default_factory=list)
     closed: bool = False
-    full: bool = False
+    is_full: bool = False
     """Whether `send` waits."""
     on_ready: Callable[[], None] | None = None
     """Called once when there is something to take, or the outbox is closed; None afterwards."""
-    shortcut: Callable[[T], bool] | None = None
+    send_now: Callable[[T], bool] | None = None
     """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
-    shortcut_unless: Collection[object] = ()
-    """While this holds anything, items are queued instead, so that several share a write."""
-    _dropped: int = 0
+    queue_while: Collection[object] = ()
+    """While this holds anything, items are queued and not offered to `send_now`, so that several share a write."""
     # Made for the first sender that has to wait: most outboxes are never full.
     _senders: trio.lowlevel.ParkingLot | None = None
 
     def post(self, item: T, *, last: bool = False) -> None:
         """Queue an item without waiting, also above the limit; with `last`, close the outbox after it."""
         if self.closed:
-            self._dropped += 1
             return
-        send_now = None if self.on_ready is None or self.items or self.shortcut_unless else self.shortcut
+        send_now = None if self.on_ready is None or self.items or self.queue_while else self.send_now
         if send_now is None or not send_now(item):
             self.items.append(item)
-            self.full = len(self.items) >= self.limit
+            self.is_full = len(self.items) >= self.limit
             self._ready()
         if last:
             self.close()
@@ -74,22 +62,17 @@ class Outbox(Generic[T]):
     async def send(self, item: T) -> None:
         """Queue an item, waiting while the outbox is full. If it is cancelled, the item was not queued."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        await self.room()
+        await self.wait_not_full()
         self.post(item)
         # Shielded: a cancel that is noticed after the item was queued must not look as if it had not been.
         await trio.lowlevel.cancel_shielded_checkpoint()
 
-    async def room(self) -> None:
-        """Wait until the outbox is not full."""
-        while self.full:
+    async def wait_not_full(self) -> None:
+        """Wait until `send` would not wait."""
+        while self.is_full:
             if self._senders is None:
                 self._senders = trio.lowlevel.ParkingLot()
             await self._senders.park()
-
-    @property
-    def waiting(self) -> int:
-        """Number of senders that wait for room."""
-        return 0 if self._senders is None else self._senders.statistics().tasks_waiting
 
     def _wake_senders(self) -> None:
         if self._senders is not None:
@@ -98,16 +81,16 @@ class Outbox(Generic[T]):
     def take_nowait(self) -> list[T]:
         """Return all queued items in order, without waiting."""
         items, self.items = self.items, []
-        self.full = False
+        self.is_full = False
         self._wake_senders()
         return items
 
     async def take(self) -> list[T]:
         """Wait until something is queued and return all of it; an empty list once the outbox is closed and drained."""
-        await self.ready()
+        await self.wait_ready()
         return self.take_nowait()
 
-    async def ready(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until there is something to take, or the outbox is closed.
 
         Raises:
@@ -127,16 +110,13 @@ class Outbox(Generic[T]):
     def close(self) -> None:
         """Drop all later items; those that are queued can still be taken."""
         self.closed = True
-        self.full = False
+        self.is_full = False
         self._wake_senders()
         self._ready()
 
-    def statistics(self) -> OutboxStatistics:
-        return OutboxStatistics(len(self.items), self.waiting, self._dropped, self.closed)
-
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return f"<Outbox {state} queued={len(self.items)}/{self.limit} waiting={self.waiting}>"
+        return f"<Outbox {state} queued={len(self.items)}/{self.limit}>"
 
     def _ready(self) -> None:
         callback, self.on_ready = self.on_ready, None

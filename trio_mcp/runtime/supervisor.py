@@ -37,6 +37,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import trio
 
@@ -68,16 +69,12 @@ class Supervisor:
         self._actors: dict[str, Actor] = {}
         self._per_principal: Counter[str | None] = Counter()
         self._parked: Counter[str | None] = Counter()
-        self._parked_total = 0
-        self._parked_bytes = 0
         self._serial = itertools.count(1)
-        self._started = self._returned = self._raised = self._refused = 0
-        self._cancelled: Counter[CancelReason] = Counter()
-        self._stuck = self._ever_stuck = 0
+        self._counts = SupervisorStatistics()
         self._deadlines = CleanupDeadlines(nursery, grace, self._actors, self._mark_stuck)
-        self._watchdog = Watchdog(watchdog, self._is_busy, self._owner)
+        self.watchdog = Watchdog(watchdog, self._is_busy, self._owner)
         self._draining = self._closing = False
-        self._idle: trio.Event | None = None
+        self._draining_tasks = trio.lowlevel.ParkingLot()
 
     def start(
         self,
@@ -108,10 +105,10 @@ class Supervisor:
         actor.on_cancel = self._deadlines.cancelled
         self._actors[actor.name] = actor
         self._per_principal[principal] += 1
-        self._started += 1
+        self._counts.started += 1
         self._nursery.start_soon(self._run, actor, body, name=actor.name)
-        if self._watchdog.asleep:
-            self._watchdog.wake()
+        if self.watchdog.asleep:
+            self.watchdog.wake()
         if deadline != math.inf:
             self._deadlines.expect_end(actor, deadline)
         return actor
@@ -127,20 +124,20 @@ class Supervisor:
             LimitExceeded: too many are parked already. The actor still runs; cancel it.
         """
         limits, principal = self.limits, actor.principal
-        if self._parked_total >= limits.parked:
+        if self._counts.parked >= limits.parked:
             raise LimitExceeded(f"{limits.parked} calls already wait for an answer, which is this server's limit")
         if self._parked[principal] >= limits.parked_per_principal:
             raise LimitExceeded(
                 f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit"
             )
-        if self._parked_bytes + actor.held_bytes > limits.parked_bytes:
+        if self._counts.parked_bytes + actor.held_bytes > limits.parked_bytes:
             raise LimitExceeded(
                 f"the calls that wait for an answer may hold {limits.parked_bytes} bytes of requests on this server, "
                 f"and with this one of {actor.held_bytes} bytes it would be more"
             )
         self._parked[principal] += 1
-        self._parked_total += 1
-        self._parked_bytes += actor.held_bytes
+        self._counts.parked += 1
+        self._counts.parked_bytes += actor.held_bytes
         actor.state = ActorState.PARKED
         actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
         self._deadlines.expect_end(actor, actor.scope.deadline)
@@ -154,8 +151,8 @@ class Supervisor:
         actor.state = ActorState.RUNNING
         actor.scope.deadline = actor.deadline
         self._deadlines.expect_end(actor, actor.deadline)
-        if self._watchdog.asleep:
-            self._watchdog.wake()
+        if self.watchdog.asleep:
+            self.watchdog.wake()
 
     def cancel_all(self, reason: CancelReason) -> None:
         """Cancel every actor."""
@@ -194,38 +191,24 @@ class Supervisor:
             self._end_timing()
 
     @property
-    def blocked(self) -> int:
-        """How often the watchdog saw an actor block the event loop."""
-        return self._watchdog.incidents
-
-    @property
     def actors(self) -> tuple[Actor, ...]:
         """Every actor that has not ended, oldest first."""
         return tuple(self._actors.values())
 
     def statistics(self) -> SupervisorStatistics:
-        return SupervisorStatistics(
-            running=self._living - self._parked_total,
-            parked=self._parked_total,
-            parked_bytes=self._parked_bytes,
-            started=self._started,
-            returned=self._returned,
-            raised=self._raised,
-            cancelled=dict(self._cancelled),
-            refused=self._refused,
-            stuck=self._stuck,
-            ever_stuck=self._ever_stuck,
-        )
+        """Return the actors by state now, and how actors ended so far."""
+        counts = self._counts
+        return replace(counts, running=self._living - counts.parked, cancelled=dict(counts.cancelled))
 
     def __repr__(self) -> str:
-        running = self._living - self._parked_total
-        stuck = f" stuck={self._stuck}" if self._stuck else ""
-        return f"<Supervisor running={running} parked={self._parked_total} started={self._started}{stuck}>"
+        now = self.statistics()
+        stuck = f" stuck={now.stuck}" if now.stuck else ""
+        return f"<Supervisor running={now.running} parked={now.parked} started={now.started}{stuck}>"
 
     @property
     def _living(self) -> int:
         """Actors that are not stuck."""
-        return len(self._actors) - self._stuck
+        return len(self._actors) - self._counts.stuck
 
     def _admit(self, principal: str | None) -> None:
         limits = self.limits
@@ -237,7 +220,7 @@ class Supervisor:
         elif self._per_principal[principal] >= limits.actors_per_principal:
             refusal = f"{limits.actors_per_principal} of your calls are already running, which is the limit"
         if refusal is not None:
-            self._refused += 1
+            self._counts.refused += 1
             raise LimitExceeded(refusal)
 
     @trio.lowlevel.enable_ki_protection  # a real Ctrl-C belongs to the main task, not to the tool it happens to hit
@@ -259,7 +242,7 @@ class Supervisor:
         if actor.overdue_at != math.inf:
             self._deadlines.drop(actor)
         if actor.state is ActorState.STUCK:
-            self._stuck -= 1
+            self._counts.stuck -= 1
             logger.warning("%s, which was stuck, has ended", actor.name)
         actor.state = ActorState.DONE
         if actor.opened_mailbox is not None:
@@ -280,13 +263,13 @@ class Supervisor:
             return
         match outcome:
             case Returned():
-                self._returned += 1
+                self._counts.returned += 1
             case Raised():
-                self._raised += 1
+                self._counts.raised += 1
             case Cancelled(reason):
-                self._cancelled[reason] += 1
-        if self._idle is not None and not self._living:
-            self._idle.set()
+                self._counts.cancelled[reason] = self._counts.cancelled.get(reason, 0) + 1
+        if self._draining and not self._living:
+            self._draining_tasks.unpark_all()
         # A failure in here would end the nursery, and with it every other call.
         try:
             on_done(actor, outcome)
@@ -297,7 +280,7 @@ class Supervisor:
 
     def _is_busy(self) -> bool:
         """Return whether some actor is not parked."""
-        return len(self._actors) > self._parked_total
+        return len(self._actors) > self._counts.parked
 
     def _owner(self, task: trio.lowlevel.Task) -> str | None:
         """Return the name of the actor that a task belongs to: its own task, or one below it."""
@@ -313,7 +296,7 @@ class Supervisor:
 
     def _end_timing(self) -> None:
         self._deadlines.stop()
-        self._watchdog.close()
+        self.watchdog.close()
 
     def _mark_stuck(self, actor: Actor) -> None:
         """Report an actor as cancelled although it has not ended: its grace period is over."""
@@ -332,23 +315,21 @@ class Supervisor:
         actor.retire(ActorState.STUCK)
         actor.on_cancel = None
         self._deadlines.drop(actor)
-        self._stuck += 1
-        self._ever_stuck += 1
+        self._counts.stuck += 1
+        self._counts.ever_stuck += 1
         self._report_outcome(actor, Cancelled(reason))
 
     def _unpark(self, actor: Actor) -> None:
         if actor.state is ActorState.PARKED:
-            self._parked_total -= 1
-            self._parked_bytes -= actor.held_bytes
+            self._counts.parked -= 1
+            self._counts.parked_bytes -= actor.held_bytes
             self._parked[actor.principal] -= 1
             if not self._parked[actor.principal]:
                 del self._parked[actor.principal]
 
     async def _all_gone(self) -> None:
-        if self._living:
-            if self._idle is None or self._idle.is_set():
-                self._idle = trio.Event()
-            await self._idle.wait()
+        while self._living:
+            await self._draining_tasks.park()
 
 
 async def run_contained(actor: Actor, body: Body) -> Outcome:

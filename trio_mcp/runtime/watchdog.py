@@ -29,8 +29,8 @@ import logging
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from traceback import StackSummary
+from collections.abc import Callable
+from traceback import StackSummary, walk_stack
 from types import FrameType
 
 import trio
@@ -154,18 +154,12 @@ def step_of(innermost: FrameType | None) -> tuple[list[FrameType], trio.lowlevel
     """
     # Trio has no way to ask for the running task from another thread, so it is read from a local variable of Trio's own loop.
     frames: list[FrameType] = []
-    for frame in outer_frames(innermost):
+    for frame, _ in () if innermost is None else walk_stack(innermost):
         if frame.f_code.co_name == "unrolled_run":
             task = frame.f_locals.get("task")
             return frames[::-1], task if isinstance(task, trio.lowlevel.Task) else None
         frames.append(frame)
     return frames[::-1], None
-
-
-def outer_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def time_is_virtual() -> bool:

@@ -102,6 +102,3 @@ class Catalog(Generic[T]):
 
     def __len__(self) -> int:
         return len(self.by_key)
-
-    def __repr__(self) -> str:
-        return f"<Catalog of {len(self)} {self._kind}s>"

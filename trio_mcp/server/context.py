@@ -156,7 +156,7 @@ class Context:
         if self._terms.budget is None:
             answer = await self._ask(question, limit)
         else:
-            estimate = self._call.options.estimate_tokens
+            estimate = self._call.services.options.estimate_tokens
             answer = await charge(lambda: self._ask(question, limit), params, self._terms.budget, estimate)
         if asked is not None:
             # Both in one assignment, after the answer: no other task sees a prompt without its answer. Read again here, since
@@ -298,7 +298,7 @@ class Context:
     @property
     def deadline(self) -> float:
         """When the call will be cancelled, on Trio's clock (seconds); infinity without a timeout."""
-        return min(self._call.deadline, trio.current_effective_deadline())
+        return min(self._call.actor.deadline, trio.current_effective_deadline())
 
     @property
     def cancel_reason(self) -> CancelReason | None:
@@ -345,12 +345,12 @@ class Context:
         inherited = self._messages if options.get("inherit_messages", True) else ()
         messages = (*inherited, *freeze_messages(options.get("messages", ())))
         terms = self._terms.for_branch(options, self._messages)
-        max_depth = min(terms.max_depth, self._call.options.max_depth)
+        max_depth = min(terms.max_depth, self._call.services.options.max_depth)
         work = lambda lane: fn(Context(self._call, lane, terms, messages))  # noqa: E731
         return work, options.get("timeout", math.inf), max_depth
 
     def __repr__(self) -> str:
-        until = "" if self._call.deadline == math.inf else f" deadline={self._call.deadline:.1f}"
+        until = "" if self._call.actor.deadline == math.inf else f" deadline={self._call.actor.deadline:.1f}"
         return f"<Context of {self._call!r}{until}>"
 
 

@@ -61,8 +61,8 @@ def check_offer(options: OfferKeywords, known: Collection[str], where: str) -> N
         ValueError: the value is not allowed.
     """
     check_names(options, known, where)
-    if options.get("name") is not None:
-        check_str("name", options["name"])
+    if (name := options.get("name")) is not None:
+        check_str("name", name)
     check_timeout(options.get("timeout", math.inf))
     check_choice("resume", options.get("resume", "auto"), get_args(ResumePolicy))
     check_sequence(

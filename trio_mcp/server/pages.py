@@ -110,4 +110,4 @@ class Pages(Generic[T]):
         page = self.make_page(
             **members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=settings.scope
         )
-        return facts.codec.encode_result(facts.method, page, settings.server_info_json)
+        return facts.terms.codec.encode_result(facts.method, page, settings.server_info_json)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar, Unpack, overload
 
 from ..runtime import ThreadLimiter
-from ..session.subscriptions import Change
+from ..session.changes import Change
 from .completion import make_completer
 from .handler import Function
 from .options import check_function, check_not_class, check_uri_and_function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
+from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
 from .catalog import Catalog
 from .completion import Completions

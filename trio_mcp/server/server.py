@@ -15,7 +15,7 @@ import trio
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import is_uri
 from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
-from ..session.subscriptions import Change, updated
+from ..session.changes import Change
 from ..types import CacheScope, Icon, Implementation
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
@@ -115,7 +115,7 @@ class Server(Registration):
         """
         if not is_uri(uri):
             raise ValueError(f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, such as file:")
-        self._announce(updated(uri))
+        self._announce(Change("updated", uri))
 
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Run a Trio loop and serve in it until the transport ends: `run()` on stdio, `run("http", port=8000)` over HTTP.

@@ -162,7 +162,7 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
 def uncallable_tools(tools: Catalog[Tool], facts: RequestFacts) -> frozenset[Tool]:
     """Return the tools that this client cannot call (row 30), where a list belongs to its session."""
     # A modern list belongs to no session, and may be cached for other clients.
-    if not facts.codec.revision.hides_gated:
+    if not facts.terms.codec.revision.hides_gated:
         return frozenset()
     return frozenset(tool for tool in tools if not tool.callable_by(facts.client_capabilities))
 
@@ -178,7 +178,7 @@ def check_retry_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model
 
 def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams) -> None:
     """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s); a pipe has no headers."""
-    if tool.mirrored is not None and facts.headers and facts.codec.revision.mirrors:
+    if tool.mirrored is not None and facts.headers and facts.terms.codec.revision.mirrors:
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 

@@ -1,18 +1,19 @@
-"""Sessions: run the calls that a protocol connection receives as actors. The only package that uses both."""
+"""Sessions: run the calls that a protocol connection receives as actors. It alone uses both `protocol` and `runtime`."""
 
 from .batch import OpenBatch
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.facts import Question, RequestFacts, ResumeMode
-from .channel import AnyChannel, MessageChannel, PlainChannel, as_message_channel
-from .client import ClientSession, RequestHandler
+from .channel import AnyChannel, MessageChannel, as_message_channel
+from .client import ClientSession
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .options import ServiceOptions
 from .pump import serve_channel
 from .replies import ReplyTarget
 from .server import ServerSession
+from .server_requests import RequestHandler
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
-from .tokens import TokenEstimate, estimate_tokens, used_tokens
+from .token_usage import TokenEstimate, estimate_tokens, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "MessageChannel",
     "OpenBatch",
     "Peer",
-    "PlainChannel",
     "Plan",
     "Question",
     "Received",

@@ -64,6 +64,27 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         return None
 
 
+async def read_all(
+    channel: MessageChannel, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]
+) -> None:
+    """Pass every message to `take` until the channel ends; wait after a message while `outbox`, where its answers go, is full.
+
+    Raises:
+        trio.BrokenResourceError, trio.ClosedResourceError: the channel broke, or this end was closed.
+    """
+    try:
+        while True:
+            for envelope in await channel.receive_many():
+                take(envelope)
+                # Not kept while this waits: the next one may come in an hour, and this one may be large.
+                del envelope
+            # A peer that does not read its answers is not read either: else its requests would pile up as answers here.
+            if outbox.is_full:
+                await outbox.wait_not_full()
+    except trio.EndOfChannel:
+        return
+
+
 async def write_all(channel: MessageChannel, outbox: Outbox[Envelope]) -> None:
     """Send everything from the outbox until it is closed and empty.
 
@@ -103,6 +124,3 @@ class _Adapter(MessageChannel):
 
     async def aclose(self) -> None:
         await self._channel.aclose()
-
-    def __repr__(self) -> str:
-        return repr(self._channel)

@@ -2,7 +2,7 @@
 
 Each request waits in a slot of one mailbox. If its caller is cancelled or times out, the request is withdrawn: the transport
 cancels it at the server in its own way. If the terms allow the server to send requests, tasks in the nursery given to `run`
-serve them, and the server may cancel them.
+serve them (`server_requests`), and the server may cancel them.
 """
 
 # Everything that arrives is dispatched in the reader's task, without an await between a message and its effect: the order of
@@ -18,15 +18,15 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypedDict
 
 import trio
 
-from ..errors import CapabilityError, Disconnected, McpError, PeerError, RequestTimeout
+from ..errors import Disconnected, RequestTimeout
 from ..protocol.codec import Codec, codec_for
 from ..protocol.connection import (
     BatchIn,
@@ -37,21 +37,12 @@ from ..protocol.connection import (
     Rejected,
     ReplyIn,
     RequestIn,
-    StrayKind,
-    StrayReply,
 )
 from ..protocol.http.headers import NAMED_BY, headers_of
 from ..protocol.jsonrpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    SERVER_BUSY,
-    ErrorDetail,
-    ErrorResponse,
     Notification,
     Request,
     RequestId,
-    Response,
     Unanswered,
     error_response,
 )
@@ -59,7 +50,6 @@ from ..protocol.meta import SUBSCRIPTION_ID
 from ..protocol.revisions import NEWEST_LEGACY, Side
 from ..runtime import Mailbox, Outbox, Slot
 from ..types import (
-    EmptyResult,
     JsonObject,
     Model,
     NotificationParams,
@@ -68,24 +58,17 @@ from ..types import (
     SubscriptionsListenResult,
 )
 from .batch import OpenBatch
-from .channel import AnyChannel, as_message_channel, write_all
+from .channel import AnyChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP
+from .server_requests import RequestHandler, ServerRequests
 
 logger = logging.getLogger("trio_mcp.client")
-
-RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
-"""Serves one method of the server's requests: gets the params, returns the result."""
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-
-MAX_SERVER_REQUESTS = 64
-"""Requests of the server that this client serves concurrently."""
-
-BUSY: Final = f"this client already answers {MAX_SERVER_REQUESTS} requests, which is its limit"
 
 
 class RequestOptions(TypedDict, total=False):
@@ -103,7 +86,7 @@ class SessionTerms:
     """What applies to every message of a session; the client's dialect sets it.
 
     Attributes:
-        codec: writes messages in the revision that is spoken.
+        codec: writes messages in the negotiated revision.
         request_meta: members of `_meta` that every request carries.
         stateless: each request carries all its context, so there is no session at the server. It must send no requests then, and
             is sent no answers (M-RPC-1c).
@@ -118,14 +101,13 @@ class ClientSession:
     """One connection to a server over a channel.
 
     Args:
-        request_handlers: what serves the server's requests, by method.
+        request_handlers: the handlers of the server's requests, by method.
         on_notification: called with each notification that belongs to no request of this client.
         on_session_lost: called when the transport learns that the server no longer knows the session that is open now.
 
     Attributes:
-        terms: what applies to every message; the client sets it once it knows the revision.
+        terms: the terms of every message; the client sets them once it knows the revision.
         closed_because: why the connection has ended; None while it is open.
-        stray_replies: how many replies matched no open request, by kind.
     """
 
     def __init__(
@@ -137,18 +119,16 @@ class ClientSession:
     ) -> None:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
-        self.stray_replies: Counter[StrayKind] = Counter()
         self._channel = as_message_channel(channel)
-        self._request_handlers = request_handlers
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
         self._outbox: Outbox[Envelope] = Outbox()
+        self._server_requests = ServerRequests(request_handlers, self.connection, self._outbox)
         self._mailbox = Mailbox(limit=100_000)
         self._progress: dict[RequestId, OnProgress] = {}
         self._streams: dict[str, OnNotification] = {}
         """Handlers of the notifications that belong to an open request, by the request's id."""
         self._tokens = itertools.count(1)
-        self._serving: dict[RequestId, trio.CancelScope] = {}
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
 
@@ -177,7 +157,7 @@ class ClientSession:
             RemoteProtocolError: its answer is malformed.
             RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds. The request is withdrawn at the server,
                 unless it is `initialize` (L-CAN-1b).
-            Disconnected: the connection ended first; `SessionLost` if the server did nothing for this request.
+            Disconnected: the connection ended first; `SessionLost` if the server did not process this request.
 
         A cancel withdraws the request at the server.
         """
@@ -186,7 +166,7 @@ class ClientSession:
             raise Disconnected(str(self.closed_because))
         timer = None
         if idle < math.inf:
-            on_progress = timer = IdleTimeout(idle, on_progress, lambda: bool(self._serving))
+            on_progress = timer = IdleTimeout(idle, on_progress, lambda: len(self._server_requests) > 0)
         # Not the id of the request: the token is part of its params, which are encoded before the connection assigns the id.
         token = next(self._tokens)
         params = self._with_request_meta(params, None if on_progress is None else token)
@@ -221,13 +201,7 @@ class ClientSession:
         why = "the server closed the connection"
         nursery.start_soon(self._write)
         try:
-            async for envelope in self._channel:
-                self._receive(envelope, nursery)
-                # The next one may come in an hour, and this one may be large.
-                del envelope
-                # A server that asks without reading our answers is not read either, or the outbox would grow without a limit.
-                if self._outbox.full:
-                    await self._outbox.room()
+            await read_all(self._channel, partial(self._receive, nursery), self._outbox)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
         except trio.Cancelled:
@@ -238,13 +212,13 @@ class ClientSession:
             self._end(why if reason is None else f"{why} ({reason})")
 
     async def flush(self) -> None:
-        """Stop queueing, and wait until what is queued is written, `CLEAN_UP` seconds at most."""
+        """Accept no more messages, and wait until the queued ones are written, `CLEAN_UP` seconds at most."""
         self._outbox.close()
         with trio.move_on_after(CLEAN_UP, shield=True):
             await self._written.wait()
 
     def __repr__(self) -> str:
-        return f"<ClientSession {self.connection!r} serving={len(self._serving)}>"
+        return f"<ClientSession {self.connection!r} serving={len(self._server_requests)}>"
 
     # one step each
 
@@ -291,71 +265,47 @@ class ClientSession:
             self._mailbox.close(self.closed_because)
             self._outbox.close()
 
-    def _receive(self, envelope: Envelope[Received], nursery: trio.Nursery, batch: OpenBatch | None = None) -> None:
+    def _receive(self, nursery: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
         message = envelope.message
         # With an id, the request itself gets `SessionLost`, and its sender reopens the session.
         if isinstance(message, Unanswered) and message.session_lost and message.id is None:
             self._on_session_lost()
         event = self.connection.receive(message)
         match event:
-            case ReplyIn(request_id, Exception() as error):
-                self._mailbox.fail(str(request_id), error)
             case ReplyIn(request_id, result):
                 self._mailbox.post(str(request_id), result)
             case NotificationIn(method, params):
                 self._notified(method, params)
+            # The server may send requests in a session only (M-RPC-1c).
+            case RequestIn(request_id, method) if self.terms.stateless:
+                logger.warning("the server sent the request %s, which its revision forbids; it was ignored", method)
+                self.connection.release_id(request_id)
             case RequestIn():
-                self._admit(event, nursery, batch)
+                self._server_requests.admit(event, nursery, batch)
             case CancelIn(request_id):
                 self._cancelled(request_id)
             case Rejected(error, answer):
                 logger.warning("the server sent something invalid: %s", error)
                 # A modern server gets no answers, not even errors: it may not have sent a request (M-RPC-1c).
                 if answer and error.request_id is not None and not self.terms.stateless:
-                    self._send_answer(error_response(error), batch)
+                    if batch is not None:
+                        batch.expect()
+                    self._server_requests.reply(error_response(error), batch)
             case BatchIn():
                 self._receive_batch(event, nursery)
             case Ignored(why):
-                if isinstance(event, StrayReply):
-                    self.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
 
     def _receive_batch(self, event: BatchIn, nursery: trio.Nursery) -> None:
         """Receive each message of a batch; the answers to its requests go back in one array (L-RPC-1b)."""
         batch = OpenBatch(self._outbox)
         for message in event.messages:
-            self._receive(Envelope(message), nursery, batch)
+            self._receive(nursery, Envelope(message), batch)
         batch.all_read()
-
-    def _send_answer(self, answer: Response | ErrorResponse, batch: OpenBatch | None) -> None:
-        if batch is None:
-            self._outbox.post(Envelope(answer, about=answer.id))
-        else:
-            batch.answer(answer)
-
-    def _admit(self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None) -> None:
-        """Serve a request of the server, if the terms allow any (M-RPC-1c) and not too many are being served."""
-        if self.terms.stateless:
-            logger.warning("the server sent the request %s, which its revision forbids; it was ignored", request.method)
-            self.connection.release_id(request.id)
-        # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
-        elif request.method == "ping":
-            self.connection.release_id(request.id)
-            self._send_answer(Response(request.id, request.terms.codec.encode_result("ping", EmptyResult())), batch)
-        elif len(self._serving) >= MAX_SERVER_REQUESTS:
-            self.connection.release_id(request.id)
-            self._send_answer(ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY)), batch)
-        else:
-            scope = self._serving[request.id] = trio.CancelScope()
-            if batch is not None:
-                batch.expect()
-            nursery.start_soon(self._serve, request, scope, batch)
 
     def _cancelled(self, request_id: RequestId) -> None:
         """The server cancels its own request, or ends a stream of notifications that this client opened (M-CAN-2s)."""
-        if request_id in self._serving:
-            self._serving[request_id].cancel()
-        elif str(request_id) in self._streams:
+        if not self._server_requests.cancel(request_id) and str(request_id) in self._streams:
             self.connection.withdraw(request_id, "the server ended it")
             self._mailbox.post(str(request_id), SubscriptionsListenResult())
 
@@ -374,38 +324,6 @@ class ClientSession:
         meta = params.meta if isinstance(params, NotificationParams) else None
         stream = None if meta is None else meta.get(SUBSCRIPTION_ID)
         return self._on_notification if stream is None else self._streams.get(str(stream), ignore_notification)
-
-    async def _serve(self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None) -> None:
-        # Stays None if the server cancels the request, which then gets no answer.
-        answer = None
-        with scope:
-            try:
-                answer = await self._answer(request)
-            finally:
-                del self._serving[request.id]
-                self.connection.release_id(request.id)
-        if batch is not None:
-            batch.settle(answer)
-        elif answer is not None:
-            self._outbox.post(Envelope(answer, about=request.id))
-
-    async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
-        try:
-            handler = self._request_handlers.get(request.method)
-            if handler is None:
-                raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
-            result = await handler(request.params)
-            return Response(request.id, request.terms.codec.encode_result(request.method, result))
-        except PeerError as error:
-            detail = ErrorDetail(error.code, error.message, error.data)
-        except CapabilityError as error:
-            detail = ErrorDetail(INVALID_PARAMS, str(error))
-        except Exception as error:
-            logger.exception("the handler of %s failed", request.method)
-            # Only the text of our own errors is sent: that of any other exception may hold secrets of the program.
-            why = f": {error}" if isinstance(error, McpError) else ""
-            detail = ErrorDetail(INTERNAL_ERROR, f"the client's handler of {request.method} failed{why}")
-        return ErrorResponse(request.id, detail)
 
 
 def ignore_notification(method: str, _params: Model) -> None:

@@ -14,7 +14,7 @@ Sent: TypeAlias = Message | Answers
 """What a session may send: a message, or the answers to a batch."""
 
 Received: TypeAlias = Message | Malformed | Unanswered
-"""What a channel may receive: a message, bytes that are none (a `Batch` too), or the news that a request gets no answer."""
+"""What a channel may receive: a message, bytes that are not a message (`Malformed`), a `Batch`, or `Unanswered`."""
 
 M_co = TypeVar("M_co", bound=Sent | Received, default=Sent, covariant=True)
 
@@ -35,17 +35,17 @@ ANONYMOUS = Peer()
 
 
 class Envelope(NamedTuple, Generic[M_co]):
-    """One message on its way: `Envelope[Sent]`, for which `Envelope` alone is short, or `Envelope[Received]`.
+    """One message on a channel: `Envelope[Received]`, or `Envelope[Sent]` (`Envelope` for short).
 
-    The parameter exists for type checkers only. It keeps what only arrives (`Malformed`, `Unanswered`) out of everything that
-    sends, so no channel has to check for it.
+    The parameter exists for type checkers only. Types that are only received (`Malformed`, `Unanswered`) cannot be sent, so no
+    channel has to check for them.
 
     Attributes:
         message: the message.
-        about: the request this message belongs to. HTTP picks the response stream by it; pipes ignore it.
-        peer: who sent it; `ANONYMOUS` on the way out.
-        size: bytes of the message as it came, for the limits; 0 on the way out.
-        stateless: on the way out, whether the message belongs to no session: a request carries all its context, `peer.headers`
+        about: the request that this message belongs to. HTTP selects the response stream by it; other transports ignore it.
+        peer: the sender; `ANONYMOUS` for an outgoing message.
+        size: bytes of a received message, for the limits; 0 for an outgoing one.
+        stateless: for an outgoing message, whether it belongs to no session: a request carries all its context, `peer.headers`
             hold every header that describes it, and closing its response cancels it (2026-07-28).
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 import trio
@@ -17,6 +18,7 @@ T = TypeVar("T")
 OnProgress: TypeAlias = Callable[[ProgressNotificationParams], None]
 
 
+@dataclass(slots=True, eq=False)
 class IdleTimeout:
     """Waits for the answer to one request as long as progress is reported.
 
@@ -32,12 +34,11 @@ class IdleTimeout:
         settled: set when the slot of the request is settled.
     """
 
-    def __init__(self, seconds: float, on_progress: OnProgress | None, is_answering: Callable[[], bool]) -> None:
-        self.settled = trio.Event()
-        self._seconds = seconds
-        self._on_progress = on_progress
-        self._is_answering = is_answering
-        self._scope = trio.CancelScope()
+    _seconds: float
+    _on_progress: OnProgress | None
+    _is_answering: Callable[[], bool]
+    settled: trio.Event = field(default_factory=trio.Event)
+    _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def __call__(self, report: ProgressNotificationParams) -> None:
         self._scope.deadline = trio.current_time() + self._seconds

@@ -11,12 +11,12 @@ from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
-from .tokens import TokenEstimate, estimate_tokens
+from .token_usage import TokenEstimate, estimate_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds.
+    """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds. See docs/limits.md.
 
     Attributes:
         actors: how many calls may run and wait; see `trio_mcp.runtime.Limits`.

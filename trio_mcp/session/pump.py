@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from ..runtime import CancelReason, Outbox
-from .channel import AnyChannel, MessageChannel, as_message_channel, write_all
+from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope
 from .server import ServerSession
 from .service import Service
@@ -28,8 +28,9 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
     outbox: Outbox[Envelope] = Outbox(service.options.outbox)
     session = ServerSession(service)
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
-    outbox.shortcut, outbox.shortcut_unless = channel.send_nowait, session.connection.open_ids
-    channel.deliver_to(partial(session.receive, outbox=outbox), outbox)
+    outbox.send_now, outbox.queue_while = channel.send_nowait, session.connection.open_ids
+    take = partial(session.receive, outbox=outbox)
+    channel.deliver_to(take, outbox)
     session.attach(outbox)
     reading = trio.CancelScope()
     channel.on_stop = reading.cancel
@@ -37,33 +38,19 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
         nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
         try:
             with reading:
-                await _read_all(channel, session, outbox)
+                await read_all(channel, take, outbox)
             if reading.cancelled_caught:
                 await service.drain(0, CLEAN_UP)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            logger.info("the connection broke: %s", error)
         finally:
             if session.working:
                 logger.warning("the client is gone: what still runs for it is cancelled")
             session.close(CancelReason.DISCONNECT)
             with trio.move_on_after(CLEAN_UP, shield=True):
-                await session.idle()
+                await session.requests.wait_none_left()
             outbox.close()
             nursery.cancel_scope.deadline = trio.current_time() + CLEAN_UP
-
-
-async def _read_all(channel: MessageChannel, session: ServerSession, outbox: Outbox[Envelope]) -> None:
-    try:
-        while True:
-            for envelope in await channel.receive_many():
-                session.receive(envelope, outbox)
-                # Not kept while this waits: the next one may come in an hour, and this one may be large.
-                del envelope
-            # A client that does not read its answers is not read either: else its requests would pile up as answers here.
-            if outbox.full:
-                await outbox.room()
-    except trio.EndOfChannel:
-        return
-    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        logger.info("the connection broke: %s", error)
 
 
 async def _write_then_stop(channel: MessageChannel, outbox: Outbox[Envelope], connection: trio.CancelScope) -> None:

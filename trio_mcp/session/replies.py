@@ -16,6 +16,13 @@ LegOutcome: TypeAlias = Encoded | ErrorDetail | None
 """How a leg of a call ended: a result, an error, or nothing because its client cancelled it."""
 
 
+def reply_of(request_id: RequestId, outcome: LegOutcome) -> Response | ErrorResponse | None:
+    """Return the message that an outcome is sent as, or None if it is not sent."""
+    if outcome is None:
+        return None
+    return Response(request_id, outcome) if isinstance(outcome, Encoded) else ErrorResponse(request_id, outcome)
+
+
 class Answering(Protocol):
     """The work that will answer a request."""
 
@@ -26,16 +33,14 @@ class Answering(Protocol):
 
     def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:
         """Stop answering this request; the work is cancelled unless another request waits for it too."""
-        ...
 
     def disconnect(self, target: ReplyTarget) -> None:
         """Forget a request whose reply cannot be delivered any more; otherwise like `withdraw`."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
 class ReplyTarget:
-    """One request id and the outbox its reply goes to; `owns_outbox` if the outbox serves nothing but this request."""
+    """One request id and the outbox its reply goes to; `owns_outbox` if the outbox is used for this request only."""
 
     request_id: RequestId
     outbox: Outbox[Envelope]
@@ -54,17 +59,14 @@ class ReplyTarget:
         """Send the outcome."""
         # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
-        if isinstance(outcome, Encoded):
-            response = Envelope(Response(self.request_id, outcome), about=self.request_id)
-            self.outbox.post(response, last=self.owns_outbox)
-        elif outcome is not None:
-            error = Envelope(ErrorResponse(self.request_id, outcome), about=self.request_id)
-            self.outbox.post(error, last=self.owns_outbox)
+        reply = reply_of(self.request_id, outcome)
+        if reply is not None:
+            self.outbox.post(Envelope(reply, about=self.request_id), last=self.owns_outbox)
         elif self.owns_outbox:
             self.outbox.close()
 
     def close(self) -> None:
-        """Take the request off the list of open ones."""
+        """Remove the request from the open ones."""
         self.finished = True
         # Both know this target: without a reference back, nothing is left to the garbage collector.
         self.work = self.end_response = None
@@ -84,6 +86,7 @@ class ReplyTarget:
 # n² steps. The values of `_further` are dicts because a set does not remember which request is the oldest.
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OpenRequests:
     """The requests of one connection that wait for a reply; every step takes constant time, however many there are.
 
@@ -94,16 +97,13 @@ class OpenRequests:
     request was cancelled may be used again while the cancelled call cleans up.
     """
 
-    __slots__ = ("_cancelled", "_first", "_further", "_ids_in_use", "_none_left", "count")
-
-    def __init__(self, ids_in_use: set[RequestId]) -> None:
-        self._ids_in_use = ids_in_use
-        self._none_left: trio.Event | None = None
-        self.count = 0
-        """How many are open."""
-        self._first: dict[RequestId, ReplyTarget] = {}
-        self._further: dict[RequestId, dict[ReplyTarget, None]] = {}
-        self._cancelled: dict[ReplyTarget, None] = {}
+    _ids_in_use: set[RequestId]
+    count: int = 0
+    """How many are open."""
+    _first: dict[RequestId, ReplyTarget] = field(default_factory=dict)
+    _further: dict[RequestId, dict[ReplyTarget, None]] = field(default_factory=dict)
+    _cancelled: dict[ReplyTarget, None] = field(default_factory=dict)
+    _none_left: trio.Event | None = None
 
     def add(self, target: ReplyTarget) -> None:
         self.count += 1

@@ -1,6 +1,6 @@
 """The server's end of a connection: messages in, actors started, answers out.
 
-A session owns no task. `receive` works out what a message means and acts on it at once: it answers, cancels, posts a reply to
+A session owns no task. `receive` decides what a message means and acts on it immediately: it answers, cancels, posts a reply to
 the mailbox that waits for it, or starts an actor in the service's supervisor. So a reader is never held up by a tool, and a
 cancellation overtakes all work.
 """
@@ -57,14 +57,14 @@ logger = logging.getLogger("trio_mcp.session")
 class ServerSession:
     """The server's end of one connection.
 
-    A transport uses it in one of two ways. Where a connection lasts as long as its session, it hands in a channel:
-    `serve_channel` makes the session, reads in one task and writes in another. Over HTTP a session outlives its connections, or
-    a connection carries one request, and every request has a task already; two more tasks and two queues for each would cost
-    more than the call. So `http` and `sse` make the session and hand in each message by `receive`. Besides, they use nothing but
-    `disconnect`, `attach`, `close`, `initialized`, `busy` and the revision of `connection`.
+    A transport uses it in one of two ways. If a connection lasts as long as its session, the transport passes a channel to
+    `serve_channel`, which creates the session, reads in one task and writes in another. Over HTTP, a session outlives its
+    connections or a connection carries one request, and every request already has a task; two more tasks and two queues for each
+    would cost more than the call. So `http` and `sse` create the session and pass each message to `receive`. They also use
+    `disconnect`, `attach`, `close`, `initialized`, `busy` and the revision of `connection`, and nothing else.
 
-    On a pipe it lives as long as the connection. Over HTTP each legacy session has one, and all modern requests share one, since
-    nothing of a modern request outlives it.
+    On a shared channel it lasts as long as the connection. Over HTTP each legacy session has one, and all modern requests share
+    one, since no state outlives a modern request.
 
     Args:
         shared_channel: see `Connection`.
@@ -86,15 +86,15 @@ class ServerSession:
         owns_outbox: bool = False,
         inbound: Inbound | None = None,
     ) -> ReplyTarget | OpenBatch | Rejected | None:
-        """Act on one message; what is sent about it goes to `outbox`.
+        """Process one message; what is sent in response goes to `outbox`.
 
         Args:
-            owns_outbox: the outbox serves nothing but this message; it is closed when the message has had its answer.
-            inbound: the message of the envelope, if it was classified before.
+            owns_outbox: the outbox is used for this message only; it is closed after the reply.
+            inbound: the classified message of the envelope, if the caller has classified it.
 
         Returns:
             the reply target of a request, for `disconnect`, or the batch of several; the error of a message that was rejected
-            unread; else None.
+            before it was processed; else None.
         """
         event = self.connection.receive(envelope.message, inbound)
         match event:
@@ -117,7 +117,8 @@ class ServerSession:
                     target = batch.reply_target(request.id, self.requests)
                     self._serve(request, target, envelope.peer, envelope.size)
                 case Rejected(error, answer=True):
-                    batch.answer(error_response(error))
+                    batch.expect()
+                    batch.settle(error_response(error))
                 case other:
                     self._take(other)
         return batch if batch.all_read() else None
@@ -137,12 +138,12 @@ class ServerSession:
                 return event
             case Ignored(why):
                 if isinstance(event, StrayReply):
-                    self.service.stray_replies[event.kind] += 1
+                    self.service.calls.stray_replies[event.kind] += 1
                 logger.debug("a message was ignored: %s", why)
         return None
 
     def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
-        """The reply cannot be delivered any more: cancel the call, unless another request waits for it too."""
+        """Cancel the call whose reply cannot be delivered any more, unless another request still waits for it."""
         if isinstance(target, OpenBatch):
             for each in target.reply_targets:
                 if not each.finished:
@@ -154,39 +155,35 @@ class ServerSession:
             work.disconnect(target)
 
     def close(self, reason: CancelReason) -> None:
-        """The connection is over: cancel everything that runs for it. Parked calls belong to no connection (M-ST-2c)."""
+        """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self._state.close()
-        self._asks.close()
+        self._asks.mailboxes.clear()
         for target in list(self.requests):
             withdraw(target, reason)
 
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
-        """Send messages that belong to no request there, such as changes of lists.
+        """Set the outbox for messages that belong to no request, such as changes of lists; None removes it.
 
-        On a pipe that is the outbox of everything else, over HTTP that of the stream that was opened for them. Without one,
-        changes are kept, each once, until there is an outbox again.
+        On a shared channel it is the outbox of the channel, over HTTP that of the GET stream. Without one, changes are kept, each
+        once, until there is one again.
         """
         self._state.attach(outbox)
 
     @property
     def initialized(self) -> bool:
-        """A handshake has been made."""
+        """Whether the handshake has been made."""
         return self.connection.terms.phase is Phase.OPEN
 
     @property
     def busy(self) -> bool:
-        """Some request of the client has no answer yet."""
+        """Whether a request of the client has no reply yet."""
         return self.requests.count > 0
 
     @property
     def working(self) -> bool:
-        """Some request of the client that is more than listening has no answer yet."""
+        """Whether a request of the client, other than `subscriptions/listen`, has no reply yet."""
         return any(target.work is None or target.work.method != LISTEN_METHOD for target in self.requests)
-
-    async def idle(self) -> None:
-        """Wait until every request of the client has been answered or given up."""
-        await self.requests.wait_none_left()
 
     def __repr__(self) -> str:
         client = self.connection.terms.client_info

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import InitVar, dataclass
@@ -20,11 +19,10 @@ import trio
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.revisions import REVISIONS
-from ..protocol.sealing.request_state import KeyRing, Sealer
+from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Supervisor, ThreadLimiter, open_supervisor
 from ..types import Implementation, ServerCapabilities, declares
-from .calls.asks_rounds import CallInRounds, RoundServices
-from .calls.call import RequestCheck, Route
+from .calls.call import CallServices, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -35,12 +33,12 @@ logger = logging.getLogger("trio_mcp.session")
 
 @dataclass(eq=False, repr=False)
 class Service:
-    """Made by `open_service`.
+    """The state that all connections of a running server share; made by `open_service`.
 
     Attributes:
-        capabilities: what is offered now; changed by `declare`.
-        request_checks: checks of requests that carry a call forward, by method; those that start one are checked by their route.
-        calls: what calls are handed.
+        capabilities: the capabilities that the server offers now; changed by `declare`.
+        request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
+        calls: the services that every call uses.
     """
 
     supervisor: Supervisor
@@ -56,7 +54,7 @@ class Service:
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
-        self.calls = RoundServices(
+        self.calls = CallServices(
             supervisor=self.supervisor,
             options=self.options,
             server_info_json=Encoded(self.identity.encode()),
@@ -67,7 +65,7 @@ class Service:
         )
 
     def declare(self, capabilities: ServerCapabilities) -> None:
-        """Offer these capabilities from now on; called again when something of a new kind is added while serving."""
+        """Offer these capabilities from now on; called again when an item of a new kind is added while serving."""
         self.capabilities = capabilities
         # A table, because every request asks: the methods of each revision that are not gated, or whose gate is open.
         self.offered: dict[str, frozenset[str]] = {
@@ -79,57 +77,33 @@ class Service:
             for name, revision in REVISIONS.items()
         }
 
-    @property
-    def directory(self) -> CallDirectory[CallInRounds]:
-        """The calls that a later request may carry forward."""
-        return self.calls.directory
-
-    @property
-    def sealer(self) -> Sealer:
-        """Seals `requestState`; replaced by tests that have a clock of their own."""
-        return self.calls.sealer
-
-    @sealer.setter
-    def sealer(self, sealer: Sealer) -> None:
-        self.calls.__dict__["sealer"] = sealer  # where `cached_property` keeps it
-
-    @property
-    def stray_replies(self) -> Counter[StrayKind]:
-        """Replies of clients that no call waited for, by kind."""
-        return self.calls.stray_replies
-
     def statistics(self) -> ServiceStatistics:
-        """What runs, waits and is held now, and what was dropped; a snapshot."""
-        strays = self.stray_replies
+        """Return what runs and waits now, and how calls and replies ended."""
         return ServiceStatistics(
             actors=self.supervisor.statistics(),
             open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
-            dropped=ReplyStatistics(
-                late=strays[StrayKind.LATE],
-                duplicate=strays[StrayKind.DUPLICATE],
-                unknown=strays[StrayKind.UNKNOWN],
-            ),
+            dropped=ReplyStatistics(**{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}),
             threads=None if self._threads is None else self._threads.statistics(),
-            blocked=self.supervisor.blocked,
+            blocked=self.supervisor.watchdog.incidents,
         )
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.
 
-        Streams of changes end in order, however few the seconds, unless they are not read (M-SUB-3s).
+        Streams of changes end with their results, however few the seconds, unless they are not read (M-SUB-3s).
         """
         until = trio.current_time() + seconds
         self.supervisor.refuse_new()
         self.subscriptions.close()
-        with trio.move_on_after(FAREWELL):
-            await self.subscriptions.streams_ended()
+        with trio.move_on_after(STREAM_END_TIMEOUT):
+            await self.subscriptions.wait_streams_ended()
         await self.supervisor.drain(max(0, until - trio.current_time()), clean_up)
 
     def __repr__(self) -> str:
         return f"<Service {self.identity.name} {self.supervisor!r}>"
 
 
-FAREWELL: Final = 0.5
+STREAM_END_TIMEOUT: Final = 0.5
 """Seconds for ending the streams of change notifications with their results."""
 
 NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
@@ -145,7 +119,7 @@ async def open_service(
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
     threads: ThreadLimiter | None = None,
 ) -> AsyncIterator[Service]:
-    """A service for the length of the block; leaving it cancels what still runs, and waits for it all.
+    """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
     Args:
         threads: where plain functions run, for the statistics.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ..errors import LocalProtocolError, RemoteProtocolError
@@ -24,10 +25,11 @@ from ..types import (
     UnsubscribeRequestParams,
 )
 from .calls.call import Plan
+from .changes import PROMPTS, RESOURCES, TOOLS
 from .envelope import Envelope
 from .listen_requests import listen_plan
 from .service import Service
-from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
+from .subscriptions import Subscriber
 
 logger = logging.getLogger("trio_mcp.session")
 
@@ -37,16 +39,14 @@ MAX_INITIALIZE = 64 * 1024
 """Bytes of what a client says of itself: a session keeps it for as long as it lives."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SessionState:
     """The state that a legacy session keeps between its requests, and the methods that change it; see also `SessionTerms`."""
 
-    __slots__ = ("_connection", "_outbox", "_service", "_subscriber")
-
-    def __init__(self, service: Service, connection: Connection) -> None:
-        self._service = service
-        self._connection = connection
-        self._subscriber: Subscriber | None = None
-        self._outbox: Outbox[Envelope] | None = None
+    _service: Service
+    _connection: Connection
+    _subscriber: Subscriber | None = None
+    _outbox: Outbox[Envelope] | None = None
 
     # messages that belong to no request
 
@@ -74,9 +74,9 @@ class SessionState:
             return
         # To post above the limit would let changes pile up for a client that does not read. They are kept by the subscriber
         # meanwhile, which holds each change once.
-        if outbox.full:
-            if not subscriber.held:
-                subscriber.held = True
+        if outbox.is_full:
+            if not subscriber.is_waiting:
+                subscriber.is_waiting = True
                 self._service.supervisor.spawn(self._send_changes_when_ready, outbox, subscriber)
             return
         for change in subscriber.take():
@@ -89,9 +89,9 @@ class SessionState:
 
     async def _send_changes_when_ready(self, outbox: Outbox[Envelope], subscriber: Subscriber) -> None:
         try:
-            await outbox.room()
+            await outbox.wait_not_full()
         finally:
-            subscriber.held = False
+            subscriber.is_waiting = False
         self._send_changes()
 
     # its own methods
@@ -137,20 +137,19 @@ class SessionState:
         assert isinstance(params, SubscribeRequestParams)
         self.initialized()
         assert self._subscriber is not None
-        self._service.subscriptions.watch(self._subscriber, params.uri)
+        self._service.subscriptions.subscribe(self._subscriber, params.uri)
         return EmptyResult()
 
     def unsubscribe(self, params: Model) -> Model:
         assert isinstance(params, UnsubscribeRequestParams)
         check_uri(params.uri)
         if self._subscriber is not None:
-            self._service.subscriptions.forget(self._subscriber, params.uri)
+            self._service.subscriptions.unsubscribe(self._subscriber, params.uri)
         return EmptyResult()
 
     def listen(self, params: Model) -> Plan:
         assert isinstance(params, SubscriptionsListenRequestParams)
-        service = self._service
-        return listen_plan(params, service.capabilities, service.options.watched, service.subscriptions)
+        return listen_plan(self._service, params)
 
 
 SESSION_METHODS: Mapping[str, Callable[[SessionState, Model], Model | Encoded | Plan]] = {

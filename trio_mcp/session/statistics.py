@@ -1,4 +1,4 @@
-"""What a running server has to show: how much of everything there is now, and what has become of the rest."""
+"""The statistics of a running server: what runs and waits now, and how calls and replies ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ServiceStatistics:
         actors: calls by state now, and how calls have ended.
         open_questions: questions of these calls without an answer.
         dropped: replies that matched no open question.
-        threads: those that run plain functions; abandoned ones belong to calls that were cancelled. None where there are none.
+        threads: those that run plain functions; abandoned ones belong to calls that were cancelled. None without plain functions.
         blocked: how often the watchdog saw a tool block the event loop.
     """
 
@@ -41,8 +41,8 @@ class ServiceStatistics:
     blocked: int
 
     @property
-    def quiet(self) -> bool:
-        """Nothing runs, waits or is held now."""
+    def is_idle(self) -> bool:
+        """Whether no call is running, parked or stuck, no question is open, and no thread is in use."""
         actors, threads = self.actors, self.threads
-        held = 0 if threads is None else threads.running + threads.waiting
-        return not (actors.running or actors.parked or actors.stuck or self.open_questions or held)
+        in_threads = 0 if threads is None else threads.running + threads.waiting
+        return not (actors.running or actors.parked or actors.stuck or self.open_questions or in_threads)

@@ -1,6 +1,6 @@
 """Subscribers, and the change notifications they get: lists that changed, resources that were updated.
 
-A change is announced once, from any thread, and delivered in Trio's own time; what is announced several times before that is
+A change is announced from any thread, and delivered in Trio's own time; if it is announced several times before that, it is
 delivered once. Every subscriber has a set of changes not sent to it yet, never a queue of them: a slow one costs no more
 than twice what it may subscribe to, and misses nothing, since each of these messages only says "look again".
 
@@ -11,120 +11,94 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
 
 import trio
 
 from ..errors import LimitExceeded
 from ..protocol.uri.parts import ancestor_uris
 from ..protocol.uri.uris import check_uri
-from ..types import JsonObject, NotificationParams, ResourceUpdatedNotificationParams
+from .changes import Change
+
+MAX_CHARACTERS = 256 * 1024
+"""Characters of all URIs that one subscriber subscribes to."""
+
+MAX_TOTAL_URIS = 100_000
+"""URIs that all subscribers of a service subscribe to together; one costs about half a kilobyte."""
+
+MAX_TOTAL_CHARACTERS = 64 * 1024 * 1024
+"""Characters of all these URIs."""
 
 
-class Change(NamedTuple):
-    """One thing to tell: the notification's method, and the URI when it is about one resource."""
-
-    method: str
-    uri: str | None = None
-
-    def params(self, meta: JsonObject | None = None) -> NotificationParams:
-        """The params of its notification."""
-        if self.uri is None:
-            return NotificationParams(meta=meta)
-        return ResourceUpdatedNotificationParams(uri=self.uri, meta=meta)
-
-
-TOOLS: Final = Change("notifications/tools/list_changed")
-PROMPTS: Final = Change("notifications/prompts/list_changed")
-RESOURCES: Final = Change("notifications/resources/list_changed")
-UPDATED: Final = "notifications/resources/updated"
-
-
-def updated(uri: str) -> Change:
-    """The resource, or something below it, has changed."""
-    return Change(UPDATED, uri)
-
-
-MAX_WATCHED = 256 * 1024
-"""Characters of all URIs that one subscriber watches."""
-
-MAX_IN_ALL = 100_000
-"""Resources that all subscribers of a service watch together; one costs about half a kilobyte."""
-
-MAX_CHARACTERS_IN_ALL = 64 * 1024 * 1024
-"""Characters of the URIs of them."""
-
-
+@dataclass(slots=True, eq=False, repr=False)
 class Subscriber:
     """One subscriber to some changes.
 
     Args:
         lists: the lists whose changes are wanted.
-        limit: resources that may be watched at once.
+        limit: resources that it may subscribe to.
         on_change: called when there is something to take.
+
+    Attributes:
+        pending: the changes that were not taken yet, each once.
+        is_waiting: a task waits until the reader is ready, and will take the changes then.
     """
 
-    __slots__ = ("_limit", "_pending", "_watched", "held", "lists", "on_change", "uris")
+    lists: Collection[Change]
+    limit: int
+    on_change: Callable[[], object]
+    uris: dict[str, None] = field(default_factory=dict)
+    pending: dict[Change, None] = field(default_factory=dict)
+    is_waiting: bool = False
+    _characters: int = 0
 
-    def __init__(self, lists: Iterable[Change], limit: int, on_change: Callable[[], None]) -> None:
-        self.lists = frozenset(lists)
-        self.uris: dict[str, None] = {}
-        self.on_change = on_change
-        self.held = False
-        """Somebody waits for the reader to be ready, and will take what there is then."""
-        self._limit = limit
-        self._watched = 0
-        self._pending: dict[Change, None] = {}
-
-    def watch(self, uri: str) -> None:
-        """Hear of a resource; what is added already is added through `Subscriptions.watch`.
+    def subscribe(self, uri: str) -> None:
+        """Subscribe to a resource; once the subscriber was added, only through `Subscriptions.subscribe`.
 
         Raises:
             RemoteProtocolError: -32602, that is no URI.
-            LimitExceeded: too many are watched already, or too long ones.
+            LimitExceeded: it has too many subscriptions already, or their URIs are too long.
         """
         check_uri(uri)
         if uri in self.uris:
             return
-        if len(self.uris) >= self._limit:
-            raise LimitExceeded(f"{self._limit} resources are watched here already, which is the limit")
-        if self._watched + len(uri) > MAX_WATCHED:
-            raise LimitExceeded(f"the URIs that are watched here have at most {MAX_WATCHED} characters in all")
-        self._watched += len(uri)
+        if len(self.uris) >= self.limit:
+            raise LimitExceeded(f"there are subscriptions to {self.limit} resources already, which is the limit")
+        if self._characters + len(uri) > MAX_CHARACTERS:
+            raise LimitExceeded(f"the URIs of all subscriptions may have {MAX_CHARACTERS} characters in total")
+        self._characters += len(uri)
         self.uris[uri] = None
 
-    def forget(self, uri: str) -> None:
-        """Hear no more of a resource, nor of what is still to tell of it."""
+    def unsubscribe(self, uri: str) -> None:
+        """End the subscription to a resource, and drop its pending changes."""
         if uri in self.uris:
             del self.uris[uri]
-            self._watched -= len(uri)
-            self._pending = {change: None for change in self._pending if self.wants(change)}
+            self._characters -= len(uri)
+            self.pending = {change: None for change in self.pending if self.wants(change)}
 
     def wants(self, change: Change) -> bool:
-        """Whether the subscriber wants this change: an update also counts for the resource that it is a part of (L-RES-1s)."""
-        if change.uri is None:
-            return change in self.lists
-        return any(whole in self.uris for whole in ancestor_uris(change.uri))
+        """Return whether the subscriber wants this change: an update of a part counts for the whole resource (L-RES-1s)."""
+        return change in self.lists if change.uri is None else bool(self._matching(change))
 
-    def tell(self, change: Change) -> None:
-        """Keep it until it is taken. Where there are too many parts to keep, what they are parts of is kept instead."""
-        if len(self._pending) >= 2 * self._limit + len(self.lists) and change not in self._pending:
-            self._pending = dict.fromkeys(each for known in (*self._pending, change) for each in self._asked_for(known))
+    def enqueue(self, change: Change) -> None:
+        """Add a change. If there are too many, those of parts are replaced by changes of the resources subscribed to."""
+        if len(self.pending) >= 2 * self.limit + len(self.lists) and change not in self.pending:
+            self.pending = dict.fromkeys(each for known in (*self.pending, change) for each in self._matching(known))
         else:
-            self._pending[change] = None
+            self.pending[change] = None
         self.on_change()
 
-    def _asked_for(self, change: Change) -> list[Change]:
-        """The change, as changes of nothing but what is watched."""
+    def _matching(self, change: Change) -> list[Change]:
+        """Return the change, as changes of the resources subscribed to."""
         if change.uri is None:
             return [change]
-        return [updated(uri) for uri in ancestor_uris(change.uri) if uri in self.uris]
+        return [Change("updated", uri) for uri in ancestor_uris(change.uri) if uri in self.uris]
 
     def take(self) -> list[Change]:
-        """What there is to tell, in order."""
-        pending, self._pending = self._pending, {}
+        """Return the pending changes in order, and remove them."""
+        pending, self.pending = self.pending, {}
         return list(pending)
 
 
@@ -135,16 +109,16 @@ class Subscriptions:
         self._token = trio.lowlevel.current_trio_token()
         self._announced: deque[Change] = deque()
         self._subscribers: dict[Subscriber, None] = {}
-        self._watchers: dict[str, dict[Subscriber, None]] = {}
-        """Who watches each URI, so that an update costs nothing for those who do not."""
+        self._by_uri: dict[str, dict[Subscriber, None]] = {}
+        """The subscribers of each URI, so that an update costs nothing for all others."""
         self._count = 0
         self._characters = 0
-        self._closed = False
+        self.closed = False
         self._streams = 0
-        self._streams_ended = trio.Event()
+        self._waiting_for_streams = trio.lowlevel.ParkingLot()
 
     def announce(self, change: Change) -> None:
-        """Tell of a change, soon; safe in any thread, also after the end of the service."""
+        """Deliver a change to its subscribers, soon; safe in any thread, also after the end of the service."""
         self._announced.append(change)
         try:
             self._token.run_sync_soon(self._deliver, idempotent=True)
@@ -152,44 +126,44 @@ class Subscriptions:
             self._announced.clear()
 
     def add(self, subscriber: Subscriber) -> None:
-        """Tell him of changes from now on.
+        """Deliver changes to a subscriber from now on.
 
         Raises:
-            LimitExceeded: all together would watch too many resources.
+            LimitExceeded: all subscribers together would have too many subscriptions.
         """
-        self._check_room(subscriber.uris)
+        self._check_limits(subscriber.uris)
         self._subscribers[subscriber] = None
         for uri in subscriber.uris:
             self._index(subscriber, uri)
 
-    def watch(self, subscriber: Subscriber, uri: str) -> None:
-        """One more resource for someone who was added. Raises as `Subscriber.watch` and `add` do."""
+    def subscribe(self, subscriber: Subscriber, uri: str) -> None:
+        """Subscribe to one more resource, for a subscriber that was added. Raises what `Subscriber.subscribe` and `add` raise."""
         if uri not in subscriber.uris:
-            self._check_room([uri])
-            subscriber.watch(uri)
+            self._check_limits([uri])
+            subscriber.subscribe(uri)
             self._index(subscriber, uri)
 
-    def forget(self, subscriber: Subscriber, uri: str) -> None:
-        """One resource less for someone who was added."""
-        subscriber.forget(uri)
+    def unsubscribe(self, subscriber: Subscriber, uri: str) -> None:
+        """End one subscription of a subscriber that was added."""
+        subscriber.unsubscribe(uri)
         self._unindex(subscriber, uri)
 
     def discard(self, subscriber: Subscriber) -> None:
-        """Tell him nothing more."""
+        """Deliver nothing more to a subscriber."""
         if subscriber in self._subscribers:
             del self._subscribers[subscriber]
             for uri in subscriber.uris:
                 self._unindex(subscriber, uri)
 
     def close(self) -> None:
-        """The server is going away: streams end in order, with their results (M-SUB-3s)."""
-        self._closed = True
+        """End all streams of changes, with their results: the server shuts down (M-SUB-3s)."""
+        self.closed = True
         for subscriber in list(self._subscribers):
             subscriber.on_change()
 
     @contextmanager
-    def streaming(self, subscriber: Subscriber) -> Generator[None]:
-        """Tell someone of changes who has a stream for nothing else. Raises as `add` does."""
+    def open_stream(self, subscriber: Subscriber) -> Generator[None]:
+        """Deliver changes to a subscriber that has a stream of changes, while the block runs. Raises what `add` raises."""
         self.add(subscriber)
         self._streams += 1
         try:
@@ -197,58 +171,54 @@ class Subscriptions:
         finally:
             self.discard(subscriber)
             self._streams -= 1
-            self._streams_ended.set()
+            if not self._streams:
+                self._waiting_for_streams.unpark_all()
 
-    async def streams_ended(self) -> None:
+    async def wait_streams_ended(self) -> None:
         """Wait until no such stream is left."""
         while self._streams:
-            if self._streams_ended.is_set():
-                self._streams_ended = trio.Event()
-            await self._streams_ended.wait()
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+            await self._waiting_for_streams.park()
 
     def __len__(self) -> int:
         return len(self._subscribers)
 
     def __repr__(self) -> str:
-        return f"<Subscriptions subscribers={len(self)} watched={len(self._watchers)}>"
+        return f"<Subscriptions subscribers={len(self)} uris={len(self._by_uri)}>"
 
-    def _check_room(self, uris: Collection[str]) -> None:
-        if self._count + len(uris) > MAX_IN_ALL or self._characters + sum(map(len, uris)) > MAX_CHARACTERS_IN_ALL:
+    def _check_limits(self, uris: Collection[str]) -> None:
+        if self._count + len(uris) > MAX_TOTAL_URIS or self._characters + sum(map(len, uris)) > MAX_TOTAL_CHARACTERS:
             raise LimitExceeded(
-                f"as many resources are watched as this server can hold ({MAX_IN_ALL}, with {MAX_CHARACTERS_IN_ALL} characters)"
+                "there are as many subscriptions to resources as this server can hold "
+                f"({MAX_TOTAL_URIS}, with {MAX_TOTAL_CHARACTERS} characters)"
             )
 
     def _index(self, subscriber: Subscriber, uri: str) -> None:
-        self._watchers.setdefault(uri, {})[subscriber] = None
+        self._by_uri.setdefault(uri, {})[subscriber] = None
         self._count += 1
         self._characters += len(uri)
 
     def _unindex(self, subscriber: Subscriber, uri: str) -> None:
-        watchers = self._watchers.get(uri, {})
-        if subscriber not in watchers:
+        subscribers = self._by_uri.get(uri, {})
+        if subscriber not in subscribers:
             return
-        del watchers[subscriber]
+        del subscribers[subscriber]
         self._count -= 1
         self._characters -= len(uri)
-        if not watchers:
-            del self._watchers[uri]
+        if not subscribers:
+            del self._by_uri[uri]
 
     def _deliver(self) -> None:
         changes: dict[Change, None] = {}
         while self._announced:
             changes[self._announced.popleft()] = None
         for change in changes:
-            for subscriber in self._interested(change):
-                subscriber.tell(change)
+            for subscriber in self._subscribers_of(change):
+                subscriber.enqueue(change)
 
-    def _interested(self, change: Change) -> list[Subscriber]:
+    def _subscribers_of(self, change: Change) -> list[Subscriber]:
         if change.uri is None:
             return [subscriber for subscriber in self._subscribers if change in subscriber.lists]
         found: dict[Subscriber, None] = {}
-        for whole in ancestor_uris(change.uri):
-            found |= self._watchers.get(whole, {})
+        for uri in ancestor_uris(change.uri):
+            found |= self._by_uri.get(uri, {})
         return list(found)

@@ -23,7 +23,6 @@ class ChannelServer(Protocol):
 
     async def serve_channel(self, channel: AnyChannel, /) -> None:
         """Serve one connection; return when the channel has ended and its calls have cleaned up."""
-        ...
 
 
 class Transport(Protocol):
@@ -41,7 +40,7 @@ class Transport(Protocol):
 
 
 def find_transport(name: str) -> Transport:
-    """The transport of that name, from the entry-point group `trio_mcp.transports`.
+    """Return the transport with this name, from the entry-point group `trio_mcp.transports`.
 
     Raises:
         LookupError: none is installed under that name; the message lists those that are.
@@ -61,7 +60,7 @@ def check_options(name: str, end: Literal["serve", "connect"], options: Mapping[
     """Raise for options that this end of the transport does not have.
 
     Raises:
-        TypeError: there is one; the text says which transport has it, or what this one has.
+        TypeError: there is such an option; the message says which transport has it, or which options this one has.
     """
     known = () if not options else options_of(name, end)
     for option in options:

@@ -93,7 +93,7 @@ class MemoryEventStore:
         """All streams, the least recently written first."""
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
-        """Store events, like `EventStore.append`. A cancel has stored them: the only checkpoint comes last."""
+        """Store events, like `EventStore.append`. If it is cancelled, the events are stored: its only checkpoint comes last."""
         stream = self._stream(key, first)
         for event in events:
             stream.log.append(event)

@@ -16,7 +16,6 @@ from hypercorn_peer import reply
 
 from trio_mcp_transports.hypercorn import serve as serving
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
-from trio_mcp_transports.hypercorn.hard_exit import HardExit
 
 
 def say(*what: object) -> None:
@@ -100,14 +99,8 @@ async def main(options: dict[str, Any]) -> None:
         on_drain=app.on_drain if options.get("on_drain", True) else None,
         config=guarded_config(limits=ConnectionLimits(send_timeout=60)),
     )
-    if not options.get("shield_after"):
-        await run(serve)
-        say("returned")
-        return
-    with HardExit() as hard_exit:
-        await run(partial(serve, hard_exit=hard_exit))
-        with trio.CancelScope(shield=True):
-            await trio.sleep_forever()
+    await run(serve)
+    say("returned")
 
 
 async def run(serve: Any) -> None:

@@ -44,6 +44,17 @@ async def test_an_answer_says_that_its_connection_is_closed_where_the_rest_may_b
         await client.rest()
 
 
+async def test_an_answer_that_says_so_itself_says_it_once() -> None:
+    async def too_large(_scope: Any, _receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"0"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with running(serving(too_large)) as server, server.client() as client:
+        await client.send(post("transfer-encoding: chunked"))
+        assert (await client.until(b"\r\n\r\n")).lower().count(b"connection: close") == 1
+
+
 async def test_a_rest_that_does_not_come_costs_its_connection_in_the_time_of_a_head() -> None:
     config = guarded_config(limits=ConnectionLimits(header_timeout=0.2))
     async with running(serving(refuse), config) as server, server.client() as client:

@@ -47,6 +47,6 @@ async def test_a_tool_that_never_stops_calling_itself_meets_the_limit_and_leaves
         async with served(server) as url, Client.connect(url, mode=mode) as client:
             result = await client.call_tool("again", {"url": url, "mode": mode, "times": 1_000_000})
             (service,) = server.services
-            assert service.statistics().quiet
+            assert service.statistics().is_idle
     assert result.is_error
     assert "5 calls, which is its limit" in result.text

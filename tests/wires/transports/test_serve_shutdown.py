@@ -150,13 +150,6 @@ async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
         assert await server.exit_code() == HARD_EXIT_CODE == 70
 
 
-async def test_a_callers_own_hard_end_covers_what_comes_after_the_server() -> None:
-    async with child(drain=0.1, hard_end_after=QUICK, shield_after=True) as server:
-        server.kill()
-        await server.said("on_drain", "on_drain done", "lifespan.shutdown")
-        assert await server.exit_code() == HARD_EXIT_CODE
-
-
 # By a cancel
 
 

@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
+from hypercorn.config import Config
+from hypercorn.protocol.events import Event
+from hypercorn.protocol.ws_stream import Handshake
 from hypercorn_peer import frame
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -21,7 +24,6 @@ from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.exchange import Inbox
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
 from trio_mcp_transports.hypercorn.streams import (
-    FastWebSocket,
     GuardedWSStream,
     between_messages,
     text_frame,
@@ -96,7 +98,7 @@ def test_wsproto_still_tells_whether_it_is_between_messages() -> None:
         connection.receive_data(part)
         list(connection.events())
         assert between_messages(connection) is between, part
-    assert not between_messages(object())
+    assert not between_messages(object())  # type: ignore[arg-type]
 
 
 # with sockets
@@ -106,6 +108,16 @@ def test_wsproto_still_tells_whether_it_is_between_messages() -> None:
 async def peer() -> AsyncIterator[RawPeer]:
     async with served(Stage().server) as url, raw(url) as peer:
         yield peer
+
+
+def websocket_stream() -> GuardedWSStream:
+    """A WebSocket that no connection carries."""
+
+    async def send(_event: Event) -> None: ...
+
+    stream = GuardedWSStream(None, Config(), None, None, False, None, None, send, 1)  # type: ignore[arg-type]
+    stream.handshake = Handshake([], "1.1")
+    return stream
 
 
 def ping(number: int) -> bytes:
@@ -180,20 +192,18 @@ async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anythi
 async def test_nothing_is_sent_the_short_way_before_the_upgrade_or_after_the_close() -> None:
     written: list[bytes] = []
 
-    async def send(data: bytes) -> None:
-        written.append(data)
-
     def write_now(data: bytes) -> bool:
         written.append(data)
         return True
 
-    direct = FastWebSocket(write_now, send)
-    assert not direct.send_nowait(b"{}")
-    direct.connection = Connection(ConnectionType.SERVER)
-    assert direct.send_nowait(b"{}")
-    direct.connection.receive_data(frame(8, b""))
-    list(direct.connection.events())
-    assert not direct.send_nowait(b"{}")
+    stream = websocket_stream()
+    stream.write_now = write_now
+    assert not stream.send_nowait(b"{}")
+    stream.handshake.accepted, stream.connection = True, Connection(ConnectionType.SERVER)
+    assert stream.send_nowait(b"{}")
+    stream.connection.receive_data(frame(8, b""))
+    list(stream.connection.events())
+    assert not stream.send_nowait(b"{}")
     assert written == [b"\x81\x02{}"]
 
 
@@ -206,28 +216,25 @@ async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_messag
     assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
 
 
-async def write_nothing(_data: bytes) -> None: ...
-
-
 async def test_nothing_overtakes_what_is_queued() -> None:
     inbox, heard = Inbox(9), list[object]()
-    direct = FastWebSocket(lambda _data: False, write_nothing)
-    direct.inbox = inbox
-    direct.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
+    stream = websocket_stream()
+    stream.inbox = inbox
+    stream.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
 
     async def receive() -> None:
         for _ in range(2):
             heard.append((await inbox.receive())["type"])
 
-    assert not direct.offer(b"nobody waits")
+    assert not stream.offer(b"nobody waits")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(receive)
         await wait_all_tasks_blocked()
-        assert direct.offer(b"first")
+        assert stream.offer(b"first")
         await inbox.put({"type": "websocket.receive", "text": "second", "bytes": None})
-        assert not direct.offer(b"third")  # the second is still queued
+        assert not stream.offer(b"third")  # the second is still queued
         await wait_all_tasks_blocked()
-        assert direct.offer(b"fourth")
+        assert stream.offer(b"fourth")
         await inbox.put({"type": "websocket.disconnect", "code": 1000, "reason": ""})
-        assert not direct.offer(b"too late")
+        assert not stream.offer(b"too late")
     assert heard == [b"first", "websocket.receive", b"fourth", "websocket.disconnect"]

@@ -1,4 +1,4 @@
-"""What a request must be before anybody reads its body (reliability S-50 to S-55, class B).
+"""Checks of a request before its body is read: host, origin and headers.
 
 Every check is on by default and runs on every verb, so that a web page in a user's browser reaches no server that did not
 list it: neither by DNS rebinding (the Host is foreign), nor across sites (the Origin is), nor by a form (the Content-Type is).
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
 from trio_mcp.checks import check_str, mistake
-from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.errors import ProtocolError
+from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
-RETRY_LATER = (b"retry-after", b"1")
+SHUTTING_DOWN = "The server is shutting down. Try again in a moment."
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -44,26 +44,24 @@ SHARED_NAMES: Final[Mapping[bytes, str]] = {
 WEBSOCKET_KEY = re.compile("[A-Za-z0-9+/]{22}==")
 
 
-class HttpRejection(Exception):
-    """A request that is answered with a status and a sentence, and costs nothing else.
+class HttpRejection(ProtocolError):
+    """A request that is answered with a status and a JSON-RPC error, and costs nothing else.
 
-    Attributes:
-        request_id: of the JSON-RPC request, where it has been read: the error carries it (L-RPC-3b).
+    The error carries the id of the JSON-RPC request, where it has been read (L-RPC-3b).
     """
 
-    request_id: RequestId | None = None
-
-    def __init__(self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = (), *, code: int = INVALID_REQUEST
+    ) -> None:
+        super().__init__(message, code=code)
         self.status = status
         self.headers = headers
 
 
-@dataclass(frozen=True, slots=True)
 class Access:
     """Who may reach the server from a browser.
 
-    Attributes:
+    Args:
         hosts: names the server is reached by, without ports; loopback names when empty.
         origins: origins of web pages that may call it, such as `https://app.example`; loopback origins are always allowed
             while `hosts` is empty.
@@ -73,24 +71,20 @@ class Access:
         ValueError: no request could have such a name or origin.
     """
 
-    hosts: Sequence[str] = ()
-    origins: Sequence[str] = ()
-    allowed: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_hosts(self.hosts)
-        check_origins(self.origins)
-        object.__setattr__(self, "hosts", tuple(self.hosts))
-        object.__setattr__(self, "origins", tuple(self.origins))
-        object.__setattr__(self, "allowed", frozenset(name.lower().rstrip(".") for name in self.hosts or LOOPBACK))
+    def __init__(self, hosts: Sequence[str], origins: Sequence[str]) -> None:
+        check_hosts(hosts)
+        check_origins(origins)
+        self.allowed = frozenset(name.lower().rstrip(".") for name in hosts or LOOPBACK)
+        self._origins = frozenset(origins)
+        self._is_local = not hosts
 
     def allows_origin(self, origin: str) -> bool:
-        if origin in self.origins:
+        if origin in self._origins:
             return True
         scheme, separator, authority = origin.partition("://")
         # A public server has named its pages. Without names it is a local one, for which pages of the same machine are
         # fine.
-        if self.hosts or not separator or scheme not in ("http", "https"):
+        if not self._is_local or not separator or scheme not in ("http", "https"):
             return False
         return host_name(authority) in LOOPBACK
 
@@ -186,6 +180,12 @@ def check_post(headers: Mapping[str, str]) -> None:
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
         raise HttpRejection(406, "The Accept header must list application/json and text/event-stream.")
+
+
+def check_stream(headers: Mapping[str, str]) -> None:
+    """Refuse a GET whose client would not read a stream of events (406)."""
+    if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
+        raise HttpRejection(406, "The Accept header must list text/event-stream.")
 
 
 def check_upgrade(headers: Mapping[str, str], offered: Sequence[str]) -> None:

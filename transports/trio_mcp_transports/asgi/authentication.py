@@ -9,9 +9,8 @@ from typing import Final, TypeAlias
 
 import trio
 
-from trio_mcp.groups import split_group
-
-from .access import RETRY_LATER, HttpRejection
+from .access import HttpRejection
+from .failures import log_failures
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -43,7 +42,7 @@ async def authenticated_principal(authenticate: Authenticate, headers: Mapping[s
         principal = await call_hook(authenticate, headers)
     if asking.cancelled_caught:
         logger.error("authenticate did not answer within %g seconds; the request was refused", AUTHENTICATION_SECONDS)
-        raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.", [RETRY_LATER])
+        raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.")
     if not principal:
         raise HttpRejection(
             401, "This server must know who calls: send an Authorization header that it accepts.", [CHALLENGE]
@@ -53,41 +52,20 @@ async def authenticated_principal(authenticate: Authenticate, headers: Mapping[s
 
 async def call_hook(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
     """Return what the hook returns. Anything but a principal or None is a failure: a guess could let an attacker in."""
-    try:
+    with log_failures("authenticate failed; the request was refused"):
         # Read-only, since the session keeps the same mapping.
         answer: object = authenticate(MappingProxyType(headers))
         if not isinstance(answer, Awaitable):
             raise TypeError(
                 f"authenticate is an async function: write `async def`; this one returned {type(answer).__name__}"
             )
-        said: object = await answer
-    # The hook is the author's code: also one that raises SystemExit ends nothing but its own request.
-    except BaseException as error:  # noqa: ASYNC103
-        cancelled, failure = split_group(error, trio.Cancelled)
-        if failure is not None:
-            logger.error("authenticate failed; the request was refused", exc_info=failure)
-        if cancelled is not None:
-            raise cancelled from None  # noqa: ASYNC104
-        raise HttpRejection(500, AUTHENTICATION_FAILED) from None  # noqa: ASYNC104
-    if said is None or (isinstance(said, str) and len(said) <= MAX_PRINCIPAL and is_unicode(said)):
-        return said
-    what = f"{len(said)} characters" if isinstance(said, str) else type(said).__name__
-    logger.error(
-        "authenticate returned %s, not a principal of at most %d characters of Unicode, nor None; the request was refused",
-        what,
-        MAX_PRINCIPAL,
-    )
-    raise HttpRejection(500, AUTHENTICATION_FAILED)
-
-
-def is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded: lone surrogates cannot, and whatever is bound to a principal encodes it."""
-    try:
-        # It becomes a part of keys, digests and sealed states, which are bytes.
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-AUTHENTICATION_FAILED = "Who you are cannot be checked: something is wrong at the server."
+        principal: object = await answer
+        if isinstance(principal, str):
+            # It becomes a part of keys, digests and sealed states, which are bytes. A lone surrogate cannot be encoded.
+            principal.encode()
+            if len(principal) > MAX_PRINCIPAL:
+                raise ValueError(f"authenticate returned {len(principal)} characters; {MAX_PRINCIPAL} are allowed")
+        elif principal is not None:
+            raise TypeError(f"authenticate returned {type(principal).__name__}, neither a principal nor None")
+        return principal
+    raise HttpRejection(500, "Who you are cannot be checked: something is wrong at the server.")

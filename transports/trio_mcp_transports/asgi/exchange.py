@@ -31,15 +31,14 @@ from trio_mcp.protocol.jsonrpc import (
     Notification,
     Request,
     dump,
-    error_response,
 )
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import Era
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 
-from .access import RETRY_LATER, HttpRejection
-from .messages import Headers, Receive, Send, respond
+from .access import HttpRejection
+from .messages import AuthorizedRequest, respond
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -83,14 +82,14 @@ class Exchange:
         "outbox",
     )
 
-    def __init__(self, receive: Receive, send: Send, statuses: dict[int, int], outbox: Outbox[Envelope]) -> None:
+    def __init__(self, incoming: AuthorizedRequest, statuses: dict[int, int], outbox: Outbox[Envelope]) -> None:
         self.outbox = outbox
         self.is_ending = False
         """It is to end soon, whatever is still to come."""
         self.closing_bytes = b""
         """The last bytes of a stream."""
-        self._receive = receive
-        self._send = send
+        self._receive = incoming.receive
+        self._send = incoming.send
         self._statuses = statuses
         self._headers: list[tuple[bytes, bytes]] = []
         self._opened = False
@@ -115,12 +114,16 @@ class Exchange:
             return False
         return True
 
-    async def listen(self) -> bool:
-        """Open the stream before there is anything to send, and go on as `run` does."""
+    async def listen(self, first: bytes = b"") -> bool:
+        """Open the stream before there is anything to send, and go on as `run` does.
+
+        Args:
+            first: what the stream begins with.
+        """
         try:
             await self._send_events()
             # An ASGI server sends a head with the first of its body, and the client of a silent stream must not wait for that.
-            await self._send_part(b"")
+            await self._send_part(first)
         except OSError:
             return False
         return await self.run()
@@ -131,9 +134,18 @@ class Exchange:
         if self._wake is not None:
             self._wake()
 
-    async def refuse(self, status: int, answer: ErrorResponse | Answers) -> None:
-        """Answer with an error before anything was started."""
-        await respond(self._send, status, dump(answer), self._headers)
+    async def reject(self, statuses: Mapping[int, int], other: int = 200) -> None:
+        """Send the error of a message that was rejected before anything was started, or the errors of a batch.
+
+        Args:
+            other: the status of an error that has none in `statuses`.
+        """
+        for envelope in self.outbox.take_nowait():
+            answer = envelope.message
+            each = answer.answers if isinstance(answer, Answers) else (answer,)
+            fitting = {statuses.get(one.error.code, other) for one in each if isinstance(one, ErrorResponse)}
+            status = fitting.pop() if len(fitting) == 1 else 200
+            await respond(self._send, status, dump(answer), self._headers)
 
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
@@ -143,7 +155,7 @@ class Exchange:
             await self._answer(self.outbox.take_nowait())
             return
         await self._send_events()
-        await self._send_last()
+        await self._send_part(self.closing_bytes, more=False)
 
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
@@ -169,15 +181,14 @@ class Exchange:
         await self._send_part(KEEP_ALIVE)
 
     async def _answer(self, envelopes: Sequence[Envelope]) -> None:
-        """The whole answer at once; none at all ends the exchange without one (the call was cancelled by its client)."""
+        """Send the whole response; without a message, end the exchange (its client cancelled the call)."""
         # The client cancelled the call by a message, so nothing answers it.
         if not envelopes:
             await respond(self._send, 202)
             return
         message = envelopes[0].message
         status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
-        headers: Headers = [*self._headers, RETRY_LATER] if status == 503 else self._headers
-        await respond(self._send, status, dump(message), headers)
+        await respond(self._send, status, dump(message), self._headers)
 
     async def _send_events(self) -> None:
         """Send what there is as events; opens the stream even if there is nothing."""
@@ -195,22 +206,8 @@ class Exchange:
             self._opened = True
             await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
 
-    async def _send_part(self, body: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
-
-    async def _send_last(self) -> None:
-        await self._send({"type": "http.response.body", "body": self.closing_bytes, "more_body": False})
-
-
-async def send_rejection(exchange: Exchange, statuses: Mapping[int, int]) -> None:
-    """Send the error of a message that was rejected before anything was started, or the errors of a batch."""
-    for envelope in exchange.outbox.take_nowait():
-        answer = envelope.message
-        assert isinstance(answer, ErrorResponse | Answers)
-        each = answer.answers if isinstance(answer, Answers) else (answer,)
-        codes = [error.error.code for error in each if isinstance(error, ErrorResponse)]
-        fitting = {statuses.get(code, 400 if statuses is MODERN_STATUS else 200) for code in codes}
-        await exchange.refuse(fitting.pop() if len(fitting) == 1 else 200, answer)
+    async def _send_part(self, body: bytes, *, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 async def serve_modern(
@@ -218,36 +215,33 @@ async def serve_modern(
     inbound: Inbound,
     envelope: Envelope[Received],
     outbox: Outbox[Envelope],
-    receive: Receive,
-    send: Send,
+    incoming: AuthorizedRequest,
 ) -> None:
     """Serve one message of a modern client; the end of its connection is its cancellation (M-HTTP-10s).
 
     Args:
         session: serves every modern request: they carry their context with them, and share nothing in it.
         outbox: for the messages about this one.
+
+    Raises:
+        HttpRejection, RemoteProtocolError: the message is none that a modern client sends.
     """
     message, headers = inbound.message, envelope.peer.headers
     # MCP defines no notification that a client sends over HTTP; one is accepted and ignored (M-HTTP-9s).
     if isinstance(message, Notification):
-        await respond(send, 202)
+        await respond(incoming.send, 202)
         return
     if not isinstance(message, Request):
         raise HttpRejection(400, "A modern client sends requests only.")
-    exchange = Exchange(receive, send, MODERN_STATUS, outbox)
-    try:
-        # The version header alone makes a request modern, but its body must name the version too (M-META-1s). This comes before
-        # the comparison of headers and body, which would only say that they differ.
-        if inbound.era is not Era.MODERN:
-            version = headers.get(VERSION_HEADER, "")
-            raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=INVALID_PARAMS)
-        check_headers(headers, inbound.version, message)
-    except RemoteProtocolError as error:
-        error.request_id = message.id
-        await exchange.refuse(400, error_response(error))
-        return
+    # The version header alone makes a request modern, but its body must name the version too (M-META-1s). This comes before the
+    # comparison of headers and body, which would only say that they differ.
+    if inbound.era is not Era.MODERN:
+        version = headers.get(VERSION_HEADER, "")
+        raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=INVALID_PARAMS)
+    check_headers(headers, inbound.version, message)
+    exchange = Exchange(incoming, MODERN_STATUS, outbox)
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
     if not isinstance(target, ReplyTarget):
-        await send_rejection(exchange, MODERN_STATUS)
+        await exchange.reject(MODERN_STATUS, other=400)
     elif not await exchange.run():
         session.disconnect(target)

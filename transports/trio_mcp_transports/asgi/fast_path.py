@@ -23,6 +23,5 @@ class FastPath(Protocol):
         """Send one message without waiting and return True, or send nothing of it and return False."""
         ...
 
-    async def send(self, messages: Iterable[bytes]) -> None:
+    async def send_many(self, messages: Iterable[bytes]) -> None:
         """Send messages in order, in one write. Raises `OSError` if the client has gone or did not read in time."""
-        ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Limits that the HTTP application sets its clients; sizes in bytes, times in seconds.
+    """Limits that the HTTP application sets its clients; sizes in bytes, times in seconds. docs/limits.md explains them.
 
     Attributes:
         body: size of one message.

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import INVALID_REQUEST, ErrorDetail, ErrorResponse, dump
+from trio_mcp.errors import ProtocolError
+from trio_mcp.protocol.jsonrpc import dump, error_response
 from trio_mcp.session import Peer
 
 from .access import HttpRejection
+from .authentication import Expiry
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -20,12 +22,17 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class AuthorizedRequest(NamedTuple):
-    """A request whose sender may call; nothing of its body has been read."""
+    """A request whose sender may call; nothing of its body has been read.
+
+    Attributes:
+        expiry: of the credentials of an open connection; None without authentication.
+    """
 
     scope: Scope
-    peer: Peer
     receive: Receive
     send: Send
+    peer: Peer
+    expiry: Expiry | None = None
 
 
 async def read_body(receive: Receive, limit: int, seconds: float, announced: str | None) -> bytes:
@@ -61,19 +68,26 @@ async def respond(
     status: int,
     body: bytes = b"",
     headers: Iterable[tuple[bytes, bytes]] = (),
-    kind: bytes = b"application/json",
 ) -> None:
     """Send a whole response."""
-    head = [(b"content-length", str(len(body)).encode()), *headers]
-    if body:
-        head.append((b"content-type", kind))
-    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.start", "status": status, "headers": head_of(status, body, headers)})
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_rejection(send: Send, rejection: HttpRejection) -> None:
-    """Answer a request with a status, and with its sentence in a JSON-RPC error."""
-    await respond(send, rejection.status, error_of(rejection), rejection.headers)
+def head_of(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a whole response."""
+    head = [(b"content-length", str(len(body)).encode()), *headers]
+    if body:
+        head.append((b"content-type", b"application/json"))
+    if status == 503:
+        head.append((b"retry-after", b"1"))
+    return head
+
+
+async def send_error(send: Send, error: ProtocolError) -> None:
+    """Answer a request with a JSON-RPC error, and with the status of the rejection; 400 for a broken rule of JSON-RPC or MCP."""
+    status, headers = (error.status, error.headers) if isinstance(error, HttpRejection) else (400, ())
+    await respond(send, status, dump(error_response(error)), headers)
 
 
 async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: HttpRejection) -> None:
@@ -85,17 +99,9 @@ async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: 
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close"})
         return
-    body = error_of(rejection)
-    head = [
-        (b"content-length", str(len(body)).encode()),
-        (b"content-type", b"application/json"),
-        (b"connection", b"close"),
-        # The refused handshake always ends the connection, so a header of the same name would come twice.
-        *(header for header in rejection.headers if header[0] != b"connection"),
-    ]
+    body = dump(error_response(rejection))
+    # The refused handshake always ends the connection, so a header of the same name would come twice.
+    others = (header for header in rejection.headers if header[0] != b"connection")
+    head = head_of(rejection.status, body, [(b"connection", b"close"), *others])
     await send({"type": "websocket.http.response.start", "status": rejection.status, "headers": head})
     await send({"type": "websocket.http.response.body", "body": body})
-
-
-def error_of(rejection: HttpRejection) -> bytes:
-    return dump(ErrorResponse(rejection.request_id, ErrorDetail(INVALID_REQUEST, str(rejection))))

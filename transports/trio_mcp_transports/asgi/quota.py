@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .access import SHUTTING_DOWN, HttpRejection
+
 
 class Quota:
-    """Counts what is held, so that one principal cannot use up what is there for all.
+    """Counts held resources, so that one principal cannot use up those of all.
 
     Without authentication there is no principal: then only the total counts.
 
@@ -17,16 +19,30 @@ class Quota:
     """
 
     def __init__(self, what: str, limit: int, per_principal: int) -> None:
-        self.limit = limit
+        self._limit = limit
         self._what = what
         self._per_principal = per_principal
+        self.draining = False
+        """Nothing more is acquired, because the server is shutting down."""
         self._taken = 0
         self._by_principal: Counter[str] = Counter()
 
+    def check(self, principal: str | None) -> None:
+        """Raise `HttpRejection` (503) unless there is capacity for one more of this principal."""
+        self.check_not_draining()
+        rejection = self.rejection(principal)
+        if rejection is not None:
+            raise HttpRejection(503, rejection)
+
+    def check_not_draining(self) -> None:
+        """Raise `HttpRejection` (503) if the server is shutting down."""
+        if self.draining:
+            raise HttpRejection(503, SHUTTING_DOWN)
+
     def rejection(self, principal: str | None) -> str | None:
         """Return the reason to reject one more of this principal, or None if there is capacity."""
-        if self._taken >= self.limit:
-            return f"This server already holds {self.limit} {self._what}, which is its limit. Try again later."
+        if self._taken >= self._limit:
+            return f"This server already holds {self._limit} {self._what}, which is its limit. Try again later."
         if self.is_full_for(principal):
             return f"You already hold {self._per_principal} {self._what}, which is the limit. End some of them first."
         return None

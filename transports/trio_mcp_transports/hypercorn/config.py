@@ -15,15 +15,15 @@ ALPN_PROTOCOLS = ["http/1.1"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What one connection may cost.
+    """Limits of one connection.
 
     Attributes:
-        send_timeout: seconds a peer may take to accept the next 64 KiB before the connection is cut.
-        header_timeout: seconds a peer has for a complete request head, from the accept or from its first byte.
-        max_connections: connections open at once in one server; above it a new one is answered 503 and closed. A lower
-            limit of the process on open files lowers it.
-        message_timeout: seconds a WebSocket's peer has for one message, from its first byte; looked at with each ping.
-        max_pipelined: bytes a peer may send ahead of the answer to its request in progress.
+        send_timeout: seconds that a peer may take to read the next 64 KiB; then the connection is closed.
+        header_timeout: seconds for a complete request line and headers, from the accept or from their first byte.
+        max_connections: open connections of one server; a new one above the limit receives 503 and is closed. A lower limit of
+            the process on open files lowers it.
+        message_timeout: seconds for one WebSocket message, from its first byte to its last; checked with each ping.
+        max_pipelined: bytes that a peer may send before the response to its previous request.
     """
 
     send_timeout: float = 10.0
@@ -74,15 +74,15 @@ def guarded_config(
     certfile: str | None = None,
     keyfile: str | None = None,
 ) -> GuardedConfig:
-    """Settings for `hypercorn.trio.serve`, quiet and bounded; `serve_asgi` makes its own unless it is given these.
+    """Return settings for `hypercorn.trio.serve` with limits and without request logs; `serve_asgi` uses its own by default.
 
     Args:
-        bind: `host:port` or `unix:path` each; ignored when sockets are given.
-        limits: what one connection may cost.
-        keep_alive_timeout: seconds an idle connection is kept for its next request.
-        graceful_timeout: seconds that open exchanges have after the shutdown began.
-        max_websocket_message: bytes of one received WebSocket message; a longer one is answered with close code 1009.
-        websocket_ping_interval: seconds between pings; a WebSocket silent for two of them is cut. None: no pings.
+        bind: addresses, each `host:port` or `unix:path`; ignored if sockets are given.
+        limits: the limits of one connection.
+        keep_alive_timeout: seconds for which an idle connection stays open for its next request.
+        graceful_timeout: seconds that open requests have after the shutdown began.
+        max_websocket_message: the maximum size of a received WebSocket message, in bytes; a larger one closes with 1009.
+        websocket_ping_interval: seconds between pings; a WebSocket without data for two intervals is closed. None: no pings.
         certfile, keyfile: PEM files; both together switch the server to TLS.
 
     Nothing is logged per request; errors go to the logger `trio_mcp.http`. `read_timeout` has no effect under the
@@ -96,7 +96,6 @@ def guarded_config(
     config.websocket_max_message_size = max_websocket_message
     config.websocket_ping_interval = websocket_ping_interval
     config.certfile, config.keyfile = certfile, keyfile
-    config.accesslog = None
     config.errorlog = logging.getLogger("trio_mcp.http")
     return config
 

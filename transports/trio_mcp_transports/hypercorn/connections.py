@@ -5,52 +5,42 @@
 from __future__ import annotations
 
 import logging
+import resource
 import weakref
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 from hypercorn.config import Config
 
 from .config import ConnectionLimits, limits_of
 
-try:
-    import resource
-except ImportError:
-    # Windows has no such limits.
-    resource = None  # type: ignore[assignment]
-
-
 logger = logging.getLogger("trio_mcp.http")
 
 MAX_RECV: Final = 1 << 16
 REFUSAL: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
-# Seconds for a refusal: under a flood each of them holds a socket.
-REFUSE_TIME: Final = 0.25
+# Under a flood each of them holds a socket.
+REFUSE_SECONDS: Final = 0.25
 # Refusals being written at once; beyond that a connection is closed without a word.
 MAX_REFUSING: Final = 16
 # Descriptors left for listeners, refusals and the app itself.
 RESERVED_FILES: Final = 48
 
 
-class Cuttable(Protocol):
-    def cut(self) -> None: ...
-
-
 class Connections:
-    """The open connections of one server."""
+    """The open connections of one server, each by the scope that it runs in."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._open: set[Cuttable] = set()
+        self._open: set[trio.CancelScope] = set()
         self._refusing = 0
         self._full = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: Cuttable) -> bool:
-        """Count `connection` in, unless the limit is reached."""
+    def admit(self, connection: trio.CancelScope) -> bool:
+        """Count a connection in, unless the limit is reached."""
         if len(self._open) < self._limit:
             self._open.add(connection)
             return True
@@ -59,23 +49,23 @@ class Connections:
             logger.warning("new connections are refused: %d are open, the limit (max_connections)", self._limit)
         return False
 
-    def leave(self, connection: Cuttable) -> None:
+    def remove(self, connection: trio.CancelScope) -> None:
         self._open.discard(connection)
         # With hysteresis, so that a flood is one warning and not one for each connection around the limit.
         if self._full and len(self._open) <= self._limit * 0.9:
             self._full = False
 
     def cut(self) -> None:
-        """Cut every open connection; each ends within its last write's second."""
-        for connection in list(self._open):
-            connection.cut()
+        """Cancel what every open connection is doing; its last write may take another second."""
+        for connection in self._open:
+            connection.cancel()
 
     async def refuse(self, stream: trio.abc.Stream) -> None:
         """Answer 503 and close; under a flood, and on TLS, just close."""
         if isinstance(stream, trio.SocketStream) and self._refusing < MAX_REFUSING:
             self._refusing += 1
             try:
-                with trio.move_on_after(REFUSE_TIME), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                with trio.move_on_after(REFUSE_SECONDS), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await stream.send_all(REFUSAL)
                     await stream.send_eof()
                     # Closing with an unread request would turn the answer into a reset.
@@ -91,16 +81,13 @@ _connections: weakref.WeakKeyDictionary[Config, Connections] = weakref.WeakKeyDi
 
 def connections_of(config: Config) -> Connections:
     """The connections of the server that runs with `config`."""
-    found = _connections.get(config)
-    if found is None:
-        found = _connections[config] = Connections(connection_limit(limits_of(config)))
-    return found
+    if config not in _connections:
+        _connections[config] = Connections(connection_limit(limits_of(config)))
+    return _connections[config]
 
 
 def connection_limit(limits: ConnectionLimits) -> int:
     """`max_connections`, lowered so that this many open connections leave the process some files to open."""
-    if resource is None:
-        return limits.max_connections
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits.max_connections

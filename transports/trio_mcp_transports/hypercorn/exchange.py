@@ -9,21 +9,18 @@ itself when it answers before having read its body; and a second `receive` after
 # Hypercorn's own types are partial.
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import TypeVarTuple, cast
 
 import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
-from trio_mcp.groups import split_group, without
-
+from ..asgi.failures import log_failures
 from ..asgi.fast_path import FAST_PATH_KEY
 
-logger = logging.getLogger("trio_mcp.http")
-
+Args = TypeVarTuple("Args")
 Send = Callable[[ASGISendEvent | None], Awaitable[None]]
 MAX_QUEUED_BYTES = 1 << 20
 # Of a WebSocket; then its client is slowed down.
@@ -31,10 +28,6 @@ MAX_QUEUED_MESSAGES = 256
 # Seconds that a write may still take once its connection is being cut.
 LAST_SEND = 1.0
 DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
-
-
-class ClientDisconnected(OSError):
-    """Raised by an app's `send` once its client has left or was cut off (ASGI 2.4: a subclass of OSError)."""
 
 
 class Inbox:
@@ -140,7 +133,7 @@ class ConnectionTasks:
         self._nursery.start_soon(run_app, app, scope, inbox, send)
         return inbox.put
 
-    def spawn(self, func: Callable[..., Awaitable[object]], *args: Any) -> None:
+    def spawn(self, func: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
         self._nursery.start_soon(func, *args)
 
 
@@ -149,32 +142,13 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
 
     `send(None)` is hypercorn's word for "the app is done": it answers 500 if nothing was sent.
     """
-    cancelled: BaseException | None = None
     try:
-        await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
-    except trio.Cancelled:
+        with log_failures(f"the ASGI app failed in a {scope['type']} exchange"):
+            await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+    except BaseException:
+        # Shielded: hypercorn must hear that the app is done, or the exchange would never be closed. Bounded, since it
+        # may write a 500.
         with trio.move_on_after(LAST_SEND, shield=True):
-            # Shielded: hypercorn must hear that the app is done, or the exchange would never be closed. Bounded, since
-            # it may write a 500.
             await send(None)
         raise
-    # An app may raise anything, SystemExit too, and each of them ends its own exchange only.
-    except BaseException as error:  # noqa: BLE001
-        cancelled, failure = split_group(error, trio.Cancelled)
-        if failure is not None:
-            log_failure(f"the ASGI app failed in a {scope['type']} exchange", failure)
-    if cancelled is None:
-        await send(None)
-    else:
-        with trio.move_on_after(LAST_SEND, shield=True):
-            await send(None)
-        raise cancelled
-
-
-def log_failure(what: str, error: BaseException) -> None:
-    """One error record with the traceback; a client that merely left is worth a debug line only."""
-    rest = without(error, ClientDisconnected)
-    if rest is None:
-        logger.debug("%s: the client left", what)
-    else:
-        logger.error("%s", what, exc_info=rest)
+    await send(None)

@@ -29,14 +29,13 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from trio_mcp.groups import split_group
-
+from ..asgi.failures import log_failures
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
-from .exchange import LAST_SEND, ConnectionTasks, log_failure
+from .exchange import LAST_SEND, ConnectionTasks
 from .h11 import GuardedH11Protocol
 
 logger = logging.getLogger("trio_mcp.http")
@@ -91,12 +90,10 @@ class GuardedTCPServer(TCPServer):
     ) -> None:
         super().__init__(app, config, context, state, cast("trio.SSLStream[trio.SocketStream]", stream))
         self._tls = stream if isinstance(stream, trio.SSLStream) else None
-        self._plain = stream if isinstance(stream, trio.SocketStream) else None
         self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
         # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
-        self._readable = self._socket if self._plain is not None and os.name == "posix" else None
+        self._readable = self._socket if self._tls is None else None
         self._limits = limits_of(config)
-        self._whole = trio.CancelScope()
         self._watching = trio.CancelScope()
         self._reading = trio.CancelScope()
         self._sending: set[trio.CancelScope] = set()
@@ -108,28 +105,17 @@ class GuardedTCPServer(TCPServer):
 
     async def run(self) -> None:
         """Serve the connection to its end. Only a cancel of an outer scope is raised."""
-        connections = connections_of(self.config)
+        connections, scope = connections_of(self.config), trio.CancelScope()
         try:
-            if connections.admit(self):
-                with self._whole:
-                    await self._serve()
-            else:
-                await connections.refuse(self.stream)
-        except trio.Cancelled:
-            raise
-        # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
-        except BaseException as error:  # noqa: BLE001
-            cancelled, failure = split_group(error, trio.Cancelled)
-            if failure is not None:
-                log_failure("a connection failed and was closed", failure)
-            if cancelled is not None:
-                raise cancelled from None
+            # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
+            with log_failures("a connection failed and was closed"):
+                if connections.admit(scope):
+                    with scope:
+                        await self._serve()
+                else:
+                    await connections.refuse(self.stream)
         finally:
-            connections.leave(self)
-
-    def cut(self) -> None:
-        """Cancel what the connection is doing; its last write may take another second."""
-        self._whole.cancel()
+            connections.remove(scope)
 
     async def _serve(self) -> None:
         if not await self._shake_hands():
@@ -142,27 +128,15 @@ class GuardedTCPServer(TCPServer):
             return
         try:
             async with trio.open_nursery() as nursery:
-                self.protocol = GuardedH11Protocol(
-                    self.app,
-                    self.config,
-                    self.context,
-                    ConnectionTasks(nursery),
-                    ConnectionState(self.state),
-                    self._tls is not None,
-                    client,
-                    server,
-                    self.protocol_send,
-                    self.write_now,
-                )
+                tasks = ConnectionTasks(nursery)
+                self.protocol = GuardedH11Protocol(self, tasks, client, server, self.write_now)
                 nursery.start_soon(self._watch)
                 await self._read_data()
                 self._watching.cancel()
                 # A write that is still stalled ends here: it fails once the stream is closed.
                 await self._close()
         finally:
-            # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
-            with trio.move_on_after(LAST_SEND, shield=True):
-                await self.stream.aclose()
+            await self._close()  # noqa: ASYNC102  it has a shield and a time limit
 
     async def _shake_hands(self) -> bool:
         """The TLS handshake, if there is to be one; False when it failed."""
@@ -209,15 +183,16 @@ class GuardedTCPServer(TCPServer):
         if self.protocol.peer_still_sending and self._lingering is None:
             self._lingering = 0
             self._reading.deadline = trio.current_time() + LINGER
-            if self._plain is not None and not self.send_lock.locked():
+            if self._tls is None and not self.send_lock.locked():
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     # A half-close tells the client that the answer is complete, while we still read what it sends.
-                    await self._plain.send_eof()
+                    await cast("trio.SocketStream", self.stream).send_eof()
         elif self._lingering is None:
             await self._close()
         await self.protocol.handle(Closed())
 
     async def _close(self) -> None:
+        # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
         with trio.move_on_after(LAST_SEND, shield=True):
             await self.stream.aclose()
 
@@ -274,7 +249,7 @@ class GuardedTCPServer(TCPServer):
         return True
 
     def _store(self, data: bytes) -> bool:
-        self.protocol.store(data)
+        self.protocol.connection.receive_data(data)
         if self.protocol.buffered <= self._limits.max_pipelined:
             return True
         logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)

@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import chain
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import h11
 import trio
-from hypercorn.config import Config
 from hypercorn.events import Closed, RawData, Updated
-from hypercorn.events import Event as TransportEvent
 from hypercorn.protocol.events import Body, Data, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
-from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, TaskGroup, WorkerContext
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.typing import ConnectionState, H11SendableEvent, TaskGroup
 
 from .exchange import ConnectionTasks
-from .streams import FastWebSocket, GuardedHTTPStream, GuardedWSStream
+from .streams import GuardedHTTPStream, GuardedWSStream
+
+Address: TypeAlias = tuple[str, int] | None
+WriteNow: TypeAlias = Callable[[bytes], bool]
 
 RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 # These two are lists of tokens (RFC 9110, 5.6.2); hypercorn decodes them as ASCII and would fail on anything else.
@@ -37,6 +39,10 @@ MAX_DISCARDED_BYTES: Final = 64 * 1024
 class GuardedH11Protocol(H11Protocol):
     """One connection's HTTP/1.1 state.
 
+    Args:
+        owner: the connection, which sends.
+        client, server: the addresses of the two ends.
+
     Attributes:
         paused: a request is in progress and nothing more may be parsed before it has been answered.
     """
@@ -44,19 +50,11 @@ class GuardedH11Protocol(H11Protocol):
     stream: GuardedHTTPStream | GuardedWSStream | None
 
     def __init__(
-        self,
-        app: AppWrapper,
-        config: Config,
-        context: WorkerContext,
-        tasks: ConnectionTasks,
-        state: ConnectionState,
-        ssl: bool,
-        client: tuple[str, int] | None,
-        server: tuple[str, int] | None,
-        send: Callable[[TransportEvent], Awaitable[None]],
-        write_now: Callable[[bytes], bool],
+        self, owner: TCPServer, tasks: ConnectionTasks, client: Address, server: Address, write_now: WriteNow
     ) -> None:
-        super().__init__(app, config, context, cast(TaskGroup, tasks), state, ssl, client, server, send)
+        config, context, send = owner.config, owner.context, owner.protocol_send
+        state, ssl = ConnectionState(owner.state), isinstance(owner.stream, trio.SSLStream)
+        super().__init__(owner.app, config, context, cast(TaskGroup, tasks), state, ssl, client, server, send)
         self.paused = False
         self._write_now = write_now
         self._head: h11.Response | None = None
@@ -82,10 +80,6 @@ class GuardedH11Protocol(H11Protocol):
             return await receive()
         return None
 
-    def store(self, data: bytes) -> None:
-        """Keep bytes that came ahead of their turn."""
-        self.connection.receive_data(data)
-
     async def resume(self) -> None:
         """Go on with what was stored."""
         await self._handle_events()
@@ -93,7 +87,7 @@ class GuardedH11Protocol(H11Protocol):
     # From the client
 
     def take(self, data: bytes) -> bytes:
-        """Hand on what of received bytes can go the short way; what is left is to be handled."""
+        """Hand on what of received bytes can take the fast path; return the rest."""
         return self.stream.take(data) if isinstance(self.stream, GuardedWSStream) else data
 
     async def _handle_events(self) -> None:
@@ -171,7 +165,7 @@ class GuardedH11Protocol(H11Protocol):
             STREAM_ID,
         )
         if isinstance(stream, GuardedWSStream):
-            stream.fast = FastWebSocket(self._write_now, stream.send_frames)
+            stream.write_now = self._write_now
         return stream
 
     async def _refuse(self, status: int) -> None:
@@ -213,7 +207,7 @@ class GuardedH11Protocol(H11Protocol):
             self.keep_alive_requests >= self.config.keep_alive_max_requests
             or self.context.terminated.is_set()
             or (self.connection.their_state is h11.SEND_BODY and not self._short_body)
-        ):
+        ) and (b"connection", b"close") not in headers:
             headers.append((b"connection", b"close"))
         return headers
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -26,7 +25,8 @@ class HardExit:
 
     def __init__(self) -> None:
         # SimpleQueue.put is the one primitive documented as safe in a signal handler that interrupts itself.
-        self._orders: SimpleQueue[float | None] = SimpleQueue()
+        self._armed: SimpleQueue[float] = SimpleQueue()
+        self._left: SimpleQueue[None] = SimpleQueue()
 
     def __enter__(self) -> Self:
         # Started with the context and not by `arm`: a signal handler must not start threads.
@@ -34,29 +34,23 @@ class HardExit:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._orders.put(None)
+        self._left.put(None)
+        # For the thread, if it was never armed.
+        self._armed.put(0)
 
     def arm(self, seconds: float) -> None:
         """The process ends in `seconds` from now unless the context is left before."""
-        self._orders.put(seconds)
+        self._armed.put(seconds)
 
     def _run(self) -> None:
-        seconds = self._orders.get()
-        if seconds is None or self._left_within(seconds):
-            return
+        try:
+            self._left.get(timeout=self._armed.get())
+        except Empty:
+            self._end_process()
+
+    def _end_process(self) -> None:
         with suppress(OSError, AttributeError):
             # Stderr may be a full pipe without a reader, and this thread must not block on it.
             os.set_blocking(2, False)
             os.write(2, b"trio_mcp: the shutdown did not end in time; the process is ended by force\n")
         os._exit(HARD_EXIT_CODE)
-
-    def _left_within(self, seconds: float) -> bool:
-        """Whether the context is left in time; a repeated `arm` changes nothing."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                if self._orders.get(timeout=left) is None:
-                    return True
-            except Empty:
-                break
-        return False

@@ -1,9 +1,9 @@
-"""Serving an ASGI application from one process, from its first connection to an end that comes in bounded time.
+"""Serving an ASGI application from one process, from its first connection to an end in bounded time.
 
 The shutdown has four steps, each with a time limit: no connection is accepted any more and idle ones are
-closed; `on_drain` notifies the app, and open exchanges go on, for at most `drain` seconds; what is left is cut, and may
-write for one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can hold
-each of them up: that is what the watchdog thread is for.
+closed; `on_drain` notifies the app, and open requests continue, for at most `drain` seconds; the rest is cut, and may write for
+one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can delay each of them,
+which is why there is a watchdog thread.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import errno
 import logging
 import signal
 import socket
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Final, TypeAlias, cast
@@ -25,12 +25,11 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
-from trio_mcp.groups import split_group
-
+from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
+from ..signals import signal_handlers
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
-from .exchange import log_failure
 from .guard import install
 from .hard_exit import HardExit
 
@@ -56,18 +55,16 @@ async def serve_asgi(
     on_drain: Callable[[], Awaitable[None]] | None = None,
     signals: bool = True,
     config: GuardedConfig | None = None,
-    hard_exit: HardExit | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `app` over HTTP/1.1 and WebSocket until SIGTERM or SIGINT, in this process.
 
-    The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open exchanges may end by
-    themselves. What is still open `drain` seconds later, or one second after `on_drain` returned, is cut. A second
-    signal cuts at once. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns.
-    If the process is still in here `drain + 5` seconds after the first signal, it is ended by
-    `os._exit(HARD_EXIT_CODE)`, which is 70.
+    The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open requests may finish.
+    Connections that are still open `drain` seconds later, or one second after `on_drain` returned, are cut. A second signal cuts
+    them immediately. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has
+    not returned `drain + 5` seconds after the first signal, the process is ended by `os._exit(HARD_EXIT_CODE)`, which is 70.
 
-    Signals are only handled in the main thread. A cancel cuts everything at once; the app's lifespan is cancelled with
+    Signals are only handled in the main thread. A cancel cuts every connection immediately; the app's lifespan is cancelled with
     it. Use several processes with shared sockets for more cores.
 
     Args:
@@ -75,11 +72,10 @@ async def serve_asgi(
         host: an address or a name; every address of a name is listened on.
         port: 0 lets the system choose one.
         sockets: bound stream sockets to listen on in place of `host` and `port`; they are closed at the end.
-        drain: seconds open exchanges have after the first signal.
-        on_drain: tells the app that it should come to an end, and returns when it has; cancelled after `drain` seconds.
-        signals: False leaves all signals alone, for a server that is a part of a bigger program.
+        drain: seconds that open requests have after the first signal.
+        on_drain: notifies the app that it must end, and returns when it has ended; cancelled after `drain` seconds.
+        signals: whether to handle signals; False for a server inside a larger program.
         config: made by `guarded_config`, for TLS and limits; its `bind` and `graceful_timeout` are not used.
-        hard_exit: the caller's own, when code after this call is to be covered too: leaving its context disarms it.
         task_status: started with the addresses listened on, as URLs, once connections are accepted.
 
     Raises:
@@ -103,7 +99,7 @@ async def serve_asgi(
     # Python delivers signals to the main thread only, and `signal.signal` raises elsewhere.
     in_charge = signals and threading.current_thread() is threading.main_thread()
     try:
-        with watched_signals(hard_exit, drain + HARD_EXIT_AFTER) if in_charge else nullcontext() as received:
+        with watched_signals(drain + HARD_EXIT_AFTER) if in_charge else nullcontext() as received:
             async with trio.open_nursery() as nursery:
                 if received is not None:
                     nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
@@ -122,6 +118,7 @@ async def serve_asgi(
             sock.close()
 
 
+@dataclass(slots=True, eq=False)
 class Shutdown:
     """The steps between the first signal and the end.
 
@@ -130,18 +127,12 @@ class Shutdown:
         serving: the app has started, and connections are accepted.
     """
 
-    def __init__(
-        self,
-        drain: float,
-        on_drain: Callable[[], Awaitable[None]] | None,
-        connections: Connections,
-    ) -> None:
-        self.begun = trio.Event()
-        self.serving = False
-        self._drain = drain
-        self._on_drain = on_drain
-        self._connections = connections
-        self._app_drained = trio.Event()
+    _drain: float
+    _on_drain: Callable[[], Awaitable[None]] | None
+    _connections: Connections
+    _app_drained: trio.Event = field(default_factory=trio.Event)
+    begun: trio.Event = field(default_factory=trio.Event)
+    serving: bool = False
 
     async def follow_signals(self, received: AsyncIterator[int], everything: trio.CancelScope) -> None:
         """First signal: begin, or give up if the app is still starting. Every later one: cut."""
@@ -155,7 +146,7 @@ class Shutdown:
                 self.begun.set()
             else:
                 logger.warning("%s again: open connections are cut", name)
-                # A second signal means that somebody has lost patience: neither `on_drain` nor the connections are
+                # A second signal asks for an immediate end: neither `on_drain` nor the connections are
                 # waited for.
                 self._app_drained.set()
                 self._connections.cut()
@@ -168,24 +159,13 @@ class Shutdown:
                 self._app_drained.set()
                 await trio.sleep(self._drain)
             else:
-                await self._call_on_drain(self._on_drain)
+                # A shutdown goes on whatever the app raises.
+                with log_failures("on_drain failed"):
+                    await self._on_drain()
                 self._app_drained.set()
                 await trio.sleep(AFTER_DRAIN)
         self._app_drained.set()
         self._connections.cut()
-
-    async def _call_on_drain(self, on_drain: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await on_drain()
-        except trio.Cancelled:
-            raise
-        # A shutdown goes on whatever the app raises.
-        except BaseException as error:  # noqa: BLE001
-            cancelled, failure = split_group(error, trio.Cancelled)
-            if failure is not None:
-                log_failure("on_drain failed", failure)
-            if cancelled is not None:
-                raise cancelled from None
 
     async def finished(self) -> None:
         """Once begun, `on_drain` is heard out even if every connection has ended."""
@@ -208,10 +188,9 @@ class Shutdown:
 
 
 @contextmanager
-def watched_signals(hard_exit: HardExit | None, seconds: float) -> Generator[AsyncIterator[int]]:
+def watched_signals(seconds: float) -> Generator[AsyncIterator[int]]:
     """Receive the signals, and arm the watchdog from their very handlers: it must work when the event loop hangs."""
-    owned = HardExit() if hard_exit is None else nullcontext(hard_exit)
-    with owned as watchdog, trio.open_signal_receiver(*SIGNALS) as received:
+    with HardExit() as watchdog, trio.open_signal_receiver(*SIGNALS) as received:
         # Trio has installed its handlers just now; ours arm the watchdog and call them. A task could not: when the
         # event loop hangs it never runs.
         receivers = {number: signal.getsignal(number) for number in SIGNALS}
@@ -222,13 +201,8 @@ def watched_signals(hard_exit: HardExit | None, seconds: float) -> Generator[Asy
             if callable(receiver):
                 receiver(number, frame)
 
-        for number in SIGNALS:
-            signal.signal(number, arm_and_receive)
-        try:
+        with signal_handlers(SIGNALS, arm_and_receive):
             yield received
-        finally:
-            for number, receiver in receivers.items():
-                signal.signal(number, receiver)
 
 
 async def bind_sockets(host: str, port: int) -> list[socket.socket]:
@@ -254,15 +228,13 @@ def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket
             # addresses of a name.
             chosen = bound[0].getsockname()[1] if bound else port
             try:
-                bound.append(bind(family, (address[0], chosen, *address[2:])))
+                bound.append(undo.enter_context(bind(family, (address[0], chosen, *address[2:]))))
             except OSError as error:
                 # A name may resolve to an address that this host does not have (`::1` without IPv6). It is skipped if
                 # another one works.
                 if error.errno not in UNUSABLE_ADDRESS_ERRNOS:
                     raise
                 unusable = error
-            else:
-                undo.callback(bound[-1].close)
         if unusable is not None and not bound:
             raise unusable
         undo.pop_all()
@@ -273,9 +245,7 @@ def bind(family: int, address: Address) -> socket.socket:
     with ExitStack() as undo:
         sock = socket.socket(family, socket.SOCK_STREAM)
         undo.callback(sock.close)
-        # On Windows it would let two servers share the port.
-        if sys.platform != "win32":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # Without it `::` would take IPv4 too on Linux, and binding `0.0.0.0` after it would fail.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -15,8 +15,9 @@ and whatever has to wait do not take it.
 # Hypercorn's own types are partial.
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
 
 import trio
 from hypercorn.protocol.events import Body, Data, Event, Request, StreamClosed
@@ -28,11 +29,10 @@ from wsproto.connection import Connection, ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from ..asgi.failures import ClientDisconnected
 from ..asgi.fast_path import FAST_PATH_KEY
 from .config import limits_of
-from .exchange import ClientDisconnected, Inbox
-
-CLIENT_DISCONNECTED = "the client has left"
+from .exchange import Inbox
 
 FIN_TEXT: Final = 0x81
 MASKED: Final = 0x80
@@ -63,7 +63,7 @@ class GuardedHTTPStream(HTTPStream):
         if message is None:
             await super().app_send(None)
             return
-        await raise_if_lost(self._lost)
+        await check_not_lost(self._lost)
         # Known before the body is sent: the protocol then leaves the flush to the end of the message, so that a small
         # answer goes out in one write and one packet.
         is_body = message["type"] == "http.response.body"
@@ -76,77 +76,42 @@ class GuardedHTTPStream(HTTPStream):
         # The client may have left while the message was written; hypercorn swallows that. An app that streams in a loop
         # has to be told, or it would go on for ever.
         if self._lost:
-            raise ClientDisconnected(CLIENT_DISCONNECTED)
-
-
-class FastWebSocket:
-    """What an endpoint may do with its WebSocket besides receiving and sending ASGI messages.
-
-    Attributes:
-        on_message: see `asgi.fast_path.FastPath`.
-        inbox: the ASGI events that the application has not received yet; set when the application is started.
-        connection: wsproto's state, once the upgrade was accepted.
-    """
-
-    __slots__ = ("_send", "_write_now", "connection", "inbox", "on_message")
-
-    def __init__(self, write_now: Callable[[bytes], bool], send: Callable[[bytes], Awaitable[None]]) -> None:
-        self.on_message: Callable[[bytes], bool] | None = None
-        self.inbox: Inbox | None = None
-        self.connection: Connection | None = None
-        self._write_now = write_now
-        self._send = send
-
-    def offer(self, message: bytes) -> bool:
-        """Hand a message to the endpoint; False if it has to go the long way."""
-        # Only while the inbox is empty and the application waits: a message must not overtake those that are queued.
-        if self.on_message is None or self.inbox is None or not self.inbox.app_is_waiting:
-            return False
-        return self.on_message(message)
-
-    def send_nowait(self, message: bytes) -> bool:
-        """Send one message at once, or nothing of it; False for nothing."""
-        connection = self.connection
-        if connection is None or connection.state is not ConnectionState.OPEN:
-            return False
-        return self._write_now(text_frame(message))
-
-    async def send(self, messages: Iterable[bytes]) -> None:
-        """Send messages in order, in one write.
-
-        Raises:
-            ClientDisconnected: the client has gone, or did not read in time.
-        """
-        await self._send(b"".join([text_frame(message) for message in messages]))
+            raise ClientDisconnected
 
 
 class GuardedWSStream(WSStream):
-    """One WebSocket. No extensions, messages counted in bytes, cut after two unanswered ping intervals."""
+    """One WebSocket. No extensions, messages counted in bytes, cut after two unanswered ping intervals.
+
+    It is the `asgi.fast_path.FastPath` that its endpoint finds in the scope.
+
+    Attributes:
+        on_message: see `FastPath`.
+        inbox: the ASGI events that the application has not received yet; set when the application is started.
+        write_now: writes all of some bytes at once, or nothing of them.
+    """
+
+    on_message: Callable[[bytes], bool] | None = None
+    inbox: Inbox | None = None
+    write_now: Callable[[bytes], bool]
 
     ending = False
     _lost = False
-    _heard = 0.0
+    _last_received_at = 0.0
     _delivering = False
     _pinging: trio.CancelScope
-    _message_timeout: float
-    # Whether everything received so far ended with a whole message. Only then may the next bytes be read as frames of
-    # their own.
-    _whole = True
-    # When the message began that has not ended; None between messages.
-    _begun: float | None = None
-
-    fast: FastWebSocket
+    # When the message began that has not ended. None between messages: only then may the next bytes be read as frames
+    # of their own.
+    _message_began_at: float | None = None
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
             # Hypercorn limits the characters of a message. Up to four bytes each would let a message take four times
             # the limit.
             self.buffer = ByteBuffer(self.config.websocket_max_message_size)
-            self._message_timeout = limits_of(self.config).message_timeout
             self._pinging = trio.CancelScope()
             # Extensions are taken out of the handshake rather than refused: a client has to do without what the server
             # does not repeat (RFC 6455, 9.1).
-            event = without_extensions(event, {FAST_PATH_KEY: self.fast})
+            event = without_extensions(event, {FAST_PATH_KEY: self})
         elif isinstance(event, StreamClosed):
             self._lost = self._lost or not self.closed
             self._pinging.cancel()
@@ -155,16 +120,15 @@ class GuardedWSStream(WSStream):
             return
         # While hypercorn hands the event to the app, which may let it wait for room, nothing is read. The silence is
         # ours then, and must not count against the client.
-        self._heard, self._delivering = trio.current_time(), True
+        self._last_received_at, self._delivering = trio.current_time(), True
         await super().handle(event)
-        self._heard, self._delivering = trio.current_time(), False
+        self._last_received_at, self._delivering = trio.current_time(), False
         # Asked of wsproto after every read and never tracked here: two states of one framing would sooner or later
         # differ.
-        self._whole = self.handshake.accepted and between_messages(self.connection)
-        if self._whole:
-            self._begun = None
-        elif self._begun is None:
-            self._begun = self._heard
+        if self.handshake.accepted and between_messages(self.connection):
+            self._message_began_at = None
+        elif self._message_began_at is None:
+            self._message_began_at = self._last_received_at
         # Refused before the app was started: nothing else would end the connection.
         if isinstance(event, Request) and self.closed:
             await self.send(StreamClosed(stream_id=self.stream_id))
@@ -172,37 +136,58 @@ class GuardedWSStream(WSStream):
     def take(self, data: bytes) -> bytes:
         """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
         # In the middle of a message, bytes that look like a frame are a part of its payload.
-        if not self._whole or self.closed or self.fast.on_message is None:
+        if self._message_began_at is not None or self.closed or self.on_message is None:
             return data
-        self._heard = trio.current_time()
+        self._last_received_at = trio.current_time()
         start = 0
         while found := whole_text_frame(data, start):
             payload, end = found
             # What is declined goes through wsproto with everything after it, so the order of messages stays.
-            if len(payload) > self.config.websocket_max_message_size or not self.fast.offer(payload):
+            if len(payload) > self.config.websocket_max_message_size or not self.offer(payload):
                 break
             start = end
         return data[start:] if start else data
 
-    async def send_frames(self, frames: bytes) -> None:
-        """Write whole frames for the application; none are written once a close frame was."""
-        await raise_if_lost(self._lost)
+    def offer(self, message: bytes) -> bool:
+        """Hand a message to the endpoint; False if it has to take the slow path."""
+        # Only while the inbox is empty and the application waits: a message must not overtake those that are queued.
+        if self.on_message is None or self.inbox is None or not self.inbox.app_is_waiting:
+            return False
+        return self.on_message(message)
+
+    def send_nowait(self, message: bytes) -> bool:
+        """Send one message at once, or nothing of it; False for nothing."""
+        return self._is_open and self.write_now(text_frame(message))
+
+    async def send_many(self, messages: Iterable[bytes]) -> None:
+        """Send messages in order, in one write; none is sent once a close frame was.
+
+        Raises:
+            ClientDisconnected: the client has gone, or did not read in time.
+        """
+        await check_not_lost(self._lost)
         # After a close frame no data may follow (RFC 6455, 5.5.1). The frames are dropped as the network might have
         # dropped them.
-        if self.state is ASGIWebsocketState.CONNECTED and self.connection.state is ConnectionState.OPEN:
+        if self._is_open:
+            frames = b"".join([text_frame(message) for message in messages])
             await self.send(Data(stream_id=self.stream_id, data=frames))
         if self._lost:
-            raise ClientDisconnected(CLIENT_DISCONNECTED)
+            raise ClientDisconnected
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the upgrade was accepted, and no close frame was sent or received."""
+        return self.handshake.accepted and self.connection.state is ConnectionState.OPEN
 
     async def app_send(self, message: ASGISendEvent | None) -> None:
         if message is not None:
             if self._lost and message["type"] == "websocket.close":
                 # The client has closed it meanwhile. That is a race and no fault of the app, so it does not raise.
                 return
-            await raise_if_lost(self._lost)
+            await check_not_lost(self._lost)
         await super().app_send(message)
         if message is not None and self._lost and self.state is ASGIWebsocketState.CONNECTED:
-            raise ClientDisconnected(CLIENT_DISCONNECTED)
+            raise ClientDisconnected
 
     @property
     def peer_still_sending(self) -> bool:
@@ -224,7 +209,6 @@ class GuardedWSStream(WSStream):
     async def _accept(self, message: WebsocketAcceptEvent) -> None:
         try:
             await super()._accept(message)
-            self.fast.connection = self.connection
         finally:
             # The app chose a wrong subprotocol or header. Hypercorn counts the handshake as over then; put back, it can
             # still be refused with a status.
@@ -246,7 +230,7 @@ class GuardedWSStream(WSStream):
             if self.closed:
                 return
 
-    async def _handle_message(self, event: Message[Any]) -> None:
+    async def _handle_message(self, event: Message[str] | Message[bytes | bytearray]) -> None:
         try:
             self.buffer.extend(event)
         except FrameTooLargeError:
@@ -257,7 +241,7 @@ class GuardedWSStream(WSStream):
             return
         if event.message_finished and self.app_put is not None:
             # What follows is the next message. That the app takes its time for this one is no delay of the client.
-            self._begun = None
+            self._message_began_at = None
             message = self.buffer.to_message()
             self.buffer.clear()
             await self.app_put(message)
@@ -269,15 +253,17 @@ class GuardedWSStream(WSStream):
     async def _send_pings(self) -> None:
         interval = self.config.websocket_ping_interval
         assert interval is not None
+        timeout = limits_of(self.config).message_timeout
         with self._pinging:
             while not self.closed:
                 await trio.sleep(interval)
                 # A ping is sent before the client is cut: two silent intervals mean that it did not even answer that.
-                silent = 0.0 if self._delivering else trio.current_time() - self._heard
+                now = trio.current_time()
+                silent = 0.0 if self._delivering else now - self._last_received_at
                 if silent > 2 * interval:
                     await self.send(StreamClosed(stream_id=self.stream_id))
-                elif self._begun is not None and trio.current_time() - self._begun > self._message_timeout:
-                    reason = f"a message may take {self._message_timeout:g} seconds"
+                elif self._message_began_at is not None and now - self._message_began_at > timeout:
+                    reason = f"a message may take {timeout:g} seconds"
                     await self._fail_connection(CloseReason.POLICY_VIOLATION, reason)
                 else:
                     await self._send_wsproto_event(Ping())
@@ -286,7 +272,7 @@ class GuardedWSStream(WSStream):
 class ByteBuffer(WebsocketBuffer):
     """Counts the bytes of a text message; hypercorn's counts its characters."""
 
-    def extend(self, event: Message[Any]) -> None:
+    def extend(self, event: Message[str] | Message[bytes | bytearray]) -> None:
         # Pure ASCII has as many bytes as characters, so most messages need no second encoding.
         if isinstance(event, TextMessage) and not event.data.isascii():
             self.length += len(event.data.encode()) - len(event.data)
@@ -296,22 +282,15 @@ class ByteBuffer(WebsocketBuffer):
 def without_extensions(event: Request, state: dict[str, object]) -> Request:
     """The handshake as if the client had offered no extension, and with more in the state that the application sees."""
     headers = [(name, value) for name, value in event.headers if name.lower() != b"sec-websocket-extensions"]
-    return Request(
-        stream_id=event.stream_id,
-        headers=headers,
-        http_version=event.http_version,
-        method=event.method,
-        raw_path=event.raw_path,
-        state=HypercornState({**event.state, **state}),
-    )
+    return replace(event, headers=headers, state=HypercornState({**event.state, **state}))
 
 
-async def raise_if_lost(lost: bool) -> None:
+async def check_not_lost(lost: bool) -> None:
     """A cancel point before anything is written; a full checkpoint before an error, so that no retry loop can spin."""
     if lost:
         # A full checkpoint even though it fails: an app that catches the error and tries again must give way to others.
         await trio.lowlevel.checkpoint()
-        raise ClientDisconnected(CLIENT_DISCONNECTED)
+        raise ClientDisconnected
     await trio.lowlevel.checkpoint_if_cancelled()
 
 
@@ -338,7 +317,7 @@ def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:
         size = int.from_bytes(data[start + 2 : start + 4], "big")
         body += 2
         if size < SMALL:
-            # The length is not in its shortest form, which breaks RFC 6455, 5.2. The long way lets wsproto refuse it
+            # The length is not in its shortest form, which breaks RFC 6455, 5.2. The slow path lets wsproto refuse it
             # with the right code.
             return None
     end = body + size
@@ -346,7 +325,7 @@ def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:
         return None
     payload = unmasked(data[body:end], data[body - 4 : body])
     try:
-        # Text must be UTF-8 (RFC 6455, 8.1). Bytes that are not go the long way, where wsproto closes with 1007.
+        # Text must be UTF-8 (RFC 6455, 8.1). Bytes that are not take the slow path, where wsproto closes with 1007.
         payload.decode()
     except UnicodeDecodeError:
         return None
@@ -361,7 +340,7 @@ def unmasked(payload: bytes, key: bytes) -> bytes:
     return (int.from_bytes(payload, "little") ^ int.from_bytes(pattern, "little")).to_bytes(size, "little")
 
 
-def between_messages(connection: Any) -> bool:
+def between_messages(connection: Connection) -> bool:
     """Whether wsproto has read nothing of a frame or message that has not ended; False when it cannot be told."""
     try:
         frames, messages = connection._proto._frame_decoder, connection._proto._message_decoder  # noqa: SLF001

@@ -10,21 +10,20 @@ import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, TypeAlias
-from urllib.parse import SplitResult, urljoin, urlsplit
+from typing import Final
 
 import httpx2
 import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
-from trio_mcp.protocol.jsonrpc import Request, Unanswered, dump, parse
-from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ..background import open_background
 from ..httpx.answers import error_reply, excerpt
-from ..httpx.limits import CONNECT_TIMEOUT, INBOX, MAX_MESSAGE, ClientLimits
+from ..httpx.connection import ServerConnection
+from ..httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, ClientLimits
 from ..httpx.requests import EVENT_STREAM, error_text, open_body, open_http, read_body
 
 logger = logging.getLogger("trio_mcp.http")
@@ -32,36 +31,21 @@ logger = logging.getLogger("trio_mcp.http")
 ACCEPT_TIMEOUT: Final = 15.0
 """Seconds that a server may take to accept a message: ours waits ten for its reader."""
 
-Inbox: TypeAlias = tuple[trio.MemorySendChannel[Envelope[Received]], trio.MemoryReceiveChannel[Envelope[Received]]]
-
 POSTABLE = re.compile(r"[!-~]{1,4096}")
 """What may be a reference to the URI that is posted to: visible ASCII."""
-
-PORTS: Final = {"http": 80, "https": 443}
 
 
 class SseChannel(MessageChannel):
     """One connection over HTTP+SSE: its stream, and what is posted beside it. Made by `connect_sse`.
 
     Args:
+        connection: brings the server's messages; its inbox ends with the stream.
         nursery: owns the task that reads the stream.
-        inbox: the server's messages; closed when the stream has ended. A new one unless given.
     """
 
-    def __init__(
-        self,
-        url: str,
-        http: httpx2.AsyncClient,
-        nursery: trio.Nursery,
-        limits: ClientLimits,
-        inbox: Inbox | None = None,
-    ) -> None:
-        self._url = url
-        self._http = http
+    def __init__(self, connection: ServerConnection, nursery: trio.Nursery) -> None:
+        self._connection = connection
         self._nursery = nursery
-        self._limits = limits
-        self._json_limits = JsonLimits(max_bytes=limits.message)
-        self._arrived, self._inbox = inbox or trio.open_memory_channel[Envelope[Received]](INBOX)
         self._uri = ""
         self._reading = trio.CancelScope()
         self._turn = trio.StrictFIFOLock()
@@ -74,16 +58,17 @@ class SseChannel(MessageChannel):
         """Open the stream; a task reads it from then on.
 
         Raises:
-            Disconnected: the server cannot be reached, or the stream ended at once.
+            Disconnected: the server cannot be reached, or the stream ended immediately.
             RequestTimeout: its first event did not come in time.
             RemoteProtocolError: it answers with something else, or names a URI of another origin.
 
         A cancel closes it again.
         """
-        with trio.move_on_after(self._limits.connect):
+        seconds = self._connection.limits.connect
+        with trio.move_on_after(seconds):
             await self._nursery.start(self._read)
             return
-        raise RequestTimeout(f"{self._url}: no event `endpoint` came within {self._limits.connect:g} seconds")
+        raise RequestTimeout(f"{self._connection.url}: no event `endpoint` came within {seconds:g} seconds")
 
     async def send(self, value: Envelope) -> None:
         """Post one message, after those before it, and wait until the server has taken it.
@@ -98,7 +83,7 @@ class SseChannel(MessageChannel):
         """
         if self._closed:
             raise trio.ClosedResourceError
-        message = value.message
+        message, url = value.message, self._connection.url
         # The server takes messages in the order of their POSTs, so one waits for the other: `initialized` must not
         # overtake.
         async with self._turn:
@@ -109,11 +94,11 @@ class SseChannel(MessageChannel):
             return
         why = f"the server answered HTTP {status}{excerpt(body)}" if status else body.decode()
         if not isinstance(message, Request):
-            logger.warning("a %s did not reach %s: %s", type(message).__name__, self._url, why)
+            logger.warning("a %s did not reach %s: %s", type(message).__name__, url, why)
             return
-        reply = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{self._url}: {why}")
+        reply = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{url}: {why}")
         # In a task: the inbox may be full, and the one who empties it may wait for this very send.
-        self._nursery.start_soon(self._pass_on, Envelope(reply))
+        self._nursery.start_soon(self._connection.deliver, reply)
 
     async def receive(self) -> Envelope[Received]:
         """Return the next message of the server. A cancel loses nothing.
@@ -124,7 +109,7 @@ class SseChannel(MessageChannel):
             trio.ClosedResourceError: the channel was closed.
         """
         try:
-            return await self._inbox.receive()
+            return await self._connection.inbox.receive()
         except trio.EndOfChannel:
             if self._broken is None:
                 raise
@@ -134,7 +119,7 @@ class SseChannel(MessageChannel):
         """End the stream, which ends the session at the server."""
         self._closed = True
         self._reading.cancel()
-        self._inbox.close()
+        self._connection.inbox.close()
         await trio.lowlevel.checkpoint()
 
     def __repr__(self) -> str:
@@ -155,51 +140,42 @@ class SseChannel(MessageChannel):
             self._broken = str(error)
         finally:
             self._ended = True
-            self._arrived.close()
+            # Streamable HTTP goes on with the inbox when a stream that it tried for could not be opened.
+            if self._uri:
+                self._connection.arrived.close()
         if not self._uri:
-            raise Disconnected(f"{self._url}: {self._broken or 'the server ended the stream before its first event'}")
+            why = self._broken or "the server ended the stream before its first event"
+            raise Disconnected(f"{self._connection.url}: {why}")
 
     async def _read_stream(self, task_status: trio.TaskStatus[None]) -> None:
         # `no-store` as browsers have it for an EventSource (WHATWG HTML, 9.2): no cache may answer for the server.
         headers = {"accept": EVENT_STREAM, "cache-control": "no-store"}
-        async with self._http.stream("GET", self._url, headers=headers) as response:
+        url, limits = self._connection.url, self._connection.limits
+        async with self._connection.http.stream("GET", url, headers=headers) as response:
             await check_stream(response)
-            decoder = SseDecoder(self._limits.message)
+            decoder = SseDecoder(limits.message)
             async with open_body(response) as chunks:
                 async for chunk in chunks:
                     for event in decoder.feed(chunk):
                         if self._uri:
                             await self._take(event)
                         else:
-                            self._uri = endpoint_uri(self._url, event)
+                            self._uri = endpoint_uri(url, event)
                             task_status.started()
         # Raises the error that waits, if there is one.
         decoder.feed(b"")
 
     async def _take(self, event: SseEvent) -> None:
         if event.event == "message":
-            data = event.data.encode()
-            await self._pass_on(Envelope(parse(data, self._json_limits), size=len(data)))
-
-    async def _pass_on(self, envelope: Envelope[Received]) -> None:
-        try:
-            await self._arrived.send(envelope)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return  # it came after the channel was closed
+            await self._connection.deliver(parse(event.data.encode(), self._connection.json_limits))
 
     async def _posted(self, message: Sent) -> tuple[int, bytes]:
         """The status and the body of the answer to a POST; 0 for no answer, and why there is none."""
         headers = {"content-type": "application/json"}
         try:
-            with trio.move_on_after(ACCEPT_TIMEOUT):
-                async with self._http.stream("POST", self._uri, content=dump(message), headers=headers) as response:
-                    if response.is_success:
-                        await discard_body(response)
-                        return response.status_code, b""
-                    return response.status_code, await read_body(response, self._limits.message)
+            return await self._connection.post_message(self._uri, message, headers, ACCEPT_TIMEOUT)
         except httpx2.HTTPError as error:
             return 0, error_text(error).encode()
-        return 0, b"it did not say within %d seconds whether it took it" % ACCEPT_TIMEOUT
 
 
 @asynccontextmanager
@@ -215,26 +191,19 @@ async def connect_sse(
     Args:
         headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
         connect_timeout: seconds to reach the server, and until the stream's first event.
-        max_message: bytes that one message of the server may have.
+        max_message: the maximum size of one message of the server, in bytes.
 
     Raises:
         Disconnected, RequestTimeout, RemoteProtocolError: see `SseChannel.open`.
     """
     limits = ClientLimits(connect_timeout, message=max_message)
     async with open_http(limits, headers) as http, open_background() as nursery:
-        channel = SseChannel(url, http, nursery, limits)
+        channel = SseChannel(ServerConnection(url, http, limits), nursery)
         await channel.open()
         try:
             yield channel
         finally:
             await channel.aclose()
-
-
-async def discard_body(response: httpx2.Response) -> None:
-    """Read and discard a body, so that its connection can be used again; it need not end, nor be well formed."""
-    # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
-    with trio.move_on_after(LEFTOVER_SECONDS), suppress(httpx2.HTTPError):
-        await read_body(response, MAX_DISCARDED_BYTES)
 
 
 async def check_stream(response: httpx2.Response) -> None:
@@ -245,45 +214,28 @@ async def check_stream(response: httpx2.Response) -> None:
     """
     status = response.status_code
     if status != 200:
-        body = await read_body(response, MAX_DISCARDED_BYTES)
+        body = await read_body(response, MAX_ERROR_BODY)
         raise RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}")
     if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
         raise RemoteProtocolError("the server answered a GET with something else than a stream of events")
 
 
-MAX_DISCARDED_BYTES: Final = 64 * 1024
-
-LEFTOVER_SECONDS: Final = 1.0
-"""Seconds that the body of a 202 may take."""
+MAX_ERROR_BODY: Final = 64 * 1024
 
 
 def endpoint_uri(url: str, event: SseEvent) -> str:
-    """The URI that the first event of a stream names.
+    """Return the URI that the first event of a stream names.
 
     Raises:
-        RemoteProtocolError: it names none, or one of another origin: what is posted may hold secrets.
+        RemoteProtocolError: it names none, or one of another origin.
     """
     if event.event != "endpoint":
         raise RemoteProtocolError(f"the first event of the stream is {event.event!r:.80}, not 'endpoint'")
-    if not POSTABLE.fullmatch(event.data):
-        raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}")
-    try:
-        uri = urljoin(url, event.data)
-    except ValueError:
-        raise RemoteProtocolError(f"the event `endpoint` names no URI: {event.data!r:.80}") from None
-    # The messages may hold secrets, and the headers do: they must not go to a host that the stream names.
-    if origin(uri) is None or origin(uri) != origin(url):
-        raise RemoteProtocolError(f"the event `endpoint` names a URI of another origin than {url}: {uri:.200}")
-    return uri
-
-
-def origin(uri: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port; None if one of them is missing, or the URI contains a user's name."""
-    try:
-        parts: SplitResult = urlsplit(uri)
-        port = parts.port or PORTS.get(parts.scheme)
-    except ValueError:
-        return None
-    if port is None or not parts.hostname or parts.username is not None:
-        return None
-    return parts.scheme, parts.hostname, port
+    here = httpx2.URL(url)
+    with suppress(httpx2.InvalidURL):
+        uri = here.join(event.data)
+        # The messages may hold secrets, and the headers do: they must not go to a host that the stream names.
+        same_origin = (uri.scheme, uri.host, uri.port, uri.userinfo) == (here.scheme, here.host, here.port, b"")
+        if same_origin and POSTABLE.fullmatch(event.data):
+            return str(uri)
+    raise RemoteProtocolError(f"the event `endpoint` names no URI of the same origin as {url}: {event.data!r:.80}")

@@ -1,4 +1,4 @@
-"""The transport `stdio`: JSON-RPC lines over a process's stdin and stdout, as the server or as who started it."""
+"""The transport `stdio`: JSON-RPC lines over stdin and stdout, for a server and for the client that starts it."""
 
 from __future__ import annotations
 

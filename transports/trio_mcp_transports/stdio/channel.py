@@ -127,12 +127,12 @@ class LineChannel(MessageChannel):
         self._closed = False
 
     async def receive(self) -> Envelope[Received]:
-        """Return the next message, or `Envelope(Malformed(...))` for a line that is none.
+        """Return the next message, or `Envelope(Malformed(...))` for a line that is not a message.
 
-        An unterminated rest at the end of the stream is never delivered. A cancel loses nothing.
+        An unterminated last line is discarded. A cancel loses nothing.
 
         Raises:
-            trio.EndOfChannel: the peer closed its end; every line it had finished was received.
+            trio.EndOfChannel: the peer closed its end; every complete line was received.
             trio.BrokenResourceError: the stream failed.
             trio.ClosedResourceError: this channel was closed.
             trio.BusyResourceError: another task is waiting here.
@@ -141,7 +141,7 @@ class LineChannel(MessageChannel):
         return self._parse(self._lines.popleft())
 
     async def receive_many(self) -> Iterable[Envelope[Received]]:
-        """Return every message whose line has come; each is parsed when the caller asks for it. See `receive`."""
+        """Return every message whose line has arrived; each is parsed when the caller reaches it. See `receive`."""
         await self._wait_for_line()
         # Parsed one by one as the caller goes on: a flood of small lines costs its bytes, and not an object for each
         # field.
@@ -153,7 +153,7 @@ class LineChannel(MessageChannel):
         await self.send_many((value,))
 
     async def send_many(self, values: Sequence[Envelope]) -> None:
-        """Write several messages in order, in one write. Peers see all of them, or the channel is broken.
+        """Write several messages in order, in one write. The peer receives all of them, or the channel is broken.
 
         A cancel before the write starts leaves the channel as it was; one in the middle of it breaks the sending half.
 
@@ -164,20 +164,20 @@ class LineChannel(MessageChannel):
             trio.BusyResourceError: another task is writing.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        data = b"".join([_line(value) for value in values])
+        data = b"".join([line_of(value) for value in values])
         self._check_sendable()
         await self._write(data)
 
     def send_nowait(self, value: Envelope) -> bool:
-        """Write one small message at once, if nothing is in the way; False when it was not written.
+        """Write one small message, if that is possible without waiting; return whether it was written.
 
-        POSIX writes up to PIPE_BUF bytes to a pipe whole or not at all, so half a message never gets out this way.
+        POSIX writes up to PIPE_BUF bytes to a pipe whole or not at all, so a message is never written in part.
         """
         if not isinstance(self._send_stream, Pipe) or not self._send_stream.atomic:
             return False
         if self._closed or self._broken is not None or self._write_scope is not None:
             return False
-        data = _line(value)
+        data = line_of(value)
         # POSIX promises no more: a larger write may be cut anywhere.
         if len(data) > select.PIPE_BUF:
             return False
@@ -253,36 +253,26 @@ class LineChannel(MessageChannel):
 
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, or leave the sending half broken with a reason."""
-        if isinstance(self._send_stream, Pipe):
-            # Most messages fit into the pipe. The rest of a large one waits below.
-            data = data[self._write_at_once(self._send_stream, data) :]
-            if not data:
-                return  # the pump that sends here waits for more before it sends again
-        whole = False
         try:
-            with trio.move_on_after(self._write_deadline) as self._write_scope:
-                await self._send_stream.send_all(data)
-                # Reached only if the deadline did not cancel the write: a cancel leaves `whole` False, whatever was
-                # written by then.
-                whole = True
-            if not whole:
-                self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
+            if isinstance(self._send_stream, Pipe):
+                # Most messages fit into the pipe. The rest of a large one waits below.
+                data = data[self._send_stream.send_nowait(data) :]
+            if data:
+                with trio.move_on_after(self._write_deadline) as self._write_scope:
+                    await self._send_stream.send_all(data)
+                    # Reached only if the deadline did not cancel the write, whatever was written by then.
+                    data = b""
+                if data:
+                    self.break_sending(f"the peer did not read for {self._write_deadline:g} s")
         except trio.BrokenResourceError:
             self.break_sending(PEER_CLOSED_MESSAGE)
         finally:
             self._write_scope = None
             # The peer may have half a line. It would take the next message for the rest of it, so nothing more is sent.
-            if not whole:
+            if data:
                 self.break_sending("an earlier write was cut short")
-        if not whole:
+        if data:
             raise trio.BrokenResourceError(self._broken)
-
-    def _write_at_once(self, pipe: Pipe, data: bytes) -> int:
-        try:
-            return pipe.send_nowait(data)
-        except trio.BrokenResourceError:
-            self.break_sending(PEER_CLOSED_MESSAGE)
-            raise trio.BrokenResourceError(self._broken) from None
 
 
 def readable(line: Line) -> bytes | Malformed | None:
@@ -299,5 +289,5 @@ def readable(line: Line) -> bytes | Malformed | None:
             return line
 
 
-def _line(envelope: Envelope) -> bytes:
+def line_of(envelope: Envelope) -> bytes:
     return dump(envelope.message) + b"\n"

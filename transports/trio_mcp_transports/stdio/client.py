@@ -41,13 +41,13 @@ async def connect(
     max_values: int = MAX_VALUES,
     write_deadline: float = WRITE_DEADLINE,
 ) -> AsyncGenerator[ProcessChannel]:
-    """Start a server and yield the channel to it; on the way out the server and all it started are gone.
+    """Start a server and yield the channel to it; leaving the block ends the server and every process that it started.
 
     Args:
         argv: the executable and its arguments. No shell is involved.
-        env: variables on top of the few that are passed on (`INHERITED` and `LC_*`); the child gets no others of ours.
-        cwd: the child's working directory; a relative executable with a slash is found from there.
-        stderr: where the child's stderr goes, as for `subprocess.Popen`; by default where ours goes.
+        env: additional variables; from this process the child inherits only `INHERITED` and `LC_*`.
+        cwd: the child's working directory; a relative path of the executable is resolved against it.
+        stderr: where the child's stderr goes, as for `subprocess.Popen`; by default to that of this process.
         shutdown_grace: the seconds the server gets to leave after stdin was closed, and again after SIGTERM.
         max_line: the longest line accepted, in bytes. A call whose answer is longer fails.
         max_values: the values that one message may have (`JsonLimits`).
@@ -85,8 +85,8 @@ async def connect(
 class ProcessChannel(LineChannel):
     """The channel to a child process.
 
-    When the child dies `receive` ends, after what it had written, and `send` breaks, even while a grandchild holds the
-    other ends of its pipes.
+    When the child dies, `receive` returns what it had written and then ends, and `send` raises, even if a grandchild still holds
+    the other ends of the pipes.
 
     Attributes:
         process: the child; its `args`, `pid` and `returncode` (None while it runs, -N after signal N).
@@ -96,16 +96,17 @@ class ProcessChannel(LineChannel):
         assert process.stdin is not None
         assert process.stdout is not None
         self.process = process
-        self._output = _ChildOutput(process.stdout)
+        self._linger = float("inf")
+        self._reading = trio.CancelScope()
         super().__init__(
-            self._output, process.stdin, max_line=max_line, max_values=max_values, write_deadline=write_deadline
+            process.stdout, process.stdin, max_line=max_line, max_values=max_values, write_deadline=write_deadline
         )
 
     @property
     def outcome(self) -> str | None:
-        """What became of the process, for messages: `exited with status 3`, `was ended by SIGKILL`.
+        """How the process ended, for messages: `exited with status 3`, `was ended by SIGKILL`.
 
-        None: it runs, or ended so recently that its status is not known yet.
+        None if it is running, or ended so recently that its status is not known yet.
         """
         status = self.process.returncode
         if status is None:
@@ -114,39 +115,24 @@ class ProcessChannel(LineChannel):
 
     @property
     def close_reason(self) -> str | None:
-        """What became of the process, in words; None while `outcome` is."""
+        """How the process ended, as text; None while `outcome` is None."""
         return None if self.outcome is None else f"its process {self.outcome}"
 
     def process_ended(self) -> None:
-        """Break `send` and let `receive` come to its end. `connect` calls it when the child has died."""
+        """Make `send` raise, and `receive` end after the lines that have arrived. `connect` calls it when the child has died."""
         self.break_sending(f"the server process {self.outcome}")
-        self._output.end_soon()
+        # What the child wrote before it died may still be in the pipe; it is read until there is nothing for a moment.
+        self._linger = _LINGER
+        self._reading.deadline = trio.current_time() + _LINGER
+
+    async def _read(self) -> bytes:
+        with trio.CancelScope(relative_deadline=self._linger) as self._reading:
+            return await super()._read()
+        self._ended = True
+        raise trio.EndOfChannel
 
     def _state(self) -> str:
         return f"{super()._state()}, process {self.process.pid} {self.outcome or 'is running'}"
-
-
-class _ChildOutput(trio.abc.ReceiveStream):
-    """The child's stdout, which also ends some time after the child's death, when the pipe has nothing more to give."""
-
-    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
-        self._stream = stream
-        self._linger = float("inf")
-        self._scope: trio.CancelScope | None = None
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        with trio.CancelScope(relative_deadline=self._linger) as self._scope:
-            return await self._stream.receive_some(max_bytes)
-        return b""
-
-    def end_soon(self) -> None:
-        # What the child wrote before it died may still be in the pipe; it is read until there is nothing for a moment.
-        self._linger = _LINGER
-        if self._scope is not None:
-            self._scope.deadline = trio.current_time() + _LINGER
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:

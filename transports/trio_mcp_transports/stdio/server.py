@@ -37,6 +37,7 @@ import trio
 from trio_mcp.session.transport import ChannelServer
 
 from ..background import open_background
+from ..signals import signal_handlers
 from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel, Pipe
 
 # A session takes 2 s at most to clean up.
@@ -52,15 +53,15 @@ async def serve(
     write_deadline: float = WRITE_DEADLINE,
     shutdown_grace: float = SHUTDOWN_GRACE,
 ) -> None:
-    """Serve one client over stdin and stdout; return when it has closed stdin, or on SIGTERM, SIGHUP or a dead parent.
+    """Serve one client over stdin and stdout; return after the end of stdin, a SIGTERM, a SIGHUP or the parent's death.
 
     Signals are handled only when this runs in the main thread.
 
     Args:
         server: what to serve.
         max_line: the longest line accepted, in bytes.
-        write_deadline: the seconds one write may take before the client counts as not reading.
-        shutdown_grace: seconds that clean-up may take once the process is to end; then it is ended with status 1.
+        write_deadline: seconds that one write may take; then the channel is broken, because the client does not read.
+        shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1.
 
     Raises:
         SystemExit: with code 130, after SIGINT.
@@ -70,7 +71,7 @@ async def serve(
     # look like the parent.
     parent = os.getppid()
     async with guarded_stdio(max_line=max_line, write_deadline=write_deadline) as channel:
-        with _handling_signals(ending):
+        with signal_handlers(_wanted_signals(), ending.on_signal), closing(ending):
             async with open_background() as watchers:
                 watchers.start_soon(_watch_parent, ending, parent)
                 channel.on_end = ending.limit_clean_up
@@ -86,10 +87,10 @@ async def serve(
 async def guarded_stdio(
     *, max_line: int = MAX_LINE, write_deadline: float = WRITE_DEADLINE
 ) -> AsyncGenerator[LineChannel]:
-    """Take stdin and stdout over as a channel, so that nothing else in the process, or started by it, touches them.
+    """Use stdin and stdout as a channel; other code of this process and its child processes cannot reach them.
 
-    Inside, fd 0 reads as empty and fd 1 goes to stderr, for Python's `print` and for children alike. Works for pipes,
-    sockets, terminals and files. Both are put back on the way out.
+    Inside the block, fd 0 is empty and fd 1 goes to stderr, for Python's `print` and for child processes. Works for pipes,
+    sockets, terminals and files. Leaving the block restores both.
 
     Raises:
         OSError: stdin or stdout is closed.
@@ -152,21 +153,10 @@ class _Shutdown:
         else:
             self.channel.on_stop()
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """The clean-up is done."""
         if self._begun:
             faulthandler.cancel_dump_traceback_later()
-
-
-@contextmanager
-def _handling_signals(ending: _Shutdown) -> Generator[None]:
-    previous = {number: signal.signal(number, ending.on_signal) for number in _wanted_signals()}
-    try:
-        yield
-    finally:
-        ending.finish()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _wanted_signals() -> list[signal.Signals]:

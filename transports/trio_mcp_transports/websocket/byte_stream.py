@@ -63,7 +63,7 @@ class LimitedStream(trio.abc.Stream):
     Attributes:
         last_received_at: when bytes came last, on Trio's clock.
         reading: whether a task waits for bytes; otherwise the time since the last bytes says nothing about the server.
-        allowance: bytes that may still come before `allow` is called again.
+        allowance: bytes that may still come; the owner raises it with each message.
         write_deadline: seconds that the server may take to read what is written at once; a pong too, for which the
             library's reader waits.
         stalled: a write took longer, and the stream was closed.
@@ -76,10 +76,6 @@ class LimitedStream(trio.abc.Stream):
         self.allowance: float = MAX_HANDSHAKE
         self.write_deadline = inf
         self.stalled = False
-
-    def allow(self, size: float = inf) -> None:
-        """So many bytes may come from now on."""
-        self.allowance = size
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Raises `trio.BrokenResourceError` when more came than is allowed."""
@@ -118,18 +114,15 @@ async def open_wire(address: Address, tls: ssl.SSLContext | None) -> LimitedStre
     Raises:
         OSError: it cannot be reached; or its certificate is not one that `tls` trusts.
     """
-    stream = await trio.open_tcp_stream(address.host, address.port)
     if not address.secure:
-        return LimitedStream(stream)
-    secure = trio.SSLStream(
-        stream, tls or ssl.create_default_context(), server_hostname=address.host, https_compatible=True
-    )
+        return LimitedStream(await trio.open_tcp_stream(address.host, address.port))
+    stream = await trio.open_ssl_over_tcp_stream(address.host, address.port, https_compatible=True, ssl_context=tls)
     try:
-        await secure.do_handshake()
+        await stream.do_handshake()
     except trio.BrokenResourceError as error:
         await trio.aclose_forcefully(stream)
         raise OSError(f"TLS: {error.__cause__ or error}") from error
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
-    return LimitedStream(secure)
+    return LimitedStream(stream)

@@ -56,33 +56,33 @@ async def connect(
     max_message: int = MAX_MESSAGE,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[WebSocketChannel]:
-    """A channel to the MCP endpoint at a `ws://` or `wss://` URL; on the way out it is closed, in two seconds at most.
+    """Open a channel to the MCP endpoint at a `ws://` or `wss://` URL; leaving the block closes it, in two seconds at most.
 
     Args:
         headers: sent with the request that opens the connection, for example `{"authorization": "Bearer ..."}`.
-        connect_timeout: seconds to reach the server and have its consent.
+        connect_timeout: seconds to connect and complete the handshake.
         write_deadline: seconds that the server may take to read one message.
-        ping_interval: seconds of silence after which the server is pinged; when as many more are silent, it is gone.
-        max_message: bytes that one message of the server may have.
-        tls: whom to trust for `wss`; by default what the system trusts.
+        ping_interval: seconds without data after which the server is pinged; after as many more, the connection is closed.
+        max_message: the maximum size of one message of the server, in bytes.
+        tls: the trusted certificates for `wss`; by default those of the system.
 
     Raises:
-        Disconnected: the server was not reached, or refused the connection: the text has its status and its words.
-        ValueError: that is no such URL.
+        Disconnected: the server was not reached, or rejected the connection; the message has its status and reason.
+        ValueError: the URL is not valid.
     """
     address = Address.of(url)
     async with open_background() as nursery:
         channel = WebSocketChannel(nursery, max_message, write_deadline)
         try:
-            with trio.move_on_after(connect_timeout):
-                await channel.open(address, headers or {}, tls)
+            try:
+                with trio.move_on_after(connect_timeout):
+                    await channel.open(address, headers or {}, tls)
+            except OSError as error:
+                raise Disconnected(f"{url}: {error_text(error)}") from error
+            except HandshakeRejected as refusal:
+                raise Disconnected(f"{url}: {refusal}") from refusal.__cause__
             if not channel.is_open:
                 raise Disconnected(f"{url}: it did not open within {connect_timeout:g} seconds")
-        except OSError as error:
-            raise Disconnected(f"{url}: {error_text(error)}") from error
-        except HandshakeRejected as refusal:
-            raise Disconnected(f"{url}: {refusal}") from refusal.__cause__
-        try:
             nursery.start_soon(channel.keep_alive, ping_interval)
             yield channel
         finally:
@@ -120,7 +120,7 @@ class WebSocketChannel(MessageChannel):
     # life
 
     async def open(self, address: Address, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
-        """Connect; `connect` calls it. A cancel leaves the channel as it was.
+        """Connect; `connect` calls it, and closes the channel after an error or a cancel too.
 
         Raises:
             OSError: the server was not reached.
@@ -129,11 +129,7 @@ class WebSocketChannel(MessageChannel):
         wire = self._wire = await open_wire(address, tls)
         # The wire has the limit too, because the library writes pongs and close frames from its own reader.
         wire.write_deadline = self._write_deadline
-        try:
-            socket = await open_socket(self._nursery, wire, address, headers, self._limits.max_bytes, self._failed)
-        except BaseException:
-            await trio.aclose_forcefully(wire)
-            raise
+        socket = await open_socket(self._nursery, wire, address, headers, self._limits.max_bytes, self._failed)
         self._socket = socket
         # Before the handshake a small allowance counts; from here on it is a message at a time.
         self._replenish(wire)
@@ -213,7 +209,7 @@ class WebSocketChannel(MessageChannel):
             trio.BrokenResourceError: the connection has ended; the text says why.
             trio.ClosedResourceError: this channel was closed.
         """
-        texts = [text_of(value) for value in values]
+        texts = [dump(value.message).decode() for value in values]
         self._check_sendable()
         writing = PendingWrite(texts, trio.Event())
         try:
@@ -324,8 +320,4 @@ class WebSocketChannel(MessageChannel):
         self._changed = trio.Event()
 
     def _replenish(self, wire: LimitedStream) -> None:
-        wire.allow(2 * self._limits.max_bytes + FRAME_OVERHEAD)
-
-
-def text_of(envelope: Envelope) -> str:
-    return dump(envelope.message).decode()
+        wire.allowance = 2 * self._limits.max_bytes + FRAME_OVERHEAD

@@ -7,7 +7,6 @@ does not read its own answers, and what such a client sends meanwhile waits in t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,15 +17,15 @@ import trio
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Received, Service, serve_channel
 
 from ..asgi.authentication import Expiry
-from ..asgi.fast_path import FastPath
-from ..asgi.messages import Message, Receive, Send
+from ..asgi.fast_path import FAST_PATH_KEY, FastPath
+from ..asgi.limits import HttpLimits
+from ..asgi.messages import AuthorizedRequest, Message
 from ..asgi.quota import Quota
+from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
-
-logger = logging.getLogger("trio_mcp.websocket")
 
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds that sending a close frame may take."""
@@ -35,62 +34,38 @@ CLOSE_TIMEOUT: Final = 1.0
 class WebSockets:
     """The open WebSockets of one application.
 
-    Args:
-        max_message: bytes of one message.
-        quota: of open ones.
-
     Attributes:
-        draining: no further one is served.
+        quota: for WebSockets; one that is served counts.
     """
 
-    def __init__(self, service: Service, max_message: int, quota: Quota) -> None:
-        self.draining = False
+    def __init__(self, service: Service, limits: HttpLimits) -> None:
         self._service = service
-        self._limits = JsonLimits(max_bytes=max_message)
-        self._quota = quota
+        self._limits = JsonLimits(max_bytes=limits.body)
+        self.quota = Quota("WebSockets", limits.websockets, limits.per_principal)
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None
 
-    def rejection(self, principal: str | None) -> str | None:
-        """Why no further one of this principal's is served now; None: one is."""
-        return "This server is shutting down." if self.draining else self._quota.rejection(principal)
-
-    async def serve(
-        self,
-        receive: Receive,
-        send: Send,
-        peer: Peer,
-        expiry: Expiry | None = None,
-        fast_path: FastPath | None = None,
-    ) -> None:
-        """Accept what asked for an upgrade, and serve it to its end.
-
-        Args:
-            expiry: of its credentials; None without authentication.
-            fast_path: the one that our own server offers; None under another server.
-        """
-        channel = AsgiWebSocket(receive, send, peer, self._limits, fast_path)
+    async def serve(self, incoming: AuthorizedRequest) -> None:
+        """Accept what asked for an upgrade, and serve it to its end."""
+        channel = AsgiWebSocket(incoming, self._limits)
         # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
-        self._quota.acquire(peer.principal)
+        self.quota.acquire(incoming.peer.principal)
         try:
             if not await channel.accept():
                 return
-            async with trio.open_nursery() as nursery:
-                if expiry is not None:
-                    nursery.start_soon(_close_when_expired, channel, expiry)
+            async with open_background() as nursery:
+                if incoming.expiry is not None:
+                    nursery.start_soon(_close_when_expired, channel, incoming.expiry)
                 await serve_channel(self._service, channel)
-                # The check of the credentials would go on for ever.
-                nursery.cancel_scope.cancel()
         finally:
             del self._open[channel]
-            self._quota.release(peer.principal)
+            self.quota.release(incoming.peer.principal)
             if self._all_closed is not None and not self._open:
                 self._all_closed.set()
 
     async def close(self) -> None:
         """Close each of them with 1001 when what was said to it has been written, and wait for that."""
-        self.draining = True
         # A copy, since each removes itself when it ends.
         for channel in list(self._open):
             channel.end(CLOSE_GOING_AWAY)
@@ -101,7 +76,6 @@ class WebSockets:
 
 async def _close_when_expired(channel: AsgiWebSocket, expiry: Expiry) -> None:
     await expiry()
-    logger.info("a WebSocket is closed: its credentials are no longer accepted")
     await channel.close(CLOSE_EXPIRED)
 
 
@@ -109,20 +83,15 @@ class AsgiWebSocket(MessageChannel):
     """One accepted WebSocket.
 
     Args:
-        receive, send: of the ASGI exchange, whose first event (`websocket.connect`) was not received yet.
-        peer: who asked for the upgrade; every message is from there.
+        incoming: the request for it, whose first event (`websocket.connect`) was not received yet.
         limits: of one message.
-        fast_path: for messages that need not wait; None under another server.
     """
 
-    def __init__(
-        self, receive: Receive, send: Send, peer: Peer, limits: JsonLimits, fast_path: FastPath | None = None
-    ) -> None:
-        self._receive = receive
-        self._send = send
-        self._peer = peer
+    def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits) -> None:
+        scope, self._receive, self._send, self._peer, _ = incoming
         self._limits = limits
-        self._fast_path = fast_path
+        self._fast_path: FastPath | None = scope.get("state", {}).get(FAST_PATH_KEY)
+        """For messages that need not wait; None under another server."""
         self._ending: Close | None = None
         self._waiting: trio.CancelScope | None = None
         self._closed = False
@@ -168,12 +137,12 @@ class AsgiWebSocket(MessageChannel):
             trio.BrokenResourceError: the client has gone, or did not read in time.
             trio.ClosedResourceError: this end was closed.
         """
-        messages = [encoded(value) for value in values]
+        messages = [dump(value.message) for value in values]
         if self._closed:
             raise trio.ClosedResourceError("this WebSocket was closed")
         try:
             if self._fast_path is not None:
-                await self._fast_path.send(messages)
+                await self._fast_path.send_many(messages)
             else:
                 for message in messages:
                     await self._send({"type": "websocket.send", "text": message.decode()})
@@ -183,7 +152,7 @@ class AsgiWebSocket(MessageChannel):
 
     def send_nowait(self, value: Envelope) -> bool:
         """Send one message at once, where the server offers that; False when it was not sent."""
-        return self._fast_path is not None and not self._closed and self._fast_path.send_nowait(encoded(value))
+        return self._fast_path is not None and not self._closed and self._fast_path.send_nowait(dump(value.message))
 
     def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
         """Hand messages to `take` as they arrive, where the server has a fast path; see `MessageChannel`."""
@@ -212,13 +181,9 @@ class AsgiWebSocket(MessageChannel):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
         await trio.lowlevel.checkpoint()
 
-    def __repr__(self) -> str:
-        state = "closed" if self._closed else "open" if self._ending is None else f"ending with {self._ending.code}"
-        return f"<AsgiWebSocket {state}>"
-
     def _deliver(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope], data: bytes) -> bool:
         # What is declined here is received as an ASGI message, where it waits for room or ends the connection.
-        if self._closed or self._ending is not None or outbox.full or len(data) > self._limits.max_bytes:
+        if self._closed or self._ending is not None or outbox.is_full or len(data) > self._limits.max_bytes:
             return False
         take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
         return True
@@ -234,7 +199,3 @@ class AsgiWebSocket(MessageChannel):
             await self.close(Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
             raise trio.EndOfChannel
         return Envelope(parse(data, self._limits), peer=self._peer, size=len(data))
-
-
-def encoded(envelope: Envelope) -> bytes:
-    return dump(envelope.message)

@@ -7,9 +7,8 @@ from typing import TypeAlias, cast
 
 import trio
 from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
-from wsproto.utilities import RemoteProtocolError
 
-from trio_mcp.groups import first_leaf
+from trio_mcp.groups import cause_chain
 from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 
 from ..tls import is_plain_text
@@ -111,20 +110,8 @@ def rejection_text(rejection: ConnectionRejected) -> str:
 
 def error_text(error: BaseException) -> str:
     """One line about an error; Trio wraps what went wrong with each address of a host."""
-    cause = server_fault(error)
-    while isinstance(cause.__cause__, BaseException):
-        cause = cause.__cause__
-    cause = first_leaf(cause)
-    if is_plain_text(cause):
+    if is_plain_text(error):
         return "no TLS is spoken there; is it ws:// instead of wss://?"
+    # The cause is also what was wrong with the server's answer, when the library failed in telling the server so.
+    *_, cause = cause_chain(error)
     return str(cause) or type(cause).__name__
-
-
-def server_fault(error: BaseException) -> BaseException:
-    """What was wrong with the server's answer, when the library failed in telling the server so; else the error."""
-    before = error.__context__
-    while before is not None:
-        if isinstance(before, RemoteProtocolError):
-            return before
-        before = before.__context__
-    return error

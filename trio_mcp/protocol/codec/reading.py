@@ -124,7 +124,7 @@ def codec_for(version: str) -> Codec:
     """The codec of a revision.
 
     Raises:
-        RemoteProtocolError: -32022 with the supported versions, for one that is not spoken here (M-VER-1s).
+        RemoteProtocolError: -32022 with the supported versions, for a version that is not supported here (M-VER-1s).
     """
     codec = CODECS.get(version)
     if codec is None:

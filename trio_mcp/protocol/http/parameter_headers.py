@@ -2,7 +2,7 @@
 
 A property of an input schema names its header with `x-mcp-header`. Both sides read the schema in the same way: the client sends
 the headers, the server compares them with the arguments. One invalid annotation makes the whole tool unusable, because
-the two sides might then disagree about what intermediaries see (S-57).
+the two sides might then disagree about what intermediaries see.
 """
 
 # Example: {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}

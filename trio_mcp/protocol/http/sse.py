@@ -98,9 +98,6 @@ class SseDecoder:
         """The last `retry` of the stream in milliseconds, or None; it counts even without an event."""
         self._start_block()
 
-    def __repr__(self) -> str:
-        return f"<SseDecoder: {self._size + len(self._line)} bytes buffered, max_event={self._max_event}>"
-
     def feed(self, data: bytes) -> list[SseEvent]:
         """Return the events that these bytes complete.
 

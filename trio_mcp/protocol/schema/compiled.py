@@ -115,7 +115,7 @@ def _subschemas(
     specification = specification_with(str(type(validator).META_SCHEMA["$schema"]))
     root = specification.create_resource(schema)
     _one_dialect(root, schema)
-    resolver = REGISTRY.with_resource(root.id() or "", root).crawl().resolver_with_root(root)
+    resolver = cast("Resolver", REGISTRY.with_resource(root.id() or "", root).crawl().resolver_with_root(root))
     ours = set(map(id, _values_in(schema)))
     # First everything that the dialect's keywords make a schema, then what only references lead to: a target is checked against
     # the meta-schema only if it was not reached before.

@@ -6,7 +6,7 @@ means. Nothing is ever fetched.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ...types.base import JsonObject, JsonValue
 
@@ -61,5 +61,4 @@ def _resolver_of(root: JsonObject) -> Resolver:
     from referencing import Registry  # noqa: PLC0415
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
 
-    resolver: Resolver = Registry[Any]().with_resource("", DRAFT202012.create_resource(root)).resolver()
-    return resolver
+    return cast("Resolver", Registry[Any]().with_resource("", DRAFT202012.create_resource(root)).resolver())

@@ -40,9 +40,6 @@ class Cursors:
         self._ring = ring
         self._audience = audience
 
-    def __repr__(self) -> str:
-        return f"<Cursors: audience={self._audience!r}>"
-
     def issue(self, listing: str, position: int) -> str:
         """The cursor of `position` in the list called `listing`, for example of `tools/list`.
 

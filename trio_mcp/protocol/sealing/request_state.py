@@ -3,9 +3,9 @@
 The client is an attacker here. It may change the text, cut it, keep it for years, or send it with another tool, other
 arguments, in another user's name, or to another server that shares the key. So the state is encrypted and authenticated
 (AES-256-GCM), and the claims inside bind it to one request of one principal at one server for a short time. Every
-refusal reads the same, so that none of them teaches anything; the reason is for the log.
+rejection has the same text, so that an attacker learns nothing from it; the reason is for the log.
 
-What sealing cannot do: a state can be presented again until it expires. What must happen once needs its own record.
+Sealing does not prevent replays: a state can be sent again until it expires. Code that must run once needs a separate record.
 
 Layout: base64url without padding of `version (1 byte) | key id (4) | nonce (12) | ciphertext and tag`; version and key
 id are the associated data. Nothing is compressed, so nothing can inflate.
@@ -49,7 +49,7 @@ class Claims(BaseModel):
         method: its method.
         digest: of its name or URI and its arguments, see `digest`.
         audience: the server that sealed it.
-        call_id: the call that goes on when the state returns.
+        call_id: the call that continues when the state returns.
         leg: the number of the round.
         issued_at: when it was sealed, in Unix seconds.
         expires_at: from when on it is refused, in Unix seconds.

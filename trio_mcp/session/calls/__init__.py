@@ -1,1 +1,1 @@
-"""Calls: how a request is run as an actor, how it asks its client, and what is kept of it between two requests."""
+"""Calls: how a request runs as an actor, how it asks its client, and what is stored of it between two requests."""

@@ -1,7 +1,8 @@
-"""Calls whose questions are requests (legacy): each goes out at once, on the channel of the request that is being served."""
+"""Calls whose questions are requests (legacy): each is sent immediately, on the channel of the request that is being served."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -12,36 +13,28 @@ from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Lane, Mailbox, Slot
 from ...types import Model
-from ...types.capabilities import lacks
 from ..envelope import Envelope
 from .call import CALL_OVER_MESSAGE, Call
 from .facts import Question
-from .failures import capability_error
+from .failures import check_capabilities
 
 T = TypeVar("T", bound=Model)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers."""
 
-    __slots__ = ("_connection", "mailboxes", "prompting")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.mailboxes: dict[RequestId, Mailbox] = {}
-        self.prompting: dict[Call, trio.lowlevel.ParkingLot | None] = {}
-        """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+    _connection: Connection
+    mailboxes: dict[RequestId, Mailbox] = field(default_factory=dict[RequestId, Mailbox])
+    prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
+    """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
 
     def new_request(self, question: Question[T], mailbox: Mailbox) -> Request:
         """Return a request that asks the question; its answer goes to the mailbox, under the request's id."""
         request = self._connection.new_request(question.method, question.params)
         self.mailboxes[request.id] = mailbox
         return request
-
-    def forget(self, request_id: RequestId) -> None:
-        """Forget a request that was not sent."""
-        self.mailboxes.pop(request_id, None)
-        self._connection.withdraw(request_id, "never sent")
 
     def settle(self, request_id: RequestId) -> Notification | None:
         """Stop waiting for an answer; the notification tells the client, if it still owes one."""
@@ -52,20 +45,12 @@ class PendingAsks:
     def deliver(self, request_id: RequestId, result: Model | Exception) -> None:
         """Hand an answer to the call that asked."""
         mailbox = self.mailboxes.pop(request_id, None)
-        if mailbox is None:
-            return
-        if isinstance(result, Exception):
-            mailbox.fail(str(request_id), result)
-        else:
+        if mailbox is not None:
             mailbox.post(str(request_id), result)
 
-    def close(self) -> None:
-        """The connection is over: no answer comes any more."""
-        self.mailboxes.clear()
 
-
-class CallByRequests(Call):
-    """A call that asks by requests.
+class CallByRequests(Call[PendingAsks]):
+    """A call that asks by requests. Its origin is the connection that they go out on, with those that have no answer yet.
 
     Those for the user go out one at a time, in the order in which they were asked, unless the service says otherwise: a user
     sees one prompt, and a second one would lie on top of it. Questions to a model or to the client itself are not held back.
@@ -73,28 +58,27 @@ class CallByRequests(Call):
 
     __slots__ = ()
 
-    _origin: PendingAsks  # pyright: ignore[reportIncompatibleVariableOverride]  what this kind is made with
-
     async def ask(self, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check_can_ask(sends_requests=True)
-        missing = lacks(self.facts.terms.client_capabilities, question.needs)
-        if missing is not None:
-            raise capability_error(missing)
-        in_turn = question.kind == "elicit" and not self.options.parallel_prompts
+        check_capabilities(self.facts, question.needs)
+        in_turn = question.kind == "elicit" and not self.services.options.parallel_prompts
         if in_turn:
             await self._wait_turn()
         try:
+            target = self.target
+            if target is None:
+                raise Disconnected(CALL_OVER_MESSAGE)
             request, slot = self._open_request(question)
             try:
-                await self._send(request)
+                await target.outbox.send(Envelope(request, about=target.request_id))
             except BaseException:
                 # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
-                self._origin.forget(request.id)
+                self._origin.settle(request.id)
                 slot.give_up()
                 raise
             # A person may take an hour, and a thousand calls may wait: a kilobyte each.
-            del question, request
+            del question, request, target
             return await slot.take()
         finally:
             if in_turn:
@@ -102,21 +86,14 @@ class CallByRequests(Call):
 
     def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
-        if self.target is None:
-            raise Disconnected(CALL_OVER_MESSAGE)
         mailbox = self.actor.mailbox
         request = self._origin.new_request(question, mailbox)
         try:
             slot = mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
         except (LimitExceeded, Disconnected):
-            self._origin.forget(request.id)
+            self._origin.settle(request.id)
             raise
         return request, slot
-
-    async def _send(self, request: Request) -> None:
-        target = self.target
-        assert target is not None
-        await target.outbox.send(Envelope(request, about=target.request_id))
 
     def _on_settled(self, request_id: RequestId) -> None:
         """A question has its answer, or the call stopped waiting for it; the client gets a cancellation if it still owes one.

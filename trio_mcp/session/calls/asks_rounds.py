@@ -8,11 +8,7 @@ call and the leg that ended; its answers are posted and the next leg begins. `le
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar, cast
 
 import trio
@@ -21,61 +17,25 @@ from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError, Re
 from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
-from ...protocol.sealing.request_state import Claims, KeyRing, Sealer
+from ...protocol.sealing.request_state import Claims
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
-from ...types.capabilities import lacks
 from ..replies import LegOutcome, ReplyTarget
-from .call import Call, CallServices
-from .directory import CallDirectory
+from .call import Call
 from .facts import Question, RequestFacts
-from .failures import SENDER_DISCONNECTED, capability_error
+from .failures import SENDER_DISCONNECTED, check_capabilities
 from .legs import Decision, LegBook, OpenQuestion
 from .memory import StatePayload
 
 T = TypeVar("T", bound=Model)
-logger = logging.getLogger("trio_mcp.session")
 
 
-@dataclass(frozen=True)
-class RoundServices(CallServices):
-    """What calls that ask in rounds need besides.
+class CallInRounds(Call[str]):
+    """A call that asks in rounds. Its origin is the digest of its request, for which its states are sealed."""
 
-    Attributes:
-        keys: seal `requestState`; None for a random key.
-        audience: the server that a state is for.
-        directory: the calls that a later request may carry forward.
-        node: names this process among those that share the keys.
-        stray_replies: counts answers that no call waited for.
-    """
-
-    keys: KeyRing | None
-    audience: str
-    directory: CallDirectory[CallInRounds]
-    node: str
-    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
-
-    @cached_property
-    def sealer(self) -> Sealer:
-        """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        keys = self.keys
-        if keys is None:
-            keys = KeyRing.random()
-            logger.warning(
-                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
-                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
-            )
-        return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
-
-
-class CallInRounds(Call):
-    """A call that asks in rounds. It is made with the digest of its request, for which its states are sealed."""
-
+    # The digest is taken before the body runs: the body may change the arguments that it was handed, and the retry brings what
+    # was sent.
     __slots__ = ()
-
-    _services: RoundServices  # pyright: ignore[reportIncompatibleVariableOverride]  what this kind is made with
-    # Taken before the body runs: the body may change the arguments that it was handed, and the retry brings what was sent.
-    _origin: str  # pyright: ignore[reportIncompatibleVariableOverride]
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -83,7 +43,7 @@ class CallInRounds(Call):
         if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
             self.check_can_ask(sends_requests=False)
         if self.is_answering:
-            self._check_client(question, self.facts)
+            check_capabilities(self.facts, question.needs)
         key, order = lane.next_question(question.kind, question.name)
         fingerprint = ""
         if self.memory is not None:
@@ -112,15 +72,9 @@ class CallInRounds(Call):
         finally:
             legs.questions.pop(key, None)
 
-    def _check_client(self, question: Question[T], facts: RequestFacts) -> None:
-        """Raise `CapabilityError` unless the client declared what the question needs, for this request."""
-        missing = lacks(facts.terms.client_capabilities, question.needs)
-        if missing is not None:
-            raise capability_error(missing)
-
     # the end of a leg
 
-    def on_quiescent(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  set here, absent there
+    def on_quiescent(self) -> None:
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
         legs = self.legs
         if legs is None or legs.joining or not legs.questions or not self.is_answering:
@@ -129,10 +83,10 @@ class CallInRounds(Call):
             self._end_round(legs)
         elif legs.delayed != legs.number:
             legs.delayed = legs.number
-            self._services.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
+            self.services.supervisor.spawn(self._end_round_after_delay, legs, legs.number)
 
     async def _end_round_after_delay(self, legs: LegBook, number: int) -> None:
-        await trio.sleep(self._services.options.settle)
+        await trio.sleep(self.services.options.settle)
         if self.is_answering and legs.number == number:
             legs.delayed = 0
             self._end_round(legs)
@@ -140,25 +94,25 @@ class CallInRounds(Call):
     def _end_round(self, legs: LegBook) -> None:
         if not legs.questions or self.actor.scope.cancel_called or legs.is_storing:
             return
-        node = self._services.node
+        node = self.services.node
         if self.memory is None:
             self._send_round(legs, {"node": node})
             return
         payload = self.memory.payload(
-            node, legs.records(), self._services.options.max_state, self._services.options.store
+            node, legs.records(), self.services.options.max_state, self.services.options.store
         )
         if payload.journal_key is None:
             self._send_round(legs, payload.wire())
         else:
             legs.is_storing = True
-            self._services.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
+            self.services.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""
-        store = self._services.options.store
+        store = self.services.options.store
         assert store is not None
         try:
-            stored = await payload.stored(store, self._services.options.actors.park_ttl)
+            stored = await payload.stored(store, self.services.options.actors.park_ttl)
         finally:
             legs.is_storing = False
         if not self.is_answering or legs.number != number or self.actor.scope.cancel_called:
@@ -173,19 +127,19 @@ class CallInRounds(Call):
         try:
             result = self._encode_round(legs, payload)
             # After the encoding: a call that is parked by mistake would have to be resumed and its limits be taken back.
-            self._services.supervisor.park(self.actor)
+            self.services.supervisor.park(self.actor)
         except (LimitExceeded, LocalProtocolError) as error:
             code = SERVER_BUSY if isinstance(error, LimitExceeded) else INTERNAL_ERROR
             self.end_leg(ErrorDetail(code, f"the question cannot be asked: {error}"))
             self.actor.cancel(CancelReason.EXPIRED)
             return
         self.end_leg(result)
-        if self._services.options.always_replay:
+        if self.services.options.always_replay:
             self.forget()
 
     def _encode_round(self, legs: LegBook, payload: JsonObject) -> Encoded:
         """Return the interim result: every open question, and the sealed state that leads back to this call."""
-        services, facts = self._services, self.facts
+        services, facts = self.services, self.facts
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
         state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
@@ -194,13 +148,13 @@ class CallInRounds(Call):
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
         kept_bytes = legs.finish(final)
         if legs.call_id is not None:
-            self._services.directory.finish(legs.call_id, kept_bytes)
+            self.services.directory.finish(legs.call_id, kept_bytes)
 
     def forget(self) -> None:
         """Give the parked call up, outcomes and all: its next leg is a replay."""
         legs = self._book
         assert legs.call_id is not None
-        self._services.directory.forget(legs.call_id)
+        self.services.directory.forget(legs.call_id)
         legs.call_id = None
         self.actor.cancel(CancelReason.EXPIRED)
 
@@ -219,7 +173,7 @@ class CallInRounds(Call):
     def carry_on(
         self, claims: Claims, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, JsonValue]
     ) -> None:
-        """Carry the call forward from the end of the leg that its state names, or repeat what came of it.
+        """Continue the call from the end of the leg that its state names, or send the outcome of the next leg again.
 
         Raises:
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
@@ -258,13 +212,13 @@ class CallInRounds(Call):
             answer = answers.get(key)
             if answer is not None:
                 decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
-        self._services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
+        self.services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
-            self._check_client(questions[key].question, facts)
+            check_capabilities(facts, questions[key].question.needs)
         return decoded
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
-        self._services.supervisor.resume(self.actor)
+        self.services.supervisor.resume(self.actor)
         self.actor.held_bytes += facts.size
         self._open_leg(legs, facts, target)
         mailbox = self.actor.opened_mailbox

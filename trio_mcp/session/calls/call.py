@@ -28,15 +28,19 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property, partial
+from typing import Generic, NamedTuple, TypeAlias
 
 import trio
+from typing_extensions import TypeVar
 
 from ...errors import Disconnected, LocalProtocolError
+from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded, Notification
+from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import (
     Actor,
     ActorState,
@@ -59,28 +63,52 @@ from ...types import (
 from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
+from .directory import CallDirectory
 from .facts import Question, RequestFacts, ResumeMode
 from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
 from .legs import LegBook
 from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)
+OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
 logger = logging.getLogger("trio_mcp.call")
 
 CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot ask any more"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class CallServices:
     """What calls need of the service that runs them.
 
     Attributes:
         server_info_json: the server's name and version, as modern results state them.
+        keys: seal `requestState`; None for a random key.
+        audience: the server that a state is for.
+        directory: the calls that a later request may carry forward.
+        node: names this process among those that share the keys.
+        stray_replies: counts replies of clients that no call waited for.
     """
 
     supervisor: Supervisor
     options: ServiceOptions
     server_info_json: Encoded
+    keys: KeyRing | None
+    audience: str
+    directory: CallDirectory[Call]
+    node: str
+    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
+
+    @cached_property
+    def sealer(self) -> Sealer:
+        """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
+        keys = self.keys
+        if keys is None:
+            keys = KeyRing.random()
+            logging.getLogger("trio_mcp.session").warning(
+                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
+                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
+            )
+        return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
 
     def note_divergence(self, what: str) -> None:
         """Report a replay that asked something else than the run before; the old answer was not used."""
@@ -89,63 +117,45 @@ class CallServices:
             self.options.on_divergence(what)
 
 
-class Call(ABC):
-    """One logical call of a client, and what its body may do with it. Making one starts its actor.
+@dataclass(slots=True, eq=False, repr=False)
+class Call(ABC, Generic[OriginT_co]):
+    """One logical call of a client, and the methods that its body uses. Creating one starts its actor.
 
     Args:
-        facts: the request that it answers first.
-        target: where the answer goes.
-        origin: what its kind needs in order to ask.
-        legs: the book of a call that goes on here after its actor is gone.
-        journal: what an earlier run had recorded.
+        facts: the first request of the call.
+        target: where the result of that request is sent.
+        origin: what this kind of call needs to ask questions.
+        legs: the leg book of a call that continues here although its actor no longer exists.
+        journal: what an earlier run recorded.
 
     Raises:
         LimitExceeded: the server runs too many calls, or is shutting down.
     """
 
-    __slots__ = (
-        "_copies",
-        "_last_progress",
-        "_origin",
-        "_plan",
-        "_services",
-        "actor",
-        "cancelled_by_client",
-        "facts",
-        "is_answering",
-        "legs",
-        "memory",
-        "target",
-    )
+    services: CallServices
+    _plan: Plan
+    facts: RequestFacts
+    """The request that it answers, or answered last."""
+    target: ReplyTarget | None
+    """Where messages about the request go; None when the call is parked or its client has disconnected."""
+    _origin: OriginT_co
+    legs: LegBook | None = None
+    """The book of its legs; None until the call asks in a round."""
+    journal: InitVar[Journal | None] = None
+    actor: Actor = field(init=False)
+    is_answering: bool = field(default=True, init=False)
+    """A request is open."""
+    cancelled_by_client: bool = field(default=False, init=False)
+    """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
+    memory: CallMemory | None = field(default=None, init=False)
+    """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
+    _copies: dict[ReplyTarget, None] = field(default_factory=dict, init=False)
+    """Further requests that get the same reply, in the order in which they came."""
+    _last_progress: float = field(default=-math.inf, init=False)
 
-    def __init__(
-        self,
-        services: CallServices,
-        plan: Plan,
-        facts: RequestFacts,
-        target: ReplyTarget,
-        origin: object,
-        legs: LegBook | None = None,
-        journal: Journal | None = None,
-    ) -> None:
-        self._services = services
-        self._plan = plan
-        self._origin = origin
-        self.facts = facts
-        """The request that it answers, or answered last."""
-        self.target: ReplyTarget | None = target
-        """Where messages about the request go; None when the call is parked or its client has disconnected."""
-        self._copies: dict[ReplyTarget, None] | None = None
-        self.is_answering = True
-        """A request is open."""
-        self._last_progress = -math.inf
-        self.cancelled_by_client = False
-        """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
-        self.legs = legs
-        """The book of its legs; None until the call asks in a round."""
-        self.memory: CallMemory | None = None
-        """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
-        self.actor: Actor = services.supervisor.start(
+    def __post_init__(self, journal: Journal | None) -> None:
+        services, plan, facts = self.services, self._plan, self.facts
+        self.actor = services.supervisor.start(
             partial(plan.run, self),
             self._on_actor_done,
             principal=facts.principal,
@@ -157,10 +167,11 @@ class Call(ABC):
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
-        target.work = self
+        assert self.target is not None
+        self.target.work = self
 
-    on_quiescent: Callable[[], None] | None = None
-    """Called whenever no lane can do anything more on its own."""
+    def on_quiescent(self) -> None:
+        """Note that no lane can do anything more on its own."""
 
     @abstractmethod
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
@@ -169,28 +180,14 @@ class Call(ABC):
         Raises:
             CapabilityError: the client did not declare that it can answer; nothing was sent.
             LimitExceeded: the call has too many open questions; nothing was sent.
-            LocalProtocolError: the call was cancelled and its clean-up asks behind a shield; nothing was sent.
-            Disconnected: the call is over (a thread of it may not be), or took too long to clean up and was answered for.
+            LocalProtocolError: the call was cancelled, and its shielded clean-up asks; nothing was sent.
+            Disconnected: the call has ended, though one of its threads may still run; or it is stuck.
             PeerError: the client answered with an error (legacy only).
         """
 
     @property
-    def options(self) -> ServiceOptions:
-        return self._services.options
-
-    @property
     def method(self) -> str:
         return self.facts.method
-
-    @property
-    def deadline(self) -> float:
-        """When the call must be over, on Trio's clock (seconds); infinity without a limit."""
-        return self.actor.deadline
-
-    @property
-    def owns_outbox(self) -> bool:
-        """The current request is answered on a channel that serves no other request."""
-        return self.target is not None and self.target.owns_outbox
 
     # messages about the request
 
@@ -207,7 +204,7 @@ class Call(ABC):
         await self.notify("notifications/progress", params)
 
     async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
-        """Send a log message, if the request's threshold lets it through."""
+        """Send a log message, unless its level is below the threshold of the request."""
         if not self.is_answering or not self.facts.terms.log_threshold.passes(level) or self._is_replaying:
             await trio.lowlevel.checkpoint()
             return
@@ -225,12 +222,12 @@ class Call(ABC):
         await target.outbox.send(Envelope(Notification(method, encoded), about=target.request_id))
 
     def post(self, message: Notification) -> None:
-        """Send without waiting, for what must get out in a clean-up."""
+        """Queue a notification without waiting, also during a clean-up."""
         if self.target is not None:
             self.target.outbox.post(Envelope(message, about=self.target.request_id))
 
     async def end_stream(self, retry: float | None) -> None:
-        """End the response stream of the request, where its client can come back for the rest after `retry` seconds."""
+        """End the response stream of the request, if its client can resume it, which it should do after `retry` seconds."""
         if self.target is None or self.target.end_response is None:
             await trio.lowlevel.checkpoint()
         else:
@@ -239,7 +236,7 @@ class Call(ABC):
     # those who wait for the answer
 
     def answer(self, facts: RequestFacts, target: ReplyTarget) -> None:
-        """Answer this request from now on: a new leg."""
+        """Begin a new leg, whose result is the response to this request."""
         self.facts = facts
         self.target = target
         self.is_answering = True
@@ -248,16 +245,15 @@ class Call(ABC):
         target.work = self
 
     def join(self, target: ReplyTarget) -> None:
-        """Answer one more request with the outcome of the open leg: a copy of the request that started it."""
+        """Send the outcome of the open leg to one more request, a copy of the one that started it."""
         if self.target is None:
             self.target = target
         else:
-            self._copies = self._copies or {}
             self._copies[target] = None
         target.work = self
 
     def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:
-        """Stop answering a request. The call is cancelled for this reason, unless a copy of the request waits for it too."""
+        """Drop a request. The call is cancelled for this reason, unless a copy of the request still waits for it."""
         if self._copies:
             self._remove(target)
             target.finish(None)
@@ -274,33 +270,31 @@ class Call(ABC):
             self.actor.cancel(CancelReason.DISCONNECT)
 
     def _remove(self, target: ReplyTarget) -> None:
-        copies = self._copies
         if self.target is not target:
-            if copies is not None:
-                copies.pop(target, None)
-        elif copies:
-            self.target = next(iter(copies))
-            del copies[self.target]
+            self._copies.pop(target, None)
+        elif self._copies:
+            self.target = next(iter(self._copies))
+            del self._copies[self.target]
         else:
             self.target = None
 
     def end_leg(self, outcome: LegOutcome) -> None:
-        """End the open leg: everyone who waits for it gets this outcome."""
+        """End the open leg, and send this outcome to each request that waits for it."""
         target, copies = self.target, self._copies
         # Before any reply goes out: a task that the reply wakes must find the call in its new state.
-        self.target = self._copies = None
+        self.target, self._copies = None, {}
         self.is_answering = False
         if self.legs is not None:
             self.legs.end(outcome)
         if target is not None:
             target.finish(outcome)
-        for copy in copies or ():
+        for copy in copies:
             copy.finish(outcome)
 
     @property
     def _is_replaying(self) -> bool:
         """The body runs again and has not come to anything new: what it reports now was reported before."""
-        return self.memory is not None and self.memory.replaying
+        return self.memory is not None and self.memory.journal.replaying
 
     # its actor
 
@@ -324,8 +318,7 @@ class Call(ABC):
             self.keep_outcomes(self.legs, answer if ended else None)
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
-        """The call is over: keep the outcomes of its legs for a repeated request, and `final` for a next leg."""
-        raise NotImplementedError  # only calls that ask in rounds have a book
+        """Keep the outcomes of the legs of an ended call for repeated requests, and `final` for a next leg."""
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
@@ -348,14 +341,16 @@ class Call(ABC):
                 return None
             case Cancelled(reason):
                 timed_out = reason is CancelReason.DEADLINE
-                cause = timeout_error(plan.target, plan.timeout, self.options.max_seconds) if timed_out else reason
+                cause = (
+                    timeout_error(plan.target, plan.timeout, self.services.options.max_seconds) if timed_out else reason
+                )
         result = plan.error_result(cause)
         if result is not None:
             return self._encoded(result)
         return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
 
     def _encoded(self, result: Model) -> Encoded:
-        facts, info = self.facts, self._services.server_info_json
+        facts, info = self.facts, self.services.server_info_json
         try:
             return facts.terms.codec.encode_result(facts.method, result, info)
         except LocalProtocolError as error:
@@ -365,7 +360,7 @@ class Call(ABC):
             return facts.terms.codec.encode_result(facts.method, instead, info)
 
     def __repr__(self) -> str:
-        targets = ([] if self.target is None else [self.target]) + list(self._copies or ())
+        targets = ([] if self.target is None else [self.target]) + list(self._copies)
         state = "open" if self.is_answering else "ended"
         return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
 
@@ -380,10 +375,10 @@ class Plan(NamedTuple):
     Attributes:
         run: the body; its result is the request's.
         target: what is called (a tool's name, a resource's URI), for names and logs.
-        timeout: the longest the call may take in seconds, or infinity.
+        timeout: the maximum duration of the call in seconds, or infinity.
         error_result: returns the result that reports a failure or a cancellation, or None to answer with a protocol error. A
             call that timed out is reported as a `LimitExceeded` that says which limit it was.
-        resume: what happens when the call's parked actor is gone.
+        resume: what happens if a retry arrives and the parked actor no longer exists.
     """
 
     run: Body
@@ -394,7 +389,7 @@ class Plan(NamedTuple):
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]
-"""Serve one request method: answer at once, or return the plan of an actor. Raises `ProtocolError` to reject."""
+"""Serve one request method: return a result, or the plan of an actor. Raises `ProtocolError` to reject."""
 
 RequestCheck: TypeAlias = Callable[[RequestFacts, Model], None]
 """Compares a request with its HTTP headers, also one that carries a call forward. Raises `ProtocolError` to reject."""

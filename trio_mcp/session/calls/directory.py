@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -27,29 +27,28 @@ import trio
 C = TypeVar("C")
 
 MAX_FINISHED = 10_000
-"""Finished calls kept for repeated requests; the oldest goes first."""
+"""Finished calls that are retained for repeated requests; the oldest is evicted first."""
 MAX_FINISHED_BYTES = 64 * 1024 * 1024
 """Bytes of their encoded outcomes; the oldest goes first, the newest stays whatever its size."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCall(Generic[C]):
-    """A call that is over, the time until which its outcomes are kept, and their size in bytes."""
+class FinishedCall(NamedTuple, Generic[C]):
+    """A call that has ended, the time until which its outcomes are retained, and their size in bytes."""
 
     until: float
     call: C
     size: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallDirectory(Generic[C]):
-    """Calls by name. Names carry 128 bits from the system's generator (reliability S-41)."""
+    """Calls by name. Names have 128 random bits from the system's generator."""
 
-    def __init__(self, grace: float) -> None:
-        self._grace = grace
-        self._unfinished: dict[str, C] = {}
-        self._finished: OrderedDict[str, FinishedCall[C]] = OrderedDict()
-        self._finished_bytes = 0
-        self._replayed: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+    _grace: float
+    _unfinished: dict[str, C] = field(default_factory=dict)
+    _finished: OrderedDict[str, FinishedCall[C]] = field(default_factory=OrderedDict)
+    _finished_bytes: int = 0
+    _replayed: OrderedDict[tuple[str, str, int], None] = field(default_factory=OrderedDict)
 
     def add(self, call: C) -> str:
         """Give the call a name under which later requests find it."""
@@ -58,7 +57,7 @@ class CallDirectory(Generic[C]):
         return name
 
     def register_replayed(self, name: str, call: C, node: str, leg: int) -> None:
-        """Add a call that another process had named: it goes on here from the state that `node` sealed at the end of `leg`."""
+        """Add a call of another process; it continues here from the state that `node` sealed at the end of `leg`."""
         self._unfinished[name] = call
         self._replayed[name, node, leg] = None
         # Bounded, because a client decides how many states it sends. A client that replays so much that its own entry is evicted
@@ -71,7 +70,7 @@ class CallDirectory(Generic[C]):
         return (name, node, leg) in self._replayed
 
     def forget(self, name: str) -> None:
-        """Drop a call at once, outcomes and all."""
+        """Remove a call immediately, with its outcomes."""
         self._unfinished.pop(name, None)
         if name in self._finished:
             self._drop(name)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from ...protocol.codec import Codec
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
@@ -16,7 +15,7 @@ T = TypeVar("T", bound=Model)
 
 
 class RequestFacts(NamedTuple):
-    """What a handler may know about the request it serves; `size` is the number of its bytes on the wire."""
+    """The description of a request for its handler; `size` is its length in bytes as received."""
 
     id: RequestId
     method: str
@@ -24,10 +23,6 @@ class RequestFacts(NamedTuple):
     principal: str | None
     headers: Mapping[str, str]
     size: int = 0
-
-    @property
-    def codec(self) -> Codec:
-        return self.terms.codec
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
@@ -54,8 +49,8 @@ class Question(Generic[T]):
     Attributes:
         kind: `elicit`, `sample` or `roots`; the first part of the question's key.
         answer_type: the model that a valid answer decodes to.
-        needs: the client capabilities it takes, such as `elicitation.form`.
-        name: the author's name for it; the key of the question where a call asks it once, outside of branches.
+        needs: the client capabilities that it requires, such as `elicitation.form`.
+        name: the author's name for it; its key the first time that a call asks it outside of branches.
     """
 
     kind: str
@@ -67,7 +62,7 @@ class Question(Generic[T]):
 
 
 class ResumeMode(Enum):
-    """What happens to a call whose parked actor is gone when its client comes back."""
+    """What happens if a retry arrives and the parked actor of the call no longer exists."""
 
     REPLAY = "replay"
     PARKED = "parked"

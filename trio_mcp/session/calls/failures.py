@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Sequence
 
 from ...errors import (
     CapabilityError,
@@ -16,7 +17,7 @@ from ...errors import (
 )
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
-from ...types import JsonObject
+from ...types.capabilities import lacks
 from .facts import RequestFacts
 
 logger = logging.getLogger("trio_mcp.call")
@@ -60,10 +61,10 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(error.code, str(error), error.data)
         case CapabilityError():
             return ErrorDetail(
-                facts.codec.revision.missing_capability, str(error), {"requiredCapabilities": error.required}
+                facts.terms.codec.revision.missing_capability, str(error), {"requiredCapabilities": error.required}
             )
         case ResourceNotFound(uri=uri):
-            return ErrorDetail(facts.codec.revision.missing_resource, str(error), {"uri": uri})
+            return ErrorDetail(facts.terms.codec.revision.missing_resource, str(error), {"uri": uri})
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
         case ToolError() | RequestTimeout():
@@ -74,10 +75,12 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
 
 
-def capability_error(missing: JsonObject) -> CapabilityError:
-    """Return the error for a question that needs capabilities which the client did not declare for the current request."""
-    names = ", ".join(missing)
-    return CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+def check_capabilities(facts: RequestFacts, needs: Sequence[str]) -> None:
+    """Raise `CapabilityError` unless the client declared, for this request, all that a question needs."""
+    missing = lacks(facts.terms.client_capabilities, needs)
+    if missing is not None:
+        names = ", ".join(missing)
+        raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
 
 
 def timeout_error(target: str, timeout: float, max_seconds: float) -> LimitExceeded:

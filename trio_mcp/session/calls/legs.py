@@ -143,7 +143,8 @@ class LegBook:
     is_storing: bool = field(default=False, init=False)
     """The journal is being stored, before the leg ends."""
     _outcomes: dict[int, LegOutcome] = field(default_factory=dict[int, LegOutcome], init=False)
-    _final: LegOutcome = field(default=None, init=False)
+    final: LegOutcome = field(default=None, init=False)
+    """What later legs get; None until the call is over, and if it was cancelled before it came to an end."""
     _is_running: bool = field(default=True, init=False)
     _is_over: bool = field(default=False, init=False)
 
@@ -162,13 +163,13 @@ class LegBook:
         self.number += 1
 
     def finish(self, final: LegOutcome) -> int:
-        """The call is over; `final` is what later legs get, None if it was cancelled before it came to an end.
+        """The call is over, with this `final`.
 
         Returns:
             the size of the kept outcomes in bytes.
         """
         self._is_over = True
-        self._final = final
+        self.final = final
         return self.kept_bytes()
 
     # what to do with a request
@@ -181,7 +182,7 @@ class LegBook:
         """
         if self._is_running:
             return Position.ABANDONED if reason in GONE_REASONS else Position.RUNNING
-        if self._final is not None:
+        if self.final is not None:
             return Position.ANSWERED
         if self._is_over and reason is not CancelReason.SHUTDOWN:
             return Position.EXPIRED
@@ -199,10 +200,6 @@ class LegBook:
     def outcome(self, number: int) -> LegOutcome:
         """Return the outcome of a leg that `decide` said to repeat."""
         return self._outcomes[number]
-
-    @property
-    def final(self) -> LegOutcome:
-        return self._final
 
     def is_superseded(self, ended: int, asked: Mapping[str, OpenQuestionRecord], reason: CancelReason | None) -> bool:
         """Return whether the call went on in another process, to the end of leg `ended` with these questions open."""
@@ -232,10 +229,6 @@ class LegBook:
     def kept_bytes(self) -> int:
         """Return the size of the kept outcomes."""
         kept = list(self._outcomes.values())
-        if self._final is not self._outcomes.get(self.number):
-            kept.append(self._final)
+        if self.final is not self._outcomes.get(self.number):
+            kept.append(self.final)
         return sum(len(outcome.raw) for outcome in kept if isinstance(outcome, Encoded))
-
-    def __repr__(self) -> str:
-        state = "running" if self._is_running else "over" if self._is_over else "parked"
-        return f"<LegBook leg={self.number} {state} questions={list(self.questions)}>"

@@ -1,4 +1,4 @@
-"""What is remembered of a call, so that its body can run again when its parked actor is gone.
+"""What is stored of a call, so that its body can run again when its parked actor no longer exists.
 
 The retry may reach another process, or come after a restart. Then the body can run again from its top, if its author allows
 it: recorded answers and step results return at once, and only new questions are asked. That is a *replay*. A call that must
@@ -33,6 +33,7 @@ FINGERPRINT_DIGITS = 32
 """Hexadecimal digits of a question's fingerprint: 128 bits."""
 
 
+@dataclass(slots=True, eq=False)
 class CallMemory:
     """Records the answers and step results of one call, and recalls those of an earlier run.
 
@@ -41,17 +42,9 @@ class CallMemory:
         on_divergence: called when a replay asks something else than the run before.
     """
 
-    __slots__ = ("_on_divergence", "_target", "journal")
-
-    def __init__(self, journal: Journal, target: str, on_divergence: Callable[[str], None]) -> None:
-        self.journal = journal
-        self._target = target
-        self._on_divergence = on_divergence
-
-    @property
-    def replaying(self) -> bool:
-        """The body has not come to anything new yet: everything it reports was reported before."""
-        return self.journal.replaying
+    journal: Journal
+    _target: str
+    _on_divergence: Callable[[str], None]
 
     def fingerprint(self, question: Question[T]) -> str:
         """Return what tells this question from another one under the same key."""

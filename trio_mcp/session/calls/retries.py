@@ -9,8 +9,8 @@ from ...protocol.sealing.request_state import Claims
 from ...runtime import Actor
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
-from .asks_rounds import CallInRounds, RoundServices, decoded_answer
-from .call import Body, Call, Plan, Route
+from .asks_rounds import CallInRounds, decoded_answer
+from .call import Body, Call, CallServices, Plan, Route
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
 from .legs import LegBook
@@ -21,7 +21,7 @@ from .memory import StatePayload
 class Retry:
     """A request that carries a call forward, with its state opened."""
 
-    services: RoundServices
+    services: CallServices
     claims: Claims
     params: InputResponseRequestParams
     facts: RequestFacts
@@ -37,6 +37,7 @@ class Retry:
         call = self.services.directory.find(claims.call_id)
         if call is None:
             return False
+        assert isinstance(call, CallInRounds), "no other kind has a name in the directory"
         if payload is not None and call.is_superseded(claims.leg, payload):
             call.forget()
             return False
@@ -44,7 +45,7 @@ class Retry:
         return True
 
     def replay(self, plan: Plan, payload: StatePayload) -> None:
-        """Start the call on its next leg; its body runs again, and what it had recorded returns at once.
+        """Start the call on its next leg; its body runs again, and what it had recorded returns immediately.
 
         A call that must not be replayed, or has lost its journal, ends with an error; its body does not run.
 
@@ -90,7 +91,7 @@ ENDED = "the call ended, and its outcomes are no longer kept"
 
 
 def carry_on(
-    services: RoundServices, facts: RequestFacts, params: InputResponseRequestParams, target: ReplyTarget, route: Route
+    services: CallServices, facts: RequestFacts, params: InputResponseRequestParams, target: ReplyTarget, route: Route
 ) -> None:
     """Serve a request that brings a `requestState`.
 

@@ -1,4 +1,4 @@
-"""The streaming contract: rules that every MCP transport must keep, and the cases that test a transport against them.
+"""The streaming contract: rules that every MCP transport must follow, and the cases that test a transport against them.
 
 The test module of a transport defines a class like `Maker`, and
 

@@ -57,23 +57,20 @@ class Endpoint(Protocol):
 
     async def cut(self) -> None:
         """Break every open connection at once, without closing it properly. Connections that are opened afterwards work."""
-        ...
 
     def stall(self) -> None:
         """Stop delivering what the server sends to its clients. Only with `Trait.SOCKET`."""
-        ...
 
     async def stop(self, seconds: float) -> None:
-        """Shut the server down, and return when it has ended: it rejects new calls, and gives running ones so many seconds.
+        """Shut the server down, and return when it has ended: it rejects new calls, and running ones have `seconds` to end.
 
         The connections stay open as long as the transport allows.
         """
-        ...
 
     async def send_bytes(self, channel: AnyChannel, data: bytes, /) -> bytes:
         """Send these bytes in place of a message. Only with `Trait.TEXT`.
 
-        Returns the answer if the transport gives one at once, as to a POST; no bytes if it will come as a message.
+        Return the response if the transport sends one immediately, as to a POST; no bytes if it arrives as a message.
         """
         ...
 

@@ -33,7 +33,7 @@ class Pair:
 
     @asynccontextmanager
     async def peer(self, capabilities: JsonObject = EVERYTHING) -> AsyncIterator[Peer]:
-        """Connect, make the handshake of a legacy revision, and give the rule a peer to send messages with."""
+        """Connect, perform the handshake of a legacy revision, and give the rule a peer to send messages with."""
         async with self.endpoint.connect() as channel, opened(channel, self.revision, capabilities) as peer:
             yield peer
 
@@ -82,6 +82,6 @@ class Pair:
             await self.endpoint.cut()
 
     async def stop(self, seconds: float) -> None:
-        """Shut the server down; running calls have so many seconds to end."""
+        """Shut the server down; running calls have `seconds` to end."""
         with trio.fail_after(BOUND):
             await self.endpoint.stop(seconds)

@@ -39,7 +39,7 @@ class Peer:
         self._kept: deque[JsonObject] = deque()
 
     async def open(self) -> JsonObject:
-        """Make the handshake, or discover a modern server; return the result."""
+        """Perform the handshake, or discover a modern server; return the result."""
         if self.modern:
             return await self.result(await self.request("server/discover"))
         params: JsonObject = {
@@ -89,7 +89,7 @@ class Peer:
         await self.send({"method": method, "params": params or {}})
 
     async def cancel(self, request_id: RequestId) -> None:
-        """Cancel a request, as its transport does that."""
+        """Cancel a request in the way of its transport."""
         params: JsonObject = {"requestId": request_id, "reason": "not needed"}
         await self.send({"method": "notifications/cancelled", "params": params}, request_id)
 

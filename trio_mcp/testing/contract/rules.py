@@ -153,7 +153,7 @@ def every(revisions: Sequence[str]) -> Sequence[str]:
 def newest_of_each_era(revisions: Sequence[str]) -> Sequence[str]:
     """Return the newest legacy revision among these, and the newest modern one.
 
-    A transport carries messages and does not look at their revision, so the older ones need not cross every real wire.
+    A transport does not depend on the revision of its messages, so older ones need not be tested on every real wire.
     """
     return list({REVISIONS[name].era: name for name in sorted(revisions)}.values())
 

@@ -78,7 +78,7 @@ class Stage:
         return self._marks[name]
 
     async def marked(self, name: str, times: int = 1) -> None:
-        """Wait until this mark was made so many times.
+        """Wait until this mark was made `times` times.
 
         Raises:
             trio.TooSlowError: it was not, within `BOUND`.

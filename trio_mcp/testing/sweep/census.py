@@ -17,6 +17,7 @@ from ...runtime import Mailbox, Outbox
 from ...session import ClientSession
 from ...session.calls.asks_requests import PendingAsks
 from ...session.replies import OpenRequests
+from ...session.server_requests import ServerRequests
 
 PACKAGES: Final = (
     "trio_mcp.runtime.",
@@ -31,7 +32,8 @@ PACKAGES: Final = (
 HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     OpenRequests: ("_first", "_further", "_cancelled"),
     PendingAsks: ("mailboxes", "prompting"),
-    ClientSession: ("_progress", "_streams", "_serving"),
+    ClientSession: ("_progress", "_streams"),
+    ServerRequests: ("_scopes",),
     Connection: ("open_ids", "_pending"),
     Mailbox: ("_slots",),
     Outbox: ("items",),

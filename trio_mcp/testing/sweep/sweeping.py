@@ -50,7 +50,7 @@ class Effects:
 
 
 class Problem(NamedTuple):
-    """A problem after an interruption, or without any."""
+    """A problem after an interruption, or in the run without one."""
 
     strike: Strike | None
     what: str
@@ -65,7 +65,7 @@ class SweepReport:
 
     Attributes:
         steps: task steps of the scenario without an interruption.
-        messages: messages that cross without an interruption.
+        messages: messages that are sent without an interruption.
         runs: number of runs.
         problems: all problems, in the order of the interruptions.
     """

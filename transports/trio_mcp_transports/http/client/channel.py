@@ -13,7 +13,6 @@ import logging
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Final
 
 import httpx2
@@ -21,12 +20,21 @@ import trio
 
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.protocol.http.sse import SseEvent
-from trio_mcp.protocol.jsonrpc import Answers, ErrorResponse, Message, Notification, Request, Response, Unanswered
+from trio_mcp.protocol.jsonrpc import (
+    Answers,
+    ErrorResponse,
+    Message,
+    Notification,
+    Request,
+    Response,
+    Unanswered,
+    parse,
+)
 from trio_mcp.session import Envelope, MessageChannel, Received
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
-from ...httpx.requests import error_text, open_http, read_body
+from ...httpx.requests import error_text, open_http
 from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream
@@ -55,14 +63,13 @@ async def connect(
 
     Args:
         headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
-        connect_timeout: seconds to reach the server, and to hand it a message.
-        post_timeout: seconds that the server may take to accept a message that it does not answer.
-        max_message: bytes that one message of the server may have.
+        connect_timeout: seconds to connect to the server, and to send it a message.
+        post_timeout: seconds that the server may take to accept a message that needs no response.
+        max_message: the maximum size of one message of the server, in bytes.
 
-    A session has one more stream, for what belongs to no request. It is reopened whenever it ends, if the server has it.
-    A server that speaks HTTP+SSE only (2024-11-05) is recognized when the session is opened (L-HTTP-22).
-    On the way out open requests are abandoned, which cancels those without a session, and a session is deleted (in two seconds
-    at most).
+    A session has one more stream, for messages that belong to no request. It is reopened whenever it ends, if the server offers
+    it. A server that speaks HTTP+SSE only (2024-11-05) is recognized when the session is opened (L-HTTP-22). Leaving the block
+    closes the open requests, which cancels those without a session, and deletes the session (in two seconds at most).
     """
     limits = ClientLimits(connect_timeout, post_timeout, max_message)
     async with open_http(limits, headers) as http, open_background() as nursery:
@@ -193,12 +200,13 @@ class HttpChannel(MessageChannel):
 
         If the server rejects an answer, the request of ours on whose response it had asked fails: it would wait for ever.
         """
-        message = envelope.message
+        connection, message = self._connection, envelope.message
+        headers, timeout = connection.headers_of(envelope).every, connection.limits.post_timeout
         what = type(message).__name__
         try:
-            status = await self._post(envelope)
+            status, _ = await connection.post_message(connection.url, message, headers, timeout)
         except httpx2.HTTPError as error:
-            logger.warning("a %s did not reach %s: %s", what, self._connection.url, error_text(error))
+            logger.warning("a %s did not reach %s: %s", what, connection.url, error_text(error))
             return False
         if status >= 300:
             logger.warning("the server answered %s to a %s", status, what)
@@ -206,24 +214,6 @@ class HttpChannel(MessageChannel):
                 await self._on_answer_rejected(each, status)
             return False
         return True
-
-    async def _post(self, envelope: Envelope) -> int:
-        """Post a message and return the status. The body is dropped, and need not end.
-
-        Raises:
-            httpx2.HTTPError: it did not arrive, or the server did not answer in time.
-        """
-        connection = self._connection
-        seconds = connection.limits.post_timeout
-        status = 0
-        with trio.move_on_after(seconds):
-            async with connection.post(envelope.message, connection.headers_of(envelope).every) as response:
-                status = response.status_code
-                # Read to the end if it comes in time: httpx drops a connection whose response was not.
-                await read_body(response, connection.limits.message)
-        if not status:
-            raise httpx2.ReadTimeout(f"it did not say within {seconds:g} seconds whether it took it")
-        return status
 
     async def _on_answer_rejected(self, message: Message, status: int) -> None:
         """Fail the request on whose response the server asked what this message answers."""
@@ -242,8 +232,7 @@ class HttpChannel(MessageChannel):
         self._standalone.cancel()
         scope = self._standalone = trio.CancelScope()
         session = self._connection.session
-        get = partial(self._connection.get, session)
-        stream = ResumableStream(get, self._on_standalone_event, self._connection.limits.message)
+        stream = ResumableStream(self._connection, session, self._on_standalone_event)
         self._nursery.start_soon(self._keep_open, stream, session, scope)
         with trio.move_on_after(STANDALONE_TIMEOUT):
             await stream.tried.wait()
@@ -262,22 +251,19 @@ class HttpChannel(MessageChannel):
                 logger.warning("messages that belong to no request are no longer received: %s", error)
 
     async def _on_standalone_event(self, event: SseEvent) -> None:
-        await self._connection.deliver(self._connection.parse(event.data.encode()))
+        await self._connection.deliver(parse(event.data.encode(), self._connection.json_limits))
 
     # the ends
 
     async def _fall_back(self, request: Request) -> bool:
         """Return whether the server speaks HTTP+SSE (L-HTTP-22); then everything travels over that, from `initialize` on."""
-        connection = self._connection
         # Both share one inbox, since the task that receives waits at it already.
-        inbox = (connection.arrived.clone(), connection.inbox)
-        fallback = SseChannel(connection.url, connection.http, self._nursery, connection.limits, inbox)
+        fallback = SseChannel(self._connection, self._nursery)
         try:
             await fallback.open()
         except McpError as error:
             logger.debug("no HTTP+SSE either: %s", error)
             return False
-        connection.arrived.close()
         self._sse_fallback = fallback
         await fallback.send(Envelope(request))
         return True

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Final, NamedTuple
 
 import httpx2
@@ -32,11 +30,11 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.protocol.revisions import REVISIONS
-from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope, Received, Sent
+from trio_mcp.session import Envelope, Received
 
 from ...httpx.answers import SESSION_LOST_MESSAGE, error_reply
-from ...httpx.limits import INBOX, ClientLimits
+from ...httpx.connection import ServerConnection
+from ...httpx.limits import ClientLimits
 from ...httpx.requests import EVENT_STREAM, error_text, read_body
 from .streams import NotResumable, ResumableStream
 
@@ -91,12 +89,10 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """The open requests by id. A question costs one entry, and the end of a request its own entries only."""
+    """The open requests by id."""
 
     def __init__(self) -> None:
         self._by_id: dict[RequestId, OpenRequest] = {}
-        self._asked_on: dict[RequestId, OpenRequest] = {}
-        """The request on whose response the server asked, by the id of its question."""
 
     def add(self, request_id: RequestId) -> OpenRequest:
         """Open a request; one of the same id that is still ending is no longer found by it."""
@@ -107,25 +103,17 @@ class OpenRequests:
         """Return the open request of that id."""
         return None if request_id is None else self._by_id.get(request_id)
 
-    def add_question(self, entry: OpenRequest, question: RequestId) -> None:
-        """Remember on whose response the server asked."""
-        entry.questions.add(question)
-        self._asked_on[question] = entry
-
     def asked_on(self, question: RequestId) -> OpenRequest | None:
         """Return the open request on whose response the server asked this."""
-        entry = self._asked_on.get(question)
-        return entry if entry is not None and self._by_id.get(entry.id) is entry else None
+        # Searched, since it is wanted only when the server rejects an answer, which costs a POST anyway.
+        return next((entry for entry in self._by_id.values() if question in entry.questions), None)
 
     def remove(self, entry: OpenRequest) -> None:
         """Close a request."""
-        # An id may be used again as soon as its request was answered, while the exchange of the older one still ends. So each
+        # An id may be used again as soon as its request was answered, while the exchange of the older one still ends. So the
         # entry is compared before it is removed: the newer request stays.
         if self._by_id.get(entry.id) is entry:
             del self._by_id[entry.id]
-        for question in entry.questions:
-            if self._asked_on.get(question) is entry:
-                del self._asked_on[question]
 
     def cancel_all(self) -> None:
         """Cancel every exchange."""
@@ -136,40 +124,23 @@ class OpenRequests:
         return len(self._by_id)
 
 
-class HttpConnection:
-    """The endpoint of one server, as one channel uses it.
+class HttpConnection(ServerConnection):
+    """The endpoint of one server, with its session and the open requests.
 
     Attributes:
         session: the headers that `initialize` brought, session id and revision, which later messages repeat (L-HTTP-17c,
             -20c). Empty before it was answered, and for a client that never sends it.
-        inbox: messages of the server, whichever response brought them; `arrived` is its other end.
     """
 
     def __init__(self, url: str, http: httpx2.AsyncClient, limits: ClientLimits) -> None:
-        self.url = url
-        self.http = http
-        self.limits = limits
+        super().__init__(url, http, limits)
         self.session: Mapping[str, str] = {}
         self.requests = OpenRequests()
-        self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
-        self._json_limits = JsonLimits(max_bytes=limits.message)
 
     @property
     def has_session_id(self) -> bool:
         """Whether the server gave the session an id: then it has a standalone stream, and can be deleted."""
         return SESSION_HEADER in self.session
-
-    def post(self, message: Sent, headers: Mapping[str, str]) -> AbstractAsyncContextManager[httpx2.Response]:
-        """Post a message; the block reads the response."""
-        return self.http.stream("POST", self.url, content=dump(message), headers=headers)
-
-    def get(
-        self, session: Mapping[str, str], headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[httpx2.Response]:
-        """Ask for a stream of a session; the block reads it."""
-        # httpx encodes header values as ASCII unless told otherwise, and an event id may have any characters.
-        sent = httpx2.Headers({**session, **headers}, encoding="utf-8")
-        return self.http.stream("GET", self.url, headers=sent)
 
     def headers_of(self, envelope: Envelope) -> PostHeaders:
         """Return the headers to post a message with."""
@@ -185,10 +156,6 @@ class HttpConnection:
                 return PostHeaders({**extra, **CONTENT}, {}, resumable=True)
         return PostHeaders({**extra, **CONTENT, **self.session}, self.session, resumable=True)
 
-    def parse(self, data: bytes) -> Message | Malformed:
-        """Parse a message of the server within the limits."""
-        return parse(data, self._json_limits)
-
     def parts(self, message: Received) -> Sequence[Received]:
         """Return what the session will make of a message: those of a batch, if the revision agreed on has batches."""
         if not isinstance(message, Batch):
@@ -201,10 +168,7 @@ class HttpConnection:
 
     async def deliver(self, message: Received) -> None:
         """Hand a message to the task that receives; the requests that it answers end soon, on whatever stream it came."""
-        try:
-            await self.arrived.send(Envelope(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return  # it came after the channel was closed, or left for HTTP+SSE
+        await super().deliver(message)
         for part in self.parts(message):
             if isinstance(part, Response | ErrorResponse) and (answered := self.requests.get(part.id)) is not None:
                 answered.end_soon()
@@ -242,7 +206,7 @@ class RequestExchange:
         self._fall_back = fall_back
 
     async def run(self) -> None:
-        """Post the request and deliver what comes back, until its scope is cancelled."""
+        """Post the request and deliver the messages of its response, until its scope is cancelled."""
         request_id = self._request.id
         with self.entry.scope:
             try:
@@ -255,7 +219,8 @@ class RequestExchange:
 
     async def _post(self) -> None:
         stream: ResumableStream | None = None
-        async with self._connection.post(self._request, self._headers.every) as response:
+        connection, content, headers = self._connection, dump(self._request), self._headers.every
+        async with connection.http.stream("POST", connection.url, content=content, headers=headers) as response:
             if response.status_code >= 300:
                 await self._on_rejected(response)
             elif response.headers.get("content-type", "").startswith(EVENT_STREAM):
@@ -281,33 +246,31 @@ class RequestExchange:
         """Deliver a whole body: the answer, or an array with the answer in it."""
         connection = self._connection
         body = await read_body(response, connection.limits.message)
-        message = connection.parse(body)
-        self._learn_session(message, response.headers)
-        answered = self._answered_by(connection.parts(message))
+        message, answered = self._read(body, response.headers)
         await connection.deliver(message if answered else no_answer(self._request, body, message))
 
     def _stream(self, headers: httpx2.Headers) -> ResumableStream:
         """Make the stream of events that is the response; its rest is asked for in the session that it began in."""
 
         async def on_event(event: SseEvent) -> None:
-            if not stream.finished and await self._on_event(event, headers):
+            if stream.finished:
+                return
+            message, answered = self._read(event.data.encode(), headers)
+            await self._connection.deliver(message)
+            if answered:
                 stream.finish(END_TIMEOUT)
 
-        get = partial(self._connection.get, self._headers.session)
-        stream = ResumableStream(get, on_event, self._connection.limits.message)
+        stream = ResumableStream(self._connection, self._headers.session, on_event)
         return stream
 
-    async def _on_event(self, event: SseEvent, headers: httpx2.Headers) -> bool:
-        """Deliver one message; return whether it is the answer."""
-        connection = self._connection
-        message = connection.parse(event.data.encode())
+    def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed, bool]:
+        """Parse a message that came on the response; return it, and whether it is the answer."""
+        message = parse(data, self._connection.json_limits)
         self._learn_session(message, headers)
-        parts = connection.parts(message)
-        for part in parts:
-            if isinstance(part, Request):
-                connection.requests.add_question(self.entry, part.id)
-        await connection.deliver(message)
-        return self._answered_by(parts)
+        parts = self._connection.parts(message)
+        self.entry.questions.update(part.id for part in parts if isinstance(part, Request))
+        answers = [part.id for part in parts if isinstance(part, Response | ErrorResponse)]
+        return message, self._request.id in answers
 
     async def _resume(self, stream: ResumableStream) -> None:
         """The answer has not come: get the rest of the stream if the server keeps it (L-HTTP-8c), else report the loss."""
@@ -321,9 +284,6 @@ class RequestExchange:
                 if end.status == 404:
                     await self._connection.report_session_lost(self._headers.session)
         await self._connection.deliver(Unanswered(self._request.id, why))
-
-    def _answered_by(self, parts: Sequence[Received]) -> bool:
-        return any(isinstance(part, Response | ErrorResponse) and part.id == self._request.id for part in parts)
 
     def _learn_session(self, message: Message | Malformed, headers: Mapping[str, str]) -> None:
         """Remember the session if this message, which came with these headers, is the answer that opens one."""

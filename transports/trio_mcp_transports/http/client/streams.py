@@ -1,14 +1,13 @@
 """Streams of events as a client reads them: over as many connections as it takes (legacy era: L-HTTP-8c, L-HTTP-14c).
 
-An event with an id is a place to go on from. When a stream breaks off, or its server ends it early so as to be polled, the client
-waits as long as the server said and asks by GET for what came after the last such event.
+A stream can be resumed from an event with an id. When a stream breaks off, or its server ends it early to be polled, the client
+waits as long as the server requested, and requests the events after the last such event with a GET.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
 import httpx2
@@ -17,6 +16,7 @@ import trio
 from trio_mcp.backoff import STABLE_AFTER, Backoff
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
+from ...httpx.connection import ServerConnection
 from ...httpx.requests import EVENT_STREAM, error_text, open_body
 
 logger = logging.getLogger("trio_mcp.http")
@@ -29,12 +29,10 @@ LONGEST_RETRY = 300.0
 """Seconds that a server may ask to wait: less is not worth it, more is not believed."""
 
 OnEvent: TypeAlias = Callable[[SseEvent], Awaitable[None]]
-Get: TypeAlias = Callable[[Mapping[str, str]], AbstractAsyncContextManager[httpx2.Response]]
-"""Opens a GET request with these headers beside the usual ones."""
 
 
 class NotResumable(Exception):
-    """The server does not go on with a stream.
+    """The server does not resume a stream.
 
     Attributes:
         status: the HTTP status it answered with; 0 when it did not answer at all.
@@ -49,24 +47,24 @@ class ResumableStream:
     """One stream of events.
 
     Args:
+        session: the headers that name its session, for the GETs of its rest.
         on_event: called with each event that has data.
-        max_event: bytes that one event may have.
 
     Attributes:
-        last_event_id: where to go on; empty: nowhere.
+        last_event_id: the event to resume from; empty if there is none.
         finished: nothing more is wanted.
         opened: GET connections on which the server sent events.
         tried: set when the server has answered the first GET, or did not.
     """
 
-    def __init__(self, get: Get, on_event: OnEvent, max_event: int) -> None:
+    def __init__(self, connection: ServerConnection, session: Mapping[str, str], on_event: OnEvent) -> None:
         self.last_event_id = ""
         self.finished = False
         self.opened = 0
         self.tried = trio.Event()
-        self._get = get
+        self._connection = connection
+        self._session = session
         self._on_event = on_event
-        self._max_event = max_event
         self._retry: float | None = None
         self._events = 0
         self._rest = trio.CancelScope()
@@ -76,9 +74,9 @@ class ResumableStream:
 
         Raises:
             httpx2.RequestError: it broke off.
-            RemoteProtocolError: what came is no stream of events.
+            RemoteProtocolError: the response is not an event stream.
         """
-        decoder = SseDecoder(self._max_event)
+        decoder = SseDecoder(self._connection.limits.message)
         # So that `finish` can set a limit to a read that is under way.
         with trio.CancelScope() as self._rest:
             async with open_body(response) as chunks:
@@ -111,8 +109,8 @@ class ResumableStream:
             at_once: do not wait before the first time.
 
         Raises:
-            NotResumable: the server does not go on, or `tries` times in a row brought nothing.
-            RemoteProtocolError: what came is no stream of events.
+            NotResumable: the server does not resume the stream, or `tries` attempts in a row brought no event.
+            RemoteProtocolError: the response is not an event stream.
         """
         failed_attempts = 0
         while not self.finished:
@@ -130,8 +128,10 @@ class ResumableStream:
     async def _reconnect(self) -> str:
         """One GET, read to its end; how it ended."""
         place = {"last-event-id": self.last_event_id} if self.last_event_id else {}
+        # httpx encodes header values as ASCII unless told otherwise, and an event id may have any characters.
+        headers = httpx2.Headers({**self._session, "accept": EVENT_STREAM, **place}, encoding="utf-8")
         try:
-            async with self._get({"accept": EVENT_STREAM, **place}) as response:
+            async with self._connection.http.stream("GET", self._connection.url, headers=headers) as response:
                 if (flaw := transient_failure(response)) is not None:
                     return flaw
                 self.opened += 1

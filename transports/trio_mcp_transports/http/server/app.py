@@ -8,9 +8,8 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -19,31 +18,23 @@ import sniffio
 import trio
 
 from trio_mcp.checks import check_callable, check_instance
+from trio_mcp.errors import ProtocolError
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import (
-    Batch,
-    Malformed,
-    Request,
-    dump,
-    error_response,
-    parse,
-)
+from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, ServerSession, Service
+from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
-from ...asgi.access import RETRY_LATER, Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, Expiry, authenticated_principal
+from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
+from ...asgi.authentication import Authenticate, authenticated_principal
 from ...asgi.exchange import serve_modern
-from ...asgi.fast_path import FAST_PATH_KEY
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, respond, send_rejection
-from ...asgi.quota import Quota
+from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, send_error
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
@@ -99,15 +90,8 @@ def asgi_app(
             host or origin.
         TypeError: `authenticate` is not callable, or an option is of the wrong type.
     """
-    paths = Paths(path, sse_path, message_path)
-    check_paths(paths)
-    if authenticate is not None:
-        check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
-    limits = HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
-    access = Access(allowed_hosts, allowed_origins)
-    # Compared with None: a store with a length is falsy while it is empty.
-    store = MemoryEventStore() if event_store is None else event_store
-    return McpApp(server, paths, access, limits, store, authenticate)
+    paths, access = Paths(path, sse_path, message_path), Access(allowed_hosts, allowed_origins)
+    return McpApp(server, paths, access, authenticate, limits, event_store)
 
 
 class McpApp:
@@ -118,17 +102,23 @@ class McpApp:
         server: Server,
         paths: Paths,
         access: Access,
-        limits: HttpLimits,
-        event_store: EventStore,
-        authenticate: Authenticate | None = None,
+        authenticate: Authenticate | None,
+        limits: HttpLimits | None,
+        event_store: EventStore | None,
     ) -> None:
+        check_paths(paths)
+        if authenticate is not None:
+            check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
+        self.limits = (
+            HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
+        )
         self._server = server
         self._paths = paths
         self._access = access
-        self._limits = limits
-        self._event_store = event_store
+        # Compared with None: a store with a length is falsy while it is empty.
+        self._event_store = MemoryEventStore() if event_store is None else event_store
         self._authenticate = authenticate
-        self._json_limits = JsonLimits(max_bytes=limits.body)
+        self._json_limits = JsonLimits(max_bytes=self.limits.body)
         self._running: AppState | None = None
         self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
@@ -139,7 +129,7 @@ class McpApp:
                 "DELETE": lambda running, incoming: running.legacy.delete(incoming),
             }
         if paths.sse is not None:
-            self._routes[paths.sse] = {"GET": self._open_stream}
+            self._routes[paths.sse] = {"GET": lambda running, incoming: running.sse.get(incoming)}
             self._routes[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,10 +150,11 @@ class McpApp:
         if running is None:
             return
         # All at once and before the first await, so that no request slips in between.
-        running.legacy.draining = running.websockets.draining = running.sse.draining = True
+        for quota in (running.legacy.sessions.quota, running.sse.sessions.quota, running.websockets.quota):
+            quota.draining = True
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
-        running.sse.close_streams()
+        running.sse.sessions.close_streams()
         with trio.move_on_after(WEBSOCKET_CLOSE_TIMEOUT):
             await running.websockets.close()
 
@@ -196,17 +187,11 @@ class McpApp:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        problem = event_loop_problem()
-        if problem is not None:
-            logger.error(problem)
-            await send({"type": "lifespan.startup.failed", "message": problem})
-            return
-        # Under `hypercorn -k trio` nothing else installs the guard. Another ASGI server must not be made to load
-        # hypercorn.
-        if "hypercorn.trio.run" in sys.modules:
-            install()
         async with AsyncExitStack() as stack:
             try:
+                check_event_loop()
+                # Under `hypercorn -k trio` nothing else installs the guard.
+                install()
                 service = await stack.enter_async_context(self._server.open_service())
             except Exception as error:  # noqa: BLE001  whatever it is, an ASGI server must not go on without
                 problem = f"{self._server.identity.name} could not be started: {error}"
@@ -214,10 +199,9 @@ class McpApp:
                 await send({"type": "lifespan.startup.failed", "message": problem})
                 return
             nursery = await stack.enter_async_context(trio.open_nursery())
-            legacy = LegacyEndpoint(service, self._event_store, self._limits, nursery)
-            quota = Quota("WebSockets", self._limits.websockets, self._limits.per_principal)
-            websockets = WebSockets(service, self._limits.body, quota)
-            sse = SseEndpoint(service, self._limits, self._paths.messages)
+            legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
+            websockets = WebSockets(service, self.limits)
+            sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
             self._running = AppState(service, ServerSession(service, shared_channel=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
@@ -225,7 +209,7 @@ class McpApp:
                 await receive()
                 await self.drain(0)
                 legacy.sessions.end_all(CancelReason.SHUTDOWN)
-                sse.end_all(CancelReason.SHUTDOWN)
+                sse.sessions.end_all(CancelReason.SHUTDOWN)
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
@@ -240,14 +224,19 @@ class McpApp:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            headers = read_headers(scope["headers"])
-            # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
-            check_access(headers, self._access)
-            peer = Peer(await self.principal_of(headers), headers)
+            incoming = await self._authorized(scope, receive, send)
             serve = self._route(scope["path"], scope["method"])
-            await serve(self._started(), AuthorizedRequest(scope, peer, receive, send))
-        except HttpRejection as rejection:
-            await send_rejection(send, rejection)
+            await serve(self._started(), incoming)
+        except ProtocolError as error:
+            await send_error(send, error)
+
+    async def _authorized(self, scope: Scope, receive: Receive, send: Send) -> AuthorizedRequest:
+        headers = read_headers(scope["headers"])
+        # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
+        check_access(headers, self._access)
+        peer = Peer(await self.principal_of(headers), headers)
+        expiry = None if self._authenticate is None else partial(self._wait_until_expired, peer)
+        return AuthorizedRequest(scope, receive, send, peer, expiry)
 
     def _route(self, path: str, method: str) -> Route:
         verbs = self._routes.get(path)
@@ -260,79 +249,67 @@ class McpApp:
         return serve
 
     async def _post(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        _, peer, receive, send = incoming
-        headers = peer.headers
+        headers = incoming.peer.headers
         check_post(headers)
-        limits = self._limits
-        body = await read_body(receive, limits.body, limits.body_seconds, headers.get("content-length"))
-        message = parse(body, self._json_limits)
+        envelope = await self._read_message(incoming)
+        message = envelope.message
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
-            await respond(send, 400, dump(error_response(message.error)))
+            await send_error(incoming.send, message.error)
             return
-        envelope = Envelope(message, peer=peer, size=len(body))
         try:
             inbound = classify(message)
             # The body decides; a message whose body names no version follows the version header.
             named = REVISIONS.get(headers.get(VERSION_HEADER, "")) if inbound.era is Era.LEGACY else None
             if inbound.era is Era.MODERN or (named is not None and named.era is Era.MODERN):
                 outbox: Outbox[Envelope] = Outbox(running.service.options.outbox)
-                await serve_modern(running.modern, inbound, envelope, outbox, receive, send)
+                await serve_modern(running.modern, inbound, envelope, outbox, incoming)
             else:
-                await running.legacy.post(message, envelope, receive, send)
-        except HttpRejection as rejection:
-            rejection.request_id = message.id if isinstance(message, Request) else None
+                await running.legacy.post(envelope, incoming)
+        except ProtocolError as error:
+            error.request_id = message.id if isinstance(message, Request) else None
             raise
 
-    async def _open_stream(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        await running.sse.get(incoming, self._expiry_of(incoming.peer))
+    async def _read_message(self, incoming: AuthorizedRequest) -> Envelope[Received]:
+        limits, peer = self.limits, incoming.peer
+        announced = peer.headers.get("content-length")
+        body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced)
+        return Envelope(parse(body, self._json_limits), peer=peer, size=len(body))
 
     # WebSocket
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An upgrade on the same path: what is refused is refused before it is accepted (reliability S-15)."""
+        """Handle an upgrade on the same path; a rejection is sent before the upgrade is accepted."""
         try:
-            headers = read_headers(scope["headers"])
-            check_access(headers, self._access)
-            principal = await self.principal_of(headers)
+            incoming = await self._authorized(scope, receive, send)
             if scope["path"] != self._paths.streamable:
                 raise HttpRejection(404, no_websocket(self._paths))
-            check_upgrade(headers, scope["subprotocols"])
+            check_upgrade(incoming.peer.headers, scope["subprotocols"])
             websockets = self._started().websockets
-            full = websockets.rejection(principal)
-            if full is not None:
-                raise HttpRejection(503, full, [RETRY_LATER])
+            websockets.quota.check(incoming.peer.principal)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return
-        peer = Peer(principal, headers)
-        fast_path = scope.get("state", {}).get(FAST_PATH_KEY)
-        await websockets.serve(receive, send, peer, self._expiry_of(peer), fast_path)
+        await websockets.serve(incoming)
 
     # credentials
 
-    def _expiry_of(self, peer: Peer) -> Expiry | None:
-        """Return what waits for the end of the peer's credentials on an open connection; None without authentication."""
-        return None if self._authenticate is None else partial(self._wait_until_expired, peer)
-
     async def _wait_until_expired(self, peer: Peer) -> None:
         """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""
-        while True:
-            # After the answer and not at fixed times: a slow hook is not asked again while it still works.
-            await trio.sleep(self._limits.recheck_seconds)
-            try:
+        with suppress(HttpRejection):
+            while True:
+                # After the answer and not at fixed times: a slow hook is not asked again while it still works.
+                await trio.sleep(self.limits.recheck_seconds)
                 if await self.principal_of(peer.headers) != peer.principal:
-                    return
-            except HttpRejection:
-                return
+                    break
+        logger.info("an open connection is ended: its credentials are no longer accepted")
 
 
 WEBSOCKET_CLOSE_TIMEOUT = 1.0
 """Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
 
 
-def event_loop_problem() -> str | None:
-    """What is wrong with the event loop this runs in, or None."""
+def check_event_loop() -> None:
+    """Raise `RuntimeError` unless this runs on Trio."""
     library = sniffio.current_async_library()
-    if library == "trio":
-        return None
-    return f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`"
+    if library != "trio":
+        raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`")

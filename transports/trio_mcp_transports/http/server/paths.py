@@ -44,7 +44,7 @@ def not_found_text(paths: Paths) -> str:
 
 
 def no_websocket(paths: Paths) -> str:
-    """What is said at another path to who asks for a WebSocket."""
+    """The rejection of a WebSocket on another path."""
     if paths.streamable is None:
         return f"This server speaks no WebSocket; the MCP endpoint is {paths.sse}."
     return f"There is no WebSocket here; it is at {paths.streamable}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -14,16 +15,15 @@ from trio_mcp.checks import check_port, check_seconds
 from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
+from ...asgi.access import LOOPBACK, Access
 from ...asgi.authentication import Authenticate
 from ...asgi.limits import HttpLimits
 from ...hypercorn.config import guarded_config
 from ...hypercorn.serve import serve_asgi
-from .app import asgi_app
-from .paths import MESSAGE_PATH, SSE_PATH
+from .app import McpApp
+from .paths import MESSAGE_PATH, SSE_PATH, Paths
 
 logger = logging.getLogger("trio_mcp.http")
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 async def serve_http(
@@ -67,40 +67,28 @@ async def serve_http(
     if scheme == "ws" and path is None:
         raise ValueError("WebSocket is served under `path`, which may not be None")
     # Without names a page of any site could reach it by DNS rebinding (S-50).
-    if host not in LOOPBACK and not allowed_hosts:
+    if host not in (*LOOPBACK, "::1") and not allowed_hosts:
         raise ValueError(
             f"listening on {host} opens the server to the network: name the hosts it is reached by in allowed_hosts"
         )
-    app = asgi_app(
-        server,
-        path=path,
-        sse_path=sse_path,
-        message_path=message_path,
-        allowed_hosts=allowed_hosts,
-        allowed_origins=allowed_origins,
-        authenticate=authenticate,
-        limits=limits,
-        event_store=event_store,
-    )
-
+    paths, access = Paths(path, sse_path, message_path), Access(allowed_hosts, allowed_origins)
+    app = McpApp(server, paths, access, authenticate, limits, event_store)
     endpoints = [(kind, entrance) for kind, entrance in ((scheme, path), ("http", sse_path)) if entrance is not None]
     name = server.identity.name if announce else None
-
-    async def on_drain() -> None:
-        await app.drain(drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN)
-
+    calls, clean_up = drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN
     await serve_asgi(
         app,
         host=host,
         port=port,
-        drain=drain * (CALL_SHARE_OF_DRAIN + CLEAN_UP_SHARE_OF_DRAIN),
-        on_drain=on_drain,
+        drain=calls + clean_up,
+        on_drain=partial(app.drain, calls, clean_up),
         signals=signals,
-        config=guarded_config(max_websocket_message=(limits or HttpLimits()).body),
+        config=guarded_config(max_websocket_message=app.limits.body),
         task_status=Announcement(endpoints, name, task_status),
     )
 
 
+@dataclass
 class Announcement(trio.TaskStatus[list[str]]):
     """Tells the URLs of the endpoints when the addresses are known.
 
@@ -110,12 +98,9 @@ class Announcement(trio.TaskStatus[list[str]]):
         task_status: started with the URLs.
     """
 
-    def __init__(
-        self, endpoints: Sequence[tuple[str, str]], name: str | None, task_status: trio.TaskStatus[list[str]]
-    ) -> None:
-        self._endpoints = endpoints
-        self._name = name
-        self._task_status = task_status
+    _endpoints: Sequence[tuple[str, str]]
+    _name: str | None
+    _task_status: trio.TaskStatus[list[str]]
 
     def started(self, value: list[str] | None = None) -> None:
         ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]

@@ -13,20 +13,19 @@ from collections.abc import Awaitable, Mapping, Sequence
 import trio
 
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, ErrorDetail, ErrorResponse, Message, Request, RequestId
+from trio_mcp.protocol.jsonrpc import Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from trio_mcp.storage import EventStore
 
-from ...asgi.access import ALLOW, RETRY_LATER, HttpRejection, accepts
-from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, send_rejection
+from ...asgi.access import ALLOW, HttpRejection, check_stream
+from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import AuthorizedRequest, Receive, Send, respond
-from ...asgi.quota import Quota
+from ...asgi.messages import AuthorizedRequest, respond
 from .event_log import read_event_id
 from .sessions import LegacySession, LegacySessions
-from .streams import BackgroundLogger, LogReplay, SessionStream, StreamReader
+from .streams import BackgroundLogger, SessionStream, StreamReader
 
 
 class LegacyEndpoint:
@@ -37,55 +36,48 @@ class LegacyEndpoint:
     """
 
     def __init__(self, service: Service, store: EventStore, limits: HttpLimits, nursery: trio.Nursery) -> None:
-        self.sessions = LegacySessions(
-            Quota("sessions", limits.sessions, limits.per_principal), limits.session_idle, store, nursery.start_soon
-        )
-        self.draining = False
-        """No more streams are opened."""
+        self.sessions = LegacySessions(limits, nursery.start_soon)
         self._service = service
+        self._store = store
         self._grace = limits.disconnect_grace
         self._nursery = nursery
 
-    async def post(self, message: Message | Batch, envelope: Envelope[Received], receive: Receive, send: Send) -> None:
+    async def post(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> None:
         """One message of a client, or several."""
-        headers = envelope.peer.headers
+        message, headers = envelope.message, incoming.peer.headers
         check_version(headers)
         # With a session header it is a second handshake in a session, which that session refuses.
         if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
-            exchange = Exchange(receive, send, LEGACY_STATUS, self._outbox())
-            await self._open_session(message.id, envelope, exchange)
+            await self._open_session(envelope, Exchange(incoming, LEGACY_STATUS, self._outbox()))
             return
-        entry = self._find_session(envelope.peer)
+        entry = self._find_session(incoming.peer)
         stream = self._new_stream(entry)
-        reader = StreamReader(receive, send, stream)
+        reader = StreamReader(incoming, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
             stream.serve_request(listener, may_pause=self._grace > 0)
-            await self._serve_stream(entry, stream, reader, reader.run())
+            await self._serve_stream(entry, reader, reader.run())
         elif isinstance(message, Request):
-            await send_rejection(reader, LEGACY_STATUS)
+            await reader.reject(LEGACY_STATUS)
         elif isinstance(message, Batch) and listener is not None:
-            await send_rejection(reader, BATCH_STATUS)
+            await reader.reject(BATCH_STATUS)
         else:
-            await respond(send, 202)
+            await respond(incoming.send, 202)
 
     async def get(self, incoming: AuthorizedRequest) -> None:
         """Send the stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
-        _, peer, receive, send = incoming
-        headers = peer.headers
+        headers = incoming.peer.headers
         check_version(headers)
-        if not accepts(headers.get("accept", "*/*"), "text", "event-stream"):
-            raise HttpRejection(406, "The Accept header must list text/event-stream.")
+        check_stream(headers)
         if SESSION_HEADER not in headers:
             raise HttpRejection(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
-        entry = self._find_session(peer)
+        entry = self._find_session(incoming.peer)
         # A stream that is opened during a drain would hold up the end of it. A 503 tells the client to come back.
-        if self.draining:
-            raise HttpRejection(503, "The server is shutting down. Try again in a moment.", [RETRY_LATER])
+        self.sessions.quota.check_not_draining()
         if last := headers.get("last-event-id"):
-            await self._resume(entry, last, receive, send)
+            await self._resume(entry, last, incoming)
         else:
-            await self._listen(entry, receive, send)
+            await self._listen(entry, incoming)
 
     async def delete(self, incoming: AuthorizedRequest) -> None:
         """End a session, and everything that runs in it (L-HTTP-19c)."""
@@ -98,36 +90,29 @@ class LegacyEndpoint:
 
     # sessions
 
-    async def _open_session(self, request_id: RequestId, envelope: Envelope[Received], exchange: Exchange) -> None:
-        rejection = self.sessions.make_room(envelope.peer.principal)
-        if rejection is not None:
-            exchange.add_header(*RETRY_LATER)
-            await exchange.refuse(503, ErrorResponse(request_id, ErrorDetail(SERVER_BUSY, rejection)))
-            return
+    async def _open_session(self, envelope: Envelope[Received], exchange: Exchange) -> None:
+        self.sessions.make_room(envelope.peer.principal)
         session = ServerSession(self._service, shared_channel=False)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
-            entry = self.sessions.add(session, envelope.peer.principal)
+            entry = self.sessions.add(LegacySession(session, envelope.peer.principal, self._store))
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
         await exchange.run()
 
     def _find_session(self, peer: Peer) -> LegacySession:
-        """The session that a request names (L-HTTP-18s); one that somebody else opened is as unknown as one that never was."""
+        """Return the session that a request names (L-HTTP-18s)."""
         session_id = peer.headers.get(SESSION_HEADER)
         if session_id is None:
             raise HttpRejection(
                 400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
             )
-        entry = self.sessions.find(session_id, peer.principal)
-        if entry is None:
-            raise HttpRejection(404, SESSION_OVER)
-        return entry
+        return self.sessions.find(session_id, peer.principal)
 
     # streams
 
-    async def _listen(self, entry: LegacySession, receive: Receive, send: Send) -> None:
+    async def _listen(self, entry: LegacySession, incoming: AuthorizedRequest) -> None:
         """Open a new standalone stream. What the one before had not sent yet moves over."""
         streams = entry.streams
         if not streams.idle:
@@ -140,21 +125,17 @@ class LegacyEndpoint:
         for envelope in streams.standalone.retire() if streams.standalone is not None else ():
             stream.outbox.post(envelope)
         streams.standalone = stream
-        reader = StreamReader(receive, send, stream)
-        await self._serve_stream(entry, stream, reader, reader.listen())
+        reader = StreamReader(incoming, stream)
+        await self._serve_stream(entry, reader, reader.listen())
 
-    async def _resume(self, entry: LegacySession, last: str, receive: Receive, send: Send) -> None:
+    async def _resume(self, entry: LegacySession, last: str, incoming: AuthorizedRequest) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""
         number, after = read_event_id(last)
-        events = await self._missed_events(
-            entry, number, after
-        )  # an id that cannot be resumed takes nothing from a reader
-        stream = entry.streams.active.get(number)
-        if stream is None:
-            await LogReplay(receive, send).replay(entry.streams, number, after, events)
-            return
-        reader = StreamReader(receive, send, stream)
-        await self._serve_stream(entry, stream, reader, reader.resume(after, events))
+        # Read first: an id that cannot be resumed takes nothing from a reader.
+        events = await self._missed_events(entry, number, after)
+        stream = entry.streams.active.get(number) or entry.streams.ended(number)
+        reader = StreamReader(incoming, stream)
+        await self._serve_stream(entry, reader, reader.resume(after, events))
 
     async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
         """The first part of what came after an event, or why there is none; the session may end meanwhile."""
@@ -166,12 +147,11 @@ class LegacyEndpoint:
         else:
             if not entry.ended:
                 return events
-        raise HttpRejection(404, SESSION_OVER)
+        raise self.sessions.session_over()
 
-    async def _serve_stream(
-        self, entry: LegacySession, stream: SessionStream, reader: StreamReader, run: Awaitable[bool]
-    ) -> None:
+    async def _serve_stream(self, entry: LegacySession, reader: StreamReader, run: Awaitable[bool]) -> None:
         """Carry a stream until it ends, its reader goes, or another one comes; then see to what is left of it."""
+        stream = reader.stream
         # From here on the one before is replaced. It is not waited for: it may be stuck in a write to a dead
         # connection.
         stream.set_consumer(reader)
@@ -222,9 +202,6 @@ class LegacyEndpoint:
 
     def _outbox(self) -> Outbox[Envelope]:
         return Outbox(self._service.options.outbox)
-
-
-SESSION_OVER = "This session is unknown or has ended: send initialize to open another."
 
 
 def check_version(headers: Mapping[str, str]) -> None:

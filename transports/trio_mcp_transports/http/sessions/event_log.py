@@ -15,7 +15,8 @@ import trio
 
 from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
-from ...asgi.access import RETRY_LATER, HttpRejection
+from ...asgi.access import HttpRejection
+from ...asgi.failures import log_failures
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -65,17 +66,13 @@ class EventLog:
             return
         try:
             # A store that hangs must not hold up the stream for longer than a client would wait.
-            with trio.fail_after(STORE_SECONDS):
+            with log_failures("the event store did not keep what was sent"), trio.fail_after(STORE_SECONDS):
                 await self._store.append(self._key(stream), first, events)
-        # The author's store may raise anything. It costs this stream its replay and nothing else.
-        except Exception:
-            logger.exception("the event store did not keep what was sent; it cannot be replayed")
         finally:
             # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
             # cancel comes with the end of the application, so this runs for a cancelled write too.
             if self.sealed:
-                with trio.move_on_after(STORE_SECONDS, shield=True):
-                    await self.forget(stream)
+                await self.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
 
     async def read(self, stream: int, after: int) -> Sequence[bytes]:
         """Some of the events after that number, in order; none at the end of what is kept.
@@ -95,19 +92,17 @@ class EventLog:
             raise never_sent(stream, after) from None
         except Exception:
             logger.exception("the event store did not give back what it keeps")
-            raise HttpRejection(503, "The event log cannot be read now.", [RETRY_LATER]) from None
+            raise HttpRejection(503, "The event log cannot be read now.") from None
 
     async def forget(self, stream: int | None = None) -> None:
         """Keep nothing more of one stream, or of all. It is done even when everything else is cancelled."""
         if not self.opened:
             return
-        try:
-            # Shielded: it may run while the application is being cancelled, and what is left in a shared store is
-            # left for good.
-            with trio.CancelScope(shield=True), trio.fail_after(STORE_SECONDS):
+        # Shielded: it may run while the application is being cancelled, and what is left in a shared store is left for
+        # good.
+        with log_failures("the event store did not forget a session that is over"), trio.CancelScope(shield=True):
+            with trio.fail_after(STORE_SECONDS):
                 await self._store.forget(self._principal, self._session, stream)
-        except Exception:
-            logger.exception("the event store did not forget a session that is over")
 
     def _key(self, stream: int) -> LogKey:
         return LogKey(self._principal, self._session, stream)

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import trio
 
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import ServerSession
 from trio_mcp.storage import EventStore
 
+from ...asgi.access import HttpRejection
+from ...asgi.limits import HttpLimits
 from ...asgi.quota import Quota
+from ...asgi.sessions import OpenSession, SessionTable
 from .event_log import EventLog
 from .streams import SessionStreams
-
-ID_BYTES = 24
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something in a task that belongs to the application."""
 
 
-@dataclass(slots=True, eq=False)
-class LegacySession:
-    """One session, with what it says and to whom."""
+class LegacySession(OpenSession):
+    """One session, with what it says and to whom.
 
-    id: str
-    session: ServerSession
-    principal: str | None
-    seen: float
-    streams: SessionStreams
-    used: int = 0
-    """Requests that named it; `notifications/initialized` is the first."""
-    ended: bool = False
+    Attributes:
+        used: requests that named it; `notifications/initialized` is the first.
+        seen: when the last of them came, or was answered.
+    """
+
+    __slots__ = ("seen", "streams", "used")
+
+    def __init__(self, session: ServerSession, principal: str | None, store: EventStore) -> None:
+        super().__init__(session, principal)
+        self.seen = trio.current_time()
+        self.streams = SessionStreams(EventLog(store, principal, self.id))
+        self.used = 0
+
+    def close_streams(self) -> None:
+        if self.streams.standalone is not None:
+            self.streams.standalone.outbox.close()
 
     @property
     def is_unused(self) -> bool:
@@ -47,81 +54,55 @@ class LegacySession:
         return not self.session.busy and self.streams.idle
 
 
-class LegacySessions:
-    """The directory of sessions; ids carry 192 random bits (S-41) and count only together with their owner (S-42).
+class LegacySessions(SessionTable[LegacySession]):
+    """The open sessions of the legacy era.
 
     Args:
-        quota: for sessions.
-        store: where what they say is logged.
         spawn: for the forgetting of what was logged.
     """
 
-    def __init__(self, quota: Quota, idle_timeout: float, store: EventStore, spawn: Spawn) -> None:
-        self._quota = quota
-        self._idle_timeout = idle_timeout
-        self._store = store
+    def __init__(self, limits: HttpLimits, spawn: Spawn) -> None:
+        quota = Quota("sessions", limits.sessions, limits.per_principal)
+        super().__init__(quota, "send initialize to open another.")
+        self._idle_timeout = limits.session_idle
         self._spawn = spawn
-        self._sessions: dict[str, LegacySession] = {}
 
-    def make_room(self, principal: str | None) -> str | None:
-        """Make room for one more session; return the reason to reject it, or None if there is room now.
+    def make_room(self, principal: str | None) -> None:
+        """Make room for one more session.
 
         The oldest session that has done nothing since it was opened, and that counts towards the limit, is ended for it.
+
+        Raises:
+            HttpRejection: 503, there is none.
         """
-        rejection = self._quota.rejection(principal)
+        rejection = self.quota.rejection(principal)
         if rejection is None:
-            return None
+            return
         # A principal at its own limit must not push out the sessions of others.
-        own = self._quota.is_full_for(principal)
+        own = self.quota.is_full_for(principal)
         in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
         unused = next((entry for entry in in_the_way if entry.is_unused), None)
         if unused is None:
-            return rejection
+            raise HttpRejection(503, rejection, code=SERVER_BUSY)
         self.end(unused, CancelReason.EXPIRED)
-        return None
 
-    def add(self, session: ServerSession, principal: str | None) -> LegacySession:
-        """Keep a session that has been initialized."""
-        session_id = secrets.token_urlsafe(ID_BYTES)
-        streams = SessionStreams(EventLog(self._store, principal, session_id))
-        entry = LegacySession(session_id, session, principal, trio.current_time(), streams)
-        self._sessions[entry.id] = entry
-        self._quota.acquire(principal)
-        return entry
-
-    def find(self, session_id: str, principal: str | None) -> LegacySession | None:
-        """The session of that id; another principal's is as unknown as one that never was."""
-        entry = self._sessions.get(session_id)
-        # Compared with the owner of now and not only at the opening: an id that leaked is worth nothing without the
-        # credentials (S-42).
-        if entry is None or entry.principal != principal:
-            return None
+    def find(self, session_id: str, principal: str | None) -> LegacySession:
+        """Return the session of that id, which is used now."""
+        entry = super().find(session_id, principal)
         entry.seen = trio.current_time()
         entry.used += 1
         return entry
 
     def end(self, entry: LegacySession, reason: CancelReason) -> None:
-        """End a session: its calls are cancelled, its streams end, what they said is forgotten, its id is unknown from now on."""
+        """End a session, and forget what its streams said."""
         if entry.ended:
             return
-        # Set first, so that ending it again while this goes on does nothing.
-        entry.ended = True
-        self._sessions.pop(entry.id, None)
-        self._quota.release(entry.principal)
-        entry.session.close(reason)
-        entry.streams.close()
+        super().end(entry, reason)
+        log = entry.streams.log
+        log.sealed = True
         # A session that never opened a stream has nothing in the store, and most of them never do: no task for those.
-        if entry.streams.log.opened:
-            self._spawn(entry.streams.log.forget)
-
-    def end_all(self, reason: CancelReason) -> None:
-        for entry in list(self._sessions.values()):
-            self.end(entry, reason)
-
-    def close_streams(self) -> None:
-        """End every GET stream: the server is going away."""
-        for entry in self._sessions.values():
-            entry.streams.close_standalone()
+        if log.opened:
+            self._spawn(log.forget)
 
     async def reap(self) -> None:
         """End idle sessions for ever; run it as a task."""

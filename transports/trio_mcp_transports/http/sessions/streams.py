@@ -14,7 +14,7 @@ sends what the log has and then continues with the outbox: no event is missing b
 | unread     | `BackgroundLogger` | a GET resumes it                         | read                                              |
 | unread     | `BackgroundLogger` | the grace is over                        | done; the call is cancelled, the log forgotten    |
 | waiting    | none               | a GET resumes it, or opens a new one     | read; the new one gets what was not sent          |
-| any        | any                | the outbox is closed and all is logged   | done; a GET is served from the log (`LogReplay`)  |
+| any        | any                | the outbox is closed and all is logged   | done; a GET is served from the log (`ended`)      |
 
 A consumer is replaced without waiting for it, since it may be stuck in a write to a dead connection. It finds out because its
 next `flush` returns no bytes. Example, with the ids that the client sees (stream 3):
@@ -28,9 +28,10 @@ next `flush` returns no bytes. Example, with the ids that the client sees (strea
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
@@ -41,19 +42,11 @@ from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 
 from ...asgi.access import HttpRejection
 from ...asgi.exchange import LEGACY_STATUS, Exchange
-from ...asgi.messages import Receive, Send
+from ...asgi.messages import AuthorizedRequest
 from .event_log import EventLog, event_id, never_sent
 
 MAX_UNREAD_EVENTS: Final = 256
 """Events that are logged without a reader; then the calls that send them wait."""
-
-
-class StreamConsumer(Protocol):
-    """What may take from a stream."""
-
-    def on_replaced(self) -> None:
-        """Called when the stream has another consumer."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -70,15 +63,12 @@ class SessionStreams:
         """Whether the standalone stream has no reader."""
         return self.standalone is None or self.standalone.consumer is None
 
-    def close_standalone(self) -> None:
-        """End the standalone stream, if there is one."""
-        if self.standalone is not None:
-            self.standalone.outbox.close()
-
-    def close(self) -> None:
-        """End the session: nothing more is logged. The streams of calls end with their calls."""
-        self.log.sealed = True
-        self.close_standalone()
+    def ended(self, number: int) -> SessionStream:
+        """Return a stream that has ended, for a client that reads the rest of it from the log."""
+        stream = SessionStream(self, Outbox(1), sends_priming_event=False)
+        stream.number, stream.last = number, sys.maxsize
+        stream.outbox.close()
+        return stream
 
     async def read(self, number: int, after: int) -> Sequence[bytes]:
         """What came after an event, or the first part of it. Raises `HttpRejection` as `EventLog.read` does."""
@@ -100,7 +90,7 @@ class SessionStream:
 
     Attributes:
         number: 0 until the stream is opened; before that there is no id to resume after, and nothing is logged.
-        last: the number of the newest event.
+        last: the number of the newest event; of a stream that has ended, more than that.
         extra_grace: seconds that its client was asked to wait before it resumes the stream.
     """
 
@@ -110,7 +100,7 @@ class SessionStream:
     number: int = field(default=0, init=False)
     last: int = field(default=0, init=False)
     extra_grace: float = field(default=0.0, init=False)
-    consumer: StreamConsumer | None = field(default=None, init=False)
+    consumer: StreamReader | BackgroundLogger | None = field(default=None, init=False)
     listener: ReplyTarget | OpenBatch | None = field(default=None, init=False)
     _unlogged: list[Envelope] = field(default_factory=list, init=False)
     _writing: bool = field(default=False, init=False)
@@ -138,7 +128,7 @@ class SessionStream:
         self.streams.active[self.number] = self
         return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
 
-    def set_consumer(self, consumer: StreamConsumer) -> None:
+    def set_consumer(self, consumer: StreamReader | BackgroundLogger) -> None:
         """Make this the consumer, and call `on_replaced` of the one before."""
         before, self.consumer = self.consumer, consumer
         if before is not None:
@@ -151,7 +141,7 @@ class SessionStream:
         left, self._unlogged = [*self._unlogged, *self.outbox.take_nowait()], []
         return left
 
-    async def flush(self, consumer: StreamConsumer) -> bytes:
+    async def flush(self, consumer: StreamReader | BackgroundLogger) -> bytes:
         """Log what is in the outbox and return it as events; return nothing if the caller is no longer the consumer.
 
         A cancel leaves the messages to the next flush.
@@ -190,10 +180,8 @@ class SessionStream:
             await self._written.wait()
 
     def framed(self, first: int, events: Sequence[bytes]) -> bytes:
-        return framed(self.number, first, events)
-
-    async def read(self, after: int) -> Sequence[bytes]:
-        return await self.streams.read(self.number, after)
+        numbered = enumerate(events, first)
+        return b"".join(encode_event(data, event_id(self.number, number)) for number, data in numbered)
 
     async def end_response(self, retry: float | None) -> None:
         """End the response that carries it, and return when it has ended; the client resumes the stream later.
@@ -209,18 +197,14 @@ class SessionStream:
             await trio.lowlevel.checkpoint()
 
 
-def framed(stream: int, first: int, events: Sequence[bytes]) -> bytes:
-    return b"".join(encode_event(data, event_id(stream, number)) for number, data in enumerate(events, first))
-
-
 class StreamReader(Exchange):
     """An exchange that sends a stream of a session, or the rest of one."""
 
-    __slots__ = ("_response_ended", "_stream")
+    __slots__ = ("_response_ended", "stream")
 
-    def __init__(self, receive: Receive, send: Send, stream: SessionStream) -> None:
-        super().__init__(receive, send, LEGACY_STATUS, stream.outbox)
-        self._stream = stream
+    def __init__(self, incoming: AuthorizedRequest, stream: SessionStream) -> None:
+        super().__init__(incoming, LEGACY_STATUS, stream.outbox)
+        self.stream = stream
         self._response_ended: trio.Event | None = None
 
     async def resume(self, after: int, events: Sequence[bytes]) -> bool:
@@ -230,9 +214,9 @@ class StreamReader(Exchange):
             await self._send_part(b"")
             # The append that the reader before began must be in the log first, or its events would be missing between
             # the log and the outbox.
-            await self._stream.wait_logged()
+            await self.stream.wait_logged()
             if not await self._catch_up(after, events):
-                await self._send_last()
+                await self._send_part(self.closing_bytes, more=False)
                 return False
             await self._send_events()
         except OSError:
@@ -240,13 +224,16 @@ class StreamReader(Exchange):
         return await self.run()
 
     async def _catch_up(self, after: int, events: Sequence[bytes]) -> bool:
-        """False if the log has just lost an event: nothing after it may be sent. The client will ask for it and get an error."""
-        stream = self._stream
+        """Send what is in the log. False if an event has just been lost: the client will ask for it and get an error."""
+        stream = self.stream
         while stream.consumer is self and after < stream.last:
             try:
-                events = events or await stream.read(after)
+                events = events or await stream.streams.read(stream.number, after)
             except HttpRejection:
                 return False
+            # Only a stream that has ended has no more events than its log.
+            if not events:
+                break
             sent = events[
                 : stream.last - after
             ]  # the store may hold more: what a write that was cut short will write again
@@ -274,34 +261,9 @@ class StreamReader(Exchange):
             self._response_ended.set()
 
     async def _events(self) -> bytes:
-        stream = self._stream
+        stream = self.stream
         first = b"" if stream.number else stream.open()
         return first + await stream.flush(self)
-
-
-class LogReplay(Exchange):
-    """An exchange that sends what is left in the log of a stream that has ended."""
-
-    __slots__ = ()
-
-    def __init__(self, receive: Receive, send: Send) -> None:
-        super().__init__(receive, send, LEGACY_STATUS, Outbox(1))
-        self.outbox.close()
-
-    async def replay(self, streams: SessionStreams, number: int, after: int, events: Sequence[bytes]) -> None:
-        """Send everything after that event, of which `events` is the first part."""
-        try:
-            await self._open()
-            while events:
-                await self._send_part(framed(number, after + 1, events))
-                after += len(events)
-                events = await streams.read(number, after)
-        # Evicted just now. The client will ask for the rest and be told.
-        except HttpRejection:
-            pass
-        except OSError:
-            return
-        await self.run()
 
 
 class BackgroundLogger:
@@ -314,6 +276,7 @@ class BackgroundLogger:
         self._scope = trio.CancelScope()
 
     def on_replaced(self) -> None:
+        """Stop: the stream has another consumer."""
         self._scope.cancel()
 
     async def run(self, seconds: float) -> None:
@@ -329,7 +292,7 @@ class BackgroundLogger:
                 # while no client reads.
                 if stream.last - first >= MAX_UNREAD_EVENTS:
                     await trio.sleep_forever()
-                await stream.outbox.ready()
+                await stream.outbox.wait_ready()
                 await stream.flush(self)
         # The call ended while there was no room for its last messages. They are logged although the time is over: the
         # answer is among them.

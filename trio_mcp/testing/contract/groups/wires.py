@@ -18,7 +18,7 @@ from ..watch import watch
 NO_RESUME = "a lost modern response cancels its request"
 ASKS = "only streams of 2025-06-18 and 2025-11-25 support both forms and resumption"
 PATIENCE = 30.0
-"""Seconds that a call goes on without its client, where that is what a rule is about."""
+"""Seconds that a call continues without its client, for rules that test this."""
 
 ACCENTED = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "é"}}'
 

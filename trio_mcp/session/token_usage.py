@@ -1,4 +1,4 @@
-"""How many tokens a sample used: what the client says of it, or else an estimate."""
+"""How many tokens a sample used: what the client reports, or else an estimate."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Block: TypeAlias = (
     TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | EmbeddedResource | ResourceLink
 )
 
-CHARACTERS = 4
-"""Characters of English text to a token: what the large providers tell their users to reckon with."""
+CHARACTERS_PER_TOKEN = 4
+"""For English text, as the large providers document it."""
 
-MEDIA = 1_600
-"""Tokens of an image or a recording, whose base64 tells little: about what a large picture costs."""
+TOKENS_PER_MEDIUM = 1_600
+"""Tokens of an image or a recording, whose size in base64 says little: about what a large picture costs."""
 
 TOTALS = ("totalTokens", "total_tokens")
 INPUTS = ("inputTokens", "input_tokens", "promptTokens", "prompt_tokens")
@@ -40,24 +40,24 @@ OUTPUTS = ("outputTokens", "output_tokens", "completionTokens", "completion_toke
 
 
 def used_tokens(params: CreateMessageRequestParams, result: CreateMessageResult | None, estimate: TokenEstimate) -> int:
-    """What a sample used: what `_meta.usage` of its result says, if that is complete, or else the estimate."""
-    told = None if result is None else told_tokens((result.meta or {}).get("usage"))
-    return estimate(params, result) if told is None else told
+    """Return the tokens that a sample used: those that `_meta.usage` of its result reports, if complete, or else the estimate."""
+    reported = None if result is None else reported_tokens((result.meta or {}).get("usage"))
+    return estimate(params, result) if reported is None else reported
 
 
-def told_tokens(usage: JsonValue) -> int | None:
-    """What a client says was used. No revision defines this member: clients put there what their provider told them."""
+def reported_tokens(usage: JsonValue) -> int | None:
+    """Return the tokens that a client reports. No revision defines this member: clients pass on what their provider reports."""
     if not isinstance(usage, dict):
         return None
-    total = number(usage, TOTALS)
+    total = first_count(usage, TOTALS)
     if total is not None:
         return total
-    given, made = number(usage, INPUTS), number(usage, OUTPUTS)
-    return None if given is None or made is None else given + made
+    inputs, outputs = first_count(usage, INPUTS), first_count(usage, OUTPUTS)
+    return None if inputs is None or outputs is None else inputs + outputs
 
 
-def number(usage: Mapping[str, JsonValue], names: tuple[str, ...]) -> int | None:
-    """The first of these members that is a count; a client cannot give anything back by counting below zero."""
+def first_count(usage: Mapping[str, JsonValue], names: tuple[str, ...]) -> int | None:
+    """Return the first of these members that is a count. A negative number is none: it would give tokens back."""
     for name in names:
         value = usage.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -66,28 +66,28 @@ def number(usage: Mapping[str, JsonValue], names: tuple[str, ...]) -> int | None
 
 
 def estimate_tokens(params: CreateMessageRequestParams, result: CreateMessageResult | None) -> int:
-    """A quarter of the characters of all messages that were sent, the system prompt and the answer, rounded up."""
-    said = list(params.messages)
+    """Return a quarter of the characters of the messages sent, the system prompt and the answer, rounded up."""
+    messages: list[SamplingMessage | CreateMessageResult] = [*params.messages]
     if result is not None:
-        said.append(SamplingMessage(role=result.role, content=result.content))
-    found = len(params.system_prompt or "") + sum(characters(block) for message in said for block in blocks(message))
-    return -(-found // CHARACTERS)
-
-
-def blocks(message: SamplingMessage) -> list[Block]:
-    return [*message.content] if isinstance(message.content, list) else [message.content]
+        messages.append(result)
+    length = len(params.system_prompt or "")
+    for message in messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        length += sum(map(characters, blocks))
+    return -(-length // CHARACTERS_PER_TOKEN)
 
 
 def characters(block: Block) -> int:
+    """Return how many characters of the model's context a block takes."""
     match block:
         case TextContent(text=text) | EmbeddedResource(resource=TextResourceContents(text=text)):
             return len(text)
-        case ToolUseContent(name=name, input=given):
-            return len(name) + len(json.dumps(given))
+        case ToolUseContent(name=name, input=arguments):
+            return len(name) + len(json.dumps(arguments))
         case ToolResultContent(content=content, structured_content=structured):
             return sum(map(characters, content)) + (0 if structured is None else len(json.dumps(structured)))
         case ResourceLink(uri=uri):
             # The client may put the resource itself into the context, but its size is not known here.
             return len(uri)
         case _:
-            return MEDIA * CHARACTERS
+            return TOKENS_PER_MEDIUM * CHARACTERS_PER_TOKEN

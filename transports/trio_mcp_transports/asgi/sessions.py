@@ -1,0 +1,98 @@
+"""The sessions that clients open over HTTP and name in later requests."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final, Generic, TypeVar
+
+from trio_mcp.runtime import CancelReason
+from trio_mcp.session import ServerSession
+
+from .access import HttpRejection
+from .quota import Quota
+
+ID_BYTES: Final = 24
+
+
+class OpenSession:
+    """One session, and whose it is.
+
+    Attributes:
+        id: 192 random bits.
+        ended: its id is unknown from then on.
+    """
+
+    __slots__ = ("ended", "id", "principal", "session")
+
+    def __init__(self, session: ServerSession, principal: str | None) -> None:
+        self.id = secrets.token_urlsafe(ID_BYTES)
+        self.session = session
+        self.principal = principal
+        self.ended = False
+
+    def close_streams(self) -> None:
+        """End the streams that belong to no request, after what was said in them."""
+        raise NotImplementedError
+
+
+S = TypeVar("S", bound=OpenSession)
+
+
+class SessionTable(Generic[S]):
+    """The open sessions of one application, found by id and owner.
+
+    Args:
+        advice: what a client does whose session is unknown.
+
+    Attributes:
+        quota: for sessions; one that is added counts.
+    """
+
+    def __init__(self, quota: Quota, advice: str) -> None:
+        self.quota = quota
+        self._advice = advice
+        self._sessions: dict[str, S] = {}
+
+    def add(self, entry: S) -> S:
+        """Keep a session."""
+        self._sessions[entry.id] = entry
+        self.quota.acquire(entry.principal)
+        return entry
+
+    def find(self, session_id: str, principal: str | None) -> S:
+        """Return the session of that id.
+
+        Raises:
+            HttpRejection: 404. A session of another principal is as unknown as one that never was.
+        """
+        entry = self._sessions.get(session_id)
+        # Compared with the owner of now and not only at the opening: an id that leaked is worth nothing without the
+        # credentials (S-42).
+        if entry is None or entry.principal != principal:
+            raise self.session_over()
+        return entry
+
+    def session_over(self) -> HttpRejection:
+        """Return the rejection of a request that names a session which is unknown, or has just ended."""
+        return HttpRejection(404, f"This session is unknown or has ended: {self._advice}")
+
+    def end(self, entry: S, reason: CancelReason) -> None:
+        """End a session: its calls are cancelled and unwind in the service, its streams end."""
+        if entry.ended:
+            return
+        # Set first, so that ending it again while this goes on does nothing.
+        entry.ended = True
+        del self._sessions[entry.id]
+        self.quota.release(entry.principal)
+        entry.session.close(reason)
+        entry.close_streams()
+
+    def end_all(self, reason: CancelReason) -> None:
+        """End every session."""
+        for entry in list(self._sessions.values()):
+            self.end(entry, reason)
+
+    def close_streams(self) -> None:
+        """End the streams of every session that belong to no request: the server is going away."""
+        for entry in self._sessions.values():
+            entry.close_streams()

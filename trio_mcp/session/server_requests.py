@@ -1,0 +1,114 @@
+"""Serving the requests that a legacy server sends to its client: pings, and the questions of its calls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import trio
+
+from ..errors import CapabilityError, McpError, PeerError
+from ..protocol.connection import Connection, RequestIn
+from ..protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    SERVER_BUSY,
+    ErrorDetail,
+    ErrorResponse,
+    RequestId,
+    Response,
+)
+from ..runtime import Outbox
+from ..types import EmptyResult, Model
+from .batch import OpenBatch
+from .envelope import Envelope
+
+logger = logging.getLogger("trio_mcp.client")
+
+RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
+"""Serves one method of the server's requests: gets the params, returns the result."""
+
+MAX_SERVER_REQUESTS: Final = 64
+"""Requests of the server that this client serves concurrently."""
+
+BUSY: Final = f"this client already answers {MAX_SERVER_REQUESTS} requests, which is its limit"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ServerRequests:
+    """The requests of the server that a task of this client serves.
+
+    Args:
+        connection: learns which requests were answered.
+        outbox: where the answers go.
+    """
+
+    _handlers: Mapping[str, RequestHandler]
+    _connection: Connection
+    _outbox: Outbox[Envelope]
+    _scopes: dict[RequestId, trio.CancelScope] = field(default_factory=dict[RequestId, trio.CancelScope])
+
+    def __len__(self) -> int:
+        return len(self._scopes)
+
+    def admit(self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None) -> None:
+        """Serve a request in a task of the nursery, if not too many are being served."""
+        if batch is not None:
+            batch.expect()
+        # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
+        answer: Response | ErrorResponse
+        if request.method == "ping":
+            answer = Response(request.id, request.terms.codec.encode_result("ping", EmptyResult()))
+        elif len(self._scopes) >= MAX_SERVER_REQUESTS:
+            answer = ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY))
+        else:
+            scope = self._scopes[request.id] = trio.CancelScope()
+            nursery.start_soon(self._serve, request, scope, batch)
+            return
+        self._connection.release_id(request.id)
+        self.reply(answer, batch)
+
+    def cancel(self, request_id: RequestId) -> bool:
+        """Cancel the handler of a request, which then gets no answer. Return False if none runs."""
+        scope = self._scopes.get(request_id)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
+
+    def reply(self, answer: Response | ErrorResponse | None, batch: OpenBatch | None) -> None:
+        """Send an answer, with the others of its batch if it is part of one; None is the end of a request without an answer."""
+        if batch is not None:
+            batch.settle(answer)
+        elif answer is not None:
+            self._outbox.post(Envelope(answer, about=answer.id))
+
+    async def _serve(self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None) -> None:
+        answer = None
+        try:
+            with scope:
+                answer = await self._answer(request)
+        finally:
+            del self._scopes[request.id]
+            self._connection.release_id(request.id)
+        self.reply(answer, batch)
+
+    async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
+        try:
+            handler = self._handlers.get(request.method)
+            if handler is None:
+                raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
+            result = await handler(request.params)
+            return Response(request.id, request.terms.codec.encode_result(request.method, result))
+        except PeerError as error:
+            detail = ErrorDetail(error.code, error.message, error.data)
+        except CapabilityError as error:
+            detail = ErrorDetail(INVALID_PARAMS, str(error))
+        except Exception as error:
+            logger.exception("the handler of %s failed", request.method)
+            # Only the text of our own errors is sent: that of any other exception may hold secrets of the program.
+            why = f": {error}" if isinstance(error, McpError) else ""
+            detail = ErrorDetail(INTERNAL_ERROR, f"the client's handler of {request.method} failed{why}")
+        return ErrorResponse(request.id, detail)
