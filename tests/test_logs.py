@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from trio_mcp.logs import MAX_CHARACTERS, SUMMARY_SECONDS, RepeatedWarnings, one_line, peer_logger, printable
+from trio_mcp.logs import MAX_CHARACTERS, SUMMARY_SECONDS, RepeatedRecords, one_line, peer_logger, printable
 
 ESCAPE = "\x1b]0;gone\x07\x1b[2J\x9b31m\u202egnp.exe"
 
@@ -33,15 +33,15 @@ def test_a_record_about_a_peer_is_printable_short_and_in_one_line(caplog: pytest
 
 def test_a_warning_that_repeats_is_summarized_once_a_minute_and_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    warnings = RepeatedWarnings(peer_logger("trio_mcp.test"), lambda: now)
+    records = RepeatedRecords(peer_logger("trio_mcp.test"), lambda: now)
     for number in range(1_000):
-        warnings.warn("dropped %s", number)
-    warnings.warn("lost %s", "x")
+        records.log("dropped %s", number)
+    records.log("lost %s", "x")
     now = SUMMARY_SECONDS
-    warnings.warn("dropped %s", "y")
-    warnings.warn("dropped %s", "z")
-    warnings.close()
-    warnings.close()
+    records.log("dropped %s", "y")
+    records.log("dropped %s", "z")
+    records.close()
+    records.close()
     first, lost, summary, last = [record.getMessage() for record in caplog.records]
     assert (first, lost) == ("dropped 0", "lost x")
     assert "1000 more" in summary

@@ -34,6 +34,12 @@ def one_line(text: str) -> str:
     return _BREAKS.sub("\\\\n", printable(shown))
 
 
+class OwnText(str):
+    """Text in a record that no peer wrote: it keeps its lines and its length."""
+
+    __slots__ = ()
+
+
 class PeerLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose arguments may hold what a peer wrote."""
 
@@ -50,12 +56,14 @@ def peer_logger(name: str) -> PeerLogger:
     return PeerLogger(logging.getLogger(name), {})
 
 
-class RepeatedWarnings:
-    """The warnings about one connection: of each kind the first one, and then a summary a minute.
+class RepeatedRecords:
+    """The records that one peer can cause again and again: of each kind the first one, and then a summary a minute.
 
     Args:
         clock: seconds on any scale that does not go back.
     """
+
+    __slots__ = ("_clock", "_logger", "_shown_at", "_unshown")
 
     def __init__(self, logger: PeerLogger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
@@ -63,21 +71,24 @@ class RepeatedWarnings:
         self._unshown: dict[str, int] = {}
         self._shown_at: dict[str, float] = {}
 
-    def warn(self, kind: str, *args: object) -> None:
-        """Log a warning, or count it.
+    def log(
+        self, kind: str, *args: object, level: int = logging.WARNING, exc_info: BaseException | None = None
+    ) -> None:
+        """Log a record, or count it.
 
         Args:
             kind: the message, with a place for each of the arguments. As many are kept as the code has.
+            exc_info: the traceback to show with the first record and with each summary.
         """
         now = self._clock()
         if kind not in self._shown_at:
             self._shown_at[kind] = now
-            self._logger.warning(kind, *args)
+            self._logger.log(level, kind, *args, exc_info=exc_info)
             return
         self._unshown[kind] = self._unshown.get(kind, 0) + 1
         if now - self._shown_at[kind] >= SUMMARY_SECONDS:
             self._shown_at[kind] = now
-            self._logger.warning("%d more of these: %s", self._unshown.pop(kind), kind % args)
+            self._logger.log(level, "%d more of these: %s", self._unshown.pop(kind), kind % args, exc_info=exc_info)
 
     def close(self) -> None:
         """Log how many were only counted."""
@@ -87,4 +98,4 @@ class RepeatedWarnings:
 
 
 def _shown(value: object) -> object:
-    return value if isinstance(value, int | float | None) else one_line(str(value))
+    return value if isinstance(value, int | float | OwnText | None) else one_line(str(value))

@@ -7,7 +7,6 @@ in either ends the connection, and is raised by `receive` and `send`.
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,6 +17,7 @@ import trio
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
 from trio_mcp.errors import Disconnected
+from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received
@@ -27,7 +27,7 @@ from .byte_stream import Address, LimitedStream, open_wire
 from .close_codes import CLOSE_BINARY, Close
 from .handshake import HandshakeRejected, error_text, open_socket
 
-logger = logging.getLogger("trio_mcp.websocket")
+logger = peer_logger("trio_mcp.websocket")
 
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 CONNECT_TIMEOUT: Final = 10.0
