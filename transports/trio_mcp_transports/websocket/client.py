@@ -30,6 +30,7 @@ from .handshake import HandshakeRejected, error_text, open_socket
 logger = peer_logger("trio_mcp.websocket")
 
 MAX_MESSAGE: Final = 16 * 1024 * 1024
+MAX_VALUES: Final = 1_000_000
 CONNECT_TIMEOUT: Final = 10.0
 WRITE_DEADLINE: Final = 10.0
 PING_INTERVAL: Final = 20.0
@@ -101,7 +102,7 @@ class WebSocketChannel(MessageChannel):
 
     def __init__(self, nursery: trio.Nursery, max_message: int, write_deadline: float) -> None:
         self._nursery = nursery
-        self._limits = JsonLimits(max_bytes=max_message)
+        self._limits = JsonLimits(max_bytes=max_message, max_values=MAX_VALUES)
         self._write_deadline = write_deadline
         self._unread = f"the server did not read for {write_deadline:g} s"
         self._socket: WebSocketConnection | None = None

@@ -118,7 +118,7 @@ class McpApp:
         # Compared with None: a store with a length is falsy while it is empty.
         self._event_store = MemoryEventStore() if event_store is None else event_store
         self._authenticate = authenticate
-        self._json_limits = JsonLimits(max_bytes=self.limits.body)
+        self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
         self._running: AppState | None = None
         self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
