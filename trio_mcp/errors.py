@@ -29,12 +29,19 @@ from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 from .json_value import JsonValue
+from .logs import printable
 
 E = TypeVar("E", bound=Exception)
 
 
 class McpError(Exception):
-    """Base class of the exceptions that are specific to this package."""
+    """Base class of the exceptions that are specific to this package.
+
+    A peer may have written a part of the text. `str` shows it without control characters; `args` has it as it was.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ProtocolError(McpError):

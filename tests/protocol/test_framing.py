@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naming import naming, unnamed
 
-from trio_mcp.protocol.framing import LineDecoder, LineTooLong
+from trio_mcp.protocol.framing import EXCERPT, Line, LineDecoder, LineTooLong, LongLineEnded
 
 MIB = 1024 * 1024
+ENDED = LongLineEnded(LineTooLong(5))
 
 streams = st.lists(
     st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"bb", b" ", b"\t", b"{}", b"\xe2\x80\xa8", b"0123456789"]),
@@ -20,12 +21,12 @@ streams = st.lists(
 ).map(b"".join)
 
 
-def expected(stream: bytes, limit: int) -> list[bytes | LineTooLong]:
+def expected(stream: bytes, limit: int) -> list[Line]:
     *ended, rest = stream.split(b"\n")
-    lines: list[bytes | LineTooLong] = []
+    lines: list[Line] = []
     for line in (line.removesuffix(b"\r") for line in ended):
         if len(line) > limit:
-            lines.append(LineTooLong(limit))
+            lines += [LineTooLong(limit), LongLineEnded(LineTooLong(limit))]
         elif line.strip(b" \t\r"):
             lines.append(line)
     if len(rest.removesuffix(b"\r")) > limit or len(rest) > limit + 1:
@@ -62,11 +63,11 @@ def test_a_line_cut_by_the_end_of_the_stream_is_never_delivered() -> None:
         (b"a\r\nb\r\r\nc\n", [b"a", b"b\r", b"c"]),
         (b"\n\r\n  \n\t\r\n\r\r\na\n\n", [b"a"]),
         (b"12345\n67890\r\n", [b"12345", b"67890"]),
-        (b"a\n123456\nb\n", [b"a", LineTooLong(5), b"b"]),
+        (b"a\n123456\nb\n", [b"a", LineTooLong(5), ENDED, b"b"]),
     ],
     ids=["a carriage return is dropped once", "blank lines are skipped", "just the limit", "over the limit"],
 )
-def test_a_stream_is_these_lines(stream: bytes, lines: list[bytes | LineTooLong]) -> None:
+def test_a_stream_is_these_lines(stream: bytes, lines: list[Line]) -> None:
     assert LineDecoder(5).feed(stream) == lines
 
 
@@ -77,12 +78,12 @@ def test_only_a_newline_ends_a_line(kept: bytes) -> None:
     assert [b"a" + kept + b"b"] == LineDecoder(10).feed(b"a" + kept + b"b\n")
 
 
-def test_a_line_over_the_limit_is_reported_once_and_before_its_end() -> None:
+def test_a_line_over_the_limit_is_reported_before_its_end_and_at_its_end() -> None:
     decoder = LineDecoder(5)
     assert [LineTooLong(5)] == decoder.feed(b"123456")
     assert "skipping" in repr(decoder)
     assert decoder.feed(b"7" * 100) == []
-    assert decoder.feed(b"\nb\n") == [b"b"]
+    assert decoder.feed(b"\nb\n") == [ENDED, b"b"]
 
 
 def test_the_error_for_a_long_line_names_the_limit() -> None:
@@ -105,7 +106,7 @@ def test_a_line_without_end_takes_no_more_memory_than_the_limit_and_decoding_goe
     tracemalloc.stop()
     assert [LineTooLong(MIB)] == lines
     assert peak < 2 * MIB
-    assert decoder.feed(b"\nnext\n") == [b"next"]
+    assert decoder.feed(b"\nnext\n") == [LongLineEnded(LineTooLong(MIB)), b"next"]
 
 
 def test_a_long_line_one_byte_at_a_time_takes_linear_time() -> None:
@@ -124,3 +125,16 @@ def test_a_decoder_shows_its_state() -> None:
     decoder = LineDecoder(10)
     decoder.feed(b"abc")
     assert repr(decoder) == "<LineDecoder: 3 bytes buffered, max_line=10>"
+
+
+@given(st.integers(1, 5000), st.lists(st.integers(0, 10**6), max_size=12))
+def test_the_start_and_the_end_of_a_long_line_are_kept(length: int, cuts: list[int]) -> None:
+    line = b"%05d" * 1000 % tuple(range(1000))
+    line = line[: 10 + length]
+    decoder = LineDecoder(10)
+    too_long, ended = [each for chunk in chunks(line + b"\n", cuts) for each in decoder.feed(chunk)]
+    assert isinstance(too_long, LineTooLong)
+    assert isinstance(ended, LongLineEnded)
+    assert too_long.head
+    assert line.startswith(too_long.head)
+    assert ended.tail == line[-EXCERPT:].removesuffix(b"\r")

@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from trio_mcp.protocol.jsonrpc import dump, parse
+from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.channel import AnyChannel, MessageChannel
 from trio_mcp.session.envelope import Envelope, Received
 from trio_mcp.session.transport import ChannelServer
@@ -16,6 +17,8 @@ from trio_mcp.session.transport import ChannelServer
 from .background import open_background
 
 BUFFER: Final = 64
+LIMITS: Final = JsonLimits(max_values=1_000_000)
+"""Those of a client: both ends are in this process, and one of them may read long lists."""
 SHUTDOWN_GRACE: Final = 2.0
 
 
@@ -50,7 +53,7 @@ class MemoryChannel(MessageChannel):
             trio.ClosedResourceError: this end was closed.
         """
         data = await self._receives.receive()
-        return Envelope(parse(data), size=len(data))
+        return Envelope(parse(data, LIMITS), size=len(data))
 
     def close(self) -> None:
         """Close this end; a task blocked on it gets `ClosedResourceError`."""

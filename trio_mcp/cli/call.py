@@ -17,13 +17,14 @@ from pathlib import Path
 import trio
 
 from ..client import Client
+from ..logs import printable
 from ..protocol.revisions import SUPPORTED
 from ..types import Tool
 from .arguments import pairs, read_arguments, signature
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
-from .output import clean, show_log, show_progress, show_result
+from .output import PrintableFormatter, log_to_stderr, show_log, show_progress, show_result
 from .prompting import Prompting
 from .terminal import Terminal
 
@@ -166,12 +167,12 @@ def choose(tools: Sequence[Tool], name: str) -> Tool:
 def show_tools(tools: Sequence[Tool]) -> None:
     """Write how to call each tool, and its description, to stdout."""
     for tool in tools:
-        sys.stdout.write(f"{clean(signature(tool))}\n")
-        for line in clean(tool.description or "").splitlines():
+        sys.stdout.write(f"{printable(signature(tool))}\n")
+        for line in printable(tool.description or "").splitlines():
             sys.stdout.write(f"    {line}".rstrip() + "\n")
 
 
-class OneLine(logging.Formatter):
+class OneLine(PrintableFormatter):
     """Formats log records without tracebacks, which only --debug shows."""
 
     def formatException(self, ei: object) -> str:  # noqa: ARG002, N802  the names are logging's
@@ -179,6 +180,6 @@ class OneLine(logging.Formatter):
 
 
 def configure_log(debug: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter((logging.Formatter if debug else OneLine)("trio-mcp: %(message)s"))
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+    log_to_stderr(
+        logging.DEBUG if debug else logging.WARNING, (PrintableFormatter if debug else OneLine)("trio-mcp: %(message)s")
+    )

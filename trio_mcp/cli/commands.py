@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Protocol, cast
 
 from ..errors import ConfigurationError
+from ..logs import printable
 from .errors import EXIT_STATUSES, CommandError, Status
 
 SUMMARIES = {
@@ -89,7 +90,7 @@ def command_parser(name: str, command: Command) -> ArgumentParser:
 def print_error(message: str, status: Status, options: Namespace) -> Status:
     """Write an error to stderr as one line, after the traceback if --debug is given; return the status."""
     if options.debug:
-        traceback.print_exc()
+        sys.stderr.write(printable(traceback.format_exc()))
     # One line, whatever the server sent: the text of an error may have line breaks.
-    sys.stderr.write(f"trio-mcp: {' '.join(message.split())}\n")
+    sys.stderr.write(f"trio-mcp: {printable(' '.join(message.split()))}\n")
     return status

@@ -13,13 +13,14 @@ import trio
 from pydantic import BaseModel
 
 from ..client import Client, ClientOptions, Handlers, accept
+from ..logs import printable
 from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
 from ..session import find_transport
 from ..types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
-from .output import clean
+from .output import log_to_stderr
 from .trace import Arrived, observed, summary
 
 LIMIT = 20.0
@@ -70,7 +71,7 @@ def describe(parser: ArgumentParser) -> None:
 
 def execute(options: Namespace) -> int:
     """Run the command and return its exit status. Raises `CommandError`."""
-    logging.basicConfig(level=logging.DEBUG if options.debug else logging.ERROR)
+    log_to_stderr(logging.DEBUG if options.debug else logging.ERROR)
     return run_command(demonstrate)
 
 
@@ -135,5 +136,5 @@ class DemoPeer:
 
 
 def show(text: str) -> None:
-    sys.stdout.write(f"{clean(text)}\n")
+    sys.stdout.write(f"{printable(text)}\n")
     sys.stdout.flush()

@@ -7,9 +7,10 @@ overwrite the screen, or reverse the direction of the text.
 from __future__ import annotations
 
 import json
-import re
+import logging
 import sys
 
+from ..logs import printable
 from ..types import (
     AudioContent,
     CallToolResult,
@@ -23,9 +24,6 @@ from ..types import (
     TextResourceContents,
 )
 
-# C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
-UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
 
 def show_result(result: CallToolResult) -> None:
     """Write a result to stdout, without control characters if that is a terminal; an error result to stderr."""
@@ -36,7 +34,7 @@ def show_result(result: CallToolResult) -> None:
         note(f"the tool answered with an error: {text}")
     # Into a file or a pipe go the bytes that the tool returned: a program reads them, and no terminal.
     elif text:
-        sys.stdout.write((clean(text) if sys.stdout.isatty() else text) + "\n")
+        sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")
         sys.stdout.flush()
 
 
@@ -70,10 +68,19 @@ def show_log(entry: LoggingMessageNotificationParams) -> None:
 
 def note(text: str, end: str = "\n") -> None:
     """Write a line to stderr."""
-    sys.stderr.write(clean(text) + end)
+    sys.stderr.write(printable(text) + end)
     sys.stderr.flush()
 
 
-def clean(text: str) -> str:
-    """Return the text with control characters replaced."""
-    return UNSAFE.sub("\ufffd", text)
+def log_to_stderr(level: int, formatter: logging.Formatter | None = None) -> None:
+    """Show log records of this level and above on stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter or PrintableFormatter(logging.BASIC_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class PrintableFormatter(logging.Formatter):
+    """Formats log records without control characters, also those of other libraries and in tracebacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))

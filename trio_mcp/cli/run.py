@@ -6,6 +6,7 @@ import logging
 from argparse import ArgumentParser, Namespace
 
 from .loading import load_server
+from .output import log_to_stderr
 
 EXAMPLES = """\
 examples:
@@ -22,6 +23,6 @@ def describe(parser: ArgumentParser) -> None:
 
 
 def execute(options: Namespace) -> int:
-    logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING)
+    log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
     load_server(options.file).run()
     return 0

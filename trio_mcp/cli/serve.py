@@ -9,6 +9,7 @@ from ..errors import ConfigurationError
 from .errors import CommandError, Status
 from .loading import load_server
 from .numbers import port, seconds
+from .output import log_to_stderr
 
 EXAMPLES = """\
 examples:
@@ -39,7 +40,7 @@ def describe(parser: ArgumentParser) -> None:
 
 
 def execute(options: Namespace) -> int:
-    logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING)
+    log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
     server = load_server(options.file)
     try:
         server.run(

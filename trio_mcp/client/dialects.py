@@ -19,7 +19,6 @@ differs between the eras: nothing else in the client looks at a revision.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import ClassVar, Final
@@ -27,6 +26,7 @@ from typing import ClassVar, Final
 import trio
 
 from ..errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
+from ..logs import peer_logger
 from ..protocol.codec import codec_for
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
@@ -51,7 +51,7 @@ from .options import ClientOptions
 from .requester import Requester, ServerFacts
 from .session_subscriptions import Subscriptions
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 HANDSHAKE_TIMEOUT: Final = 30.0
 """Seconds that a server may take to answer the request that opens the conversation; it may still be starting."""

@@ -19,7 +19,6 @@ finds out: the link opens another session, once for all that wait, and sends the
 from __future__ import annotations
 
 import contextvars
-import logging
 import math
 import signal
 from collections.abc import Awaitable, Callable
@@ -32,6 +31,7 @@ from sniffio import current_async_library
 
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
+from ..logs import peer_logger
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
 from ..types import Model, RequestParams
@@ -42,7 +42,7 @@ from .opening import open_dialect
 from .options import ClientOptions
 from .requester import SendRequest, ServerFacts
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 Ts = TypeVarTuple("Ts")
 

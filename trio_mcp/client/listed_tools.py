@@ -13,19 +13,19 @@ against the output schema in every revision (L-TOOL-6c).
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import LocalProtocolError, RemoteProtocolError
+from ..logs import peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.schema.json_schema import Schema
 from ..session.client import NO_HEADERS
 from ..types import CallToolResult, JsonObject, Tool
 from .dialects import Dialect
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 MAX_TOOLS = 10_000
 """Tools that are stored. One above the limit counts as not listed."""

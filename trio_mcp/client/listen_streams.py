@@ -9,7 +9,6 @@ A stream is a `subscriptions/listen` request, which is sent again when its strea
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ import trio
 
 from ..backoff import RECONNECT_BACKOFF, STABLE_AFTER
 from ..errors import Disconnected, RemoteProtocolError, RequestTimeout, without_traceback
+from ..logs import peer_logger
 from ..session.changes import change_of
 from ..types import (
     Model,
@@ -28,7 +28,7 @@ from .changes import Changes, Listeners, OnChange, intersection
 from .requester import Requester
 from .timeouts import SUBSCRIBE_TIMEOUT, UNSUBSCRIBE_TIMEOUT
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 
 @dataclass(slots=True, eq=False, repr=False)

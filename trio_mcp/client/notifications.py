@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
+from ..logs import peer_logger
 from ..session.changes import Change, change_of
 from ..types import LoggingMessageNotificationParams, Model
 from .changes import Listeners
 from .options import ClientOptions
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 
 @dataclass(slots=True, eq=False)

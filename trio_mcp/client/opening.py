@@ -18,9 +18,8 @@ else, an error with any other code or no answer, means that the server is a lega
 
 from __future__ import annotations
 
-import logging
-
 from ..errors import PeerError, RemoteProtocolError, RequestTimeout
+from ..logs import peer_logger
 from ..protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, Era
 from ..session import ClientSession
@@ -28,7 +27,7 @@ from ..types import JsonValue
 from .dialects import HANDSHAKE_TIMEOUT, Dialect, LegacyDialect, ModernDialect
 from .options import ClientOptions
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})
 """Errors that only a modern server sends, and that another revision would not cure."""

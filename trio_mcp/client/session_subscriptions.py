@@ -9,12 +9,12 @@ The client subscribes to single resources, and the server announces changes of i
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 
 import trio
 
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
+from ..logs import peer_logger
 from ..session import ClientSession
 from ..session.changes import Change, announced_lists, filter_of
 from ..types import SubscribeRequestParams, UnsubscribeRequestParams
@@ -23,7 +23,7 @@ from .changes import Changes, Listeners, OnChange
 from .requester import Requester
 from .timeouts import SUBSCRIBE_TIMEOUT, UNSUBSCRIBE_TIMEOUT
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 
 class Subscriptions(Listeners):

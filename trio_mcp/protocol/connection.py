@@ -50,6 +50,7 @@ from .jsonrpc import (
     RequestId,
     Response,
     Unanswered,
+    is_request_id,
 )
 from .revisions import Side
 
@@ -296,13 +297,19 @@ class Connection:
 
     def _batch(self, batch: Batch) -> BatchIn | Rejected:
         if not self.terms.codec.revision.batches:
-            return Rejected(batch.error)
+            return self._reject_batch(batch)
         try:
             messages = batch.messages()
         except RemoteProtocolError as error:
             return Rejected(without_traceback(error))
         ids = Counter(message.id for message in messages if isinstance(message, Request))
         return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
+
+    def _reject_batch(self, batch: Batch) -> BatchIn | Rejected:
+        """Our requests that it would have answered fail with it; else they would wait for ever."""
+        ids = [item.get("id") for item in batch.items if isinstance(item, dict) and "method" not in item]
+        lost = [id for id in ids if is_request_id(id) and id in self._pending]
+        return BatchIn(tuple([Malformed(batch.error, id) for id in lost])) if lost else Rejected(batch.error)
 
     def __repr__(self) -> str:
         version = self.terms.codec.revision.name

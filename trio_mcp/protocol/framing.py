@@ -7,27 +7,50 @@
 #   reading    no line end, over the limit    skipping   LineTooLong, immediately; the buffer is freed
 #   reading    a line end                     reading    the line, unless it is blank
 #   skipping   no line end                    skipping   nothing
-#   skipping   a line end                     reading    nothing: it was reported
+#   skipping   a line end                     reading    LongLineEnded
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from ..errors import RemoteProtocolError
 
+EXCERPT: Final = 1024
+"""Bytes that are kept of the start and of the end of a line over the limit."""
 
-class LineTooLong(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class LineTooLong:
     """Takes the place of a line over the limit; the next line is read as usual.
 
     Attributes:
         limit: maximum bytes of a line, without its line end.
+        head: the first bytes of the line, which may say what it was.
     """
 
     limit: int
+    head: bytes = field(default=b"", compare=False)
 
     def error(self) -> RemoteProtocolError:
         """Return the error to answer with: -32700, since the message was never read."""
         return RemoteProtocolError(f"The line has more than {self.limit} bytes (max_line).", code=-32700)
+
+
+@dataclass(frozen=True, slots=True)
+class LongLineEnded:
+    """Reports the end of a line over the limit.
+
+    Attributes:
+        line: the report from where the line exceeded the limit.
+        tail: the last bytes of the line.
+    """
+
+    line: LineTooLong
+    tail: bytes = field(default=b"", compare=False)
+
+
+Line: TypeAlias = bytes | LineTooLong | LongLineEnded
 
 
 class LineDecoder:
@@ -45,10 +68,11 @@ class LineDecoder:
             raise ValueError(f"max_line must be at least 1, not {max_line}")
         self._max_line = max_line
         self._rest = bytearray()
-        self._skipping = False
+        self._skipped: LineTooLong | None = None
+        self._tail = b""
 
     def __repr__(self) -> str:
-        state = "skipping a line over the limit" if self._skipping else f"{self.buffered} bytes buffered"
+        state = "skipping a line over the limit" if self._skipped else f"{self.buffered} bytes buffered"
         return f"<LineDecoder: {state}, max_line={self._max_line}>"
 
     @property
@@ -56,12 +80,12 @@ class LineDecoder:
         """Number of buffered bytes of an unfinished line."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> list[bytes | LineTooLong]:
+    def feed(self, data: bytes) -> list[Line]:
         """Return the lines that these bytes complete, without their ends.
 
-        A line over the limit is reported once, with the byte that exceeds it, whether or not its end ever comes.
+        A line over the limit is reported with the byte that exceeds it, whether or not its end ever comes, and again at its end.
         """
-        lines: list[bytes | LineTooLong] = []
+        lines: list[Line] = []
         *complete, rest = data.split(b"\n")
         for piece in complete:
             self._add(piece, lines)
@@ -69,20 +93,28 @@ class LineDecoder:
         self._add(rest, lines)
         return lines
 
-    def _add(self, piece: bytes, lines: list[bytes | LineTooLong]) -> None:
-        if self._skipping or not piece:
+    def _add(self, piece: bytes, lines: list[Line]) -> None:
+        if not piece:
+            return
+        if self._skipped is not None:
+            self._tail = (self._tail + piece[-EXCERPT:])[-EXCERPT:]
             return
         # One byte more than the limit is kept while it may be the `\r` of a line end.
         size = len(self._rest) + len(piece)
         if size <= self._max_line or (size == self._max_line + 1 and piece.endswith(b"\r")):
             self._rest += piece
             return
+        self._tail = bytes(self._rest[-EXCERPT:] + piece[-EXCERPT:])[-EXCERPT:]
+        self._rest += piece[:EXCERPT]
+        self._skipped = LineTooLong(self._max_line, bytes(self._rest[:EXCERPT]))
         self._rest.clear()
-        self._skipping = True
-        lines.append(LineTooLong(self._max_line))
+        lines.append(self._skipped)
 
-    def _end(self, lines: list[bytes | LineTooLong]) -> None:
-        self._skipping = False
+    def _end(self, lines: list[Line]) -> None:
+        if self._skipped is not None:
+            lines.append(LongLineEnded(self._skipped, self._tail.removesuffix(b"\r")))
+            self._skipped, self._tail = None, b""
+            return
         line = bytes(self._rest).removesuffix(b"\r")
         self._rest.clear()
         if line.strip(b" \t\r"):

@@ -8,13 +8,14 @@ beside the known ones are ignored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
 from pydantic_core import to_json
 
-from ..errors import ProtocolError, RemoteProtocolError
+from ..errors import ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue
 from .strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
 
@@ -150,8 +151,33 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malform
     try:
         value = loads(data, limits)
     except RemoteProtocolError as error:
-        return _malformed(error)
+        return unreadable(error, data)
     return Batch(RemoteProtocolError(NO_BATCHES), items=value) if isinstance(value, list) else _parse_member(value)
+
+
+def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = None) -> Malformed:
+    """Return what to make of text that is no JSON, or that exceeds a limit.
+
+    It may have been the answer to a request of ours, which would wait for ever. So the id is looked for in the text where
+    JSON-RPC libraries write it: before the result, or after it as the last member.
+
+    Args:
+        head: the text, or the first bytes of it.
+        tail: the last bytes of it; the text is whole unless they are given.
+    """
+    # What led to the error holds the whole text, and so would its traceback.
+    error = without_traceback(error)
+    end = head[-_SEARCHED:] if tail is None else tail
+    found = _ID_BEFORE_RESULT.match(head[:_SEARCHED]) or (
+        _ID_AFTER_RESULT.search(end) if _RESULT_FIRST.match(head[:_SEARCHED]) else None
+    )
+    if found is None:
+        return Malformed(error)
+    try:
+        id = loads(found["id"])
+    except RemoteProtocolError:
+        return Malformed(error)
+    return Malformed(error, answers=id if is_request_id(id) else None)
 
 
 def dump(message: Message | Answers) -> bytes:
@@ -208,6 +234,14 @@ def decoded(members: JsonObject | Encoded) -> JsonObject:
 # Reading
 
 
+_SEARCHED = 1024
+_ID = rb'"id"\s*:\s*(?P<id>-?\d{1,16}|"(?:[^"\\]|\\.){0,256}")\s*'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
+_RESULT = rb'"(?:result|error)"\s*:'
+_ID_BEFORE_RESULT = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_VERSION, _ID, _VERSION, _RESULT))
+_RESULT_FIRST = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b" % (_VERSION, _RESULT))
+# The brace after it is the last of the text, so it closes the message, and the id is a member of the message itself.
+_ID_AFTER_RESULT = re.compile(rb",\s*(?:%b,\s*)?%b(?:,\s*%b)?\}\s*\Z" % (_VERSION, _ID, _VERSION))
 NO_BATCHES = "JSON-RPC batches are not supported: send one message at a time."
 NO_OBJECT = "A message must be a JSON object."
 
@@ -232,12 +266,10 @@ def _parse_object(members: JsonObject) -> Message | Malformed:
         return _malformed(error, members)
 
 
-def _malformed(error: RemoteProtocolError, members: JsonObject | None = None) -> Malformed:
-    # What led to the error holds the whole text, and so would its traceback.
-    error.__context__ = None
-    error.with_traceback(None)
-    id = None if members is None else members.get("id")
-    if members is None or not is_request_id(id):
+def _malformed(error: RemoteProtocolError, members: JsonObject) -> Malformed:
+    error = without_traceback(error)
+    id = members.get("id")
+    if not is_request_id(id):
         return Malformed(error)
     if "method" not in members and ("result" in members or "error" in members):
         return Malformed(error, answers=id)

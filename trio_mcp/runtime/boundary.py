@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 import trio
 
+from ..logs import peer_logger
 from .actor import Actor
 
-logger = logging.getLogger("trio_mcp.call")
+logger = peer_logger("trio_mcp.call")
 
 
 def cancel_leftover_nurseries(actor: Actor) -> None:

@@ -28,7 +28,6 @@ unwound it fails with `BranchLimit`. Any other cancel passes through unchanged.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -42,13 +41,14 @@ from outcome import Outcome, Value
 
 from ..errors import BranchLimit
 from ..groups import without
+from ..logs import peer_logger
 from .actor import Lane
 
 T = TypeVar("T")
 Work = Callable[[Lane], Awaitable[T]]
 
 
-logger = logging.getLogger("trio_mcp.call")
+logger = peer_logger("trio_mcp.call")
 
 MAX_BRANCHES = 100_000
 """Branches of one actor that may run at the same time."""

@@ -91,13 +91,21 @@ class Outbox(Generic[T]):
         return self.take_nowait()
 
     async def wait_ready(self) -> None:
-        """Wait until there is something to take, or the outbox is closed."""
-        if not self.items and not self.closed:
-            task = trio.lowlevel.current_task()
-            self.on_ready = lambda: trio.lowlevel.reschedule(task)
-            await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
-        else:
-            await trio.lowlevel.checkpoint()
+        """Wait until there is something to take, or the outbox is closed.
+
+        Raises:
+            trio.BusyResourceError: another reader waits already.
+        """
+        # Before `on_ready` is written: a reader that was cancelled must not take the wake-up of the one after it.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self.items or self.closed:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+        if self.on_ready is not None:
+            raise trio.BusyResourceError("another task reads this outbox")
+        task = trio.lowlevel.current_task()
+        self.on_ready = lambda: trio.lowlevel.reschedule(task)
+        await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
 
     def close(self) -> None:
         """Drop all later items; those that are queued can still be taken."""

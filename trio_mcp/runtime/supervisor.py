@@ -31,7 +31,6 @@ tool never ends the process. `start` is a plain function and not an async one, s
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 import os
 from collections import Counter
@@ -43,6 +42,7 @@ import trio
 
 from ..errors import LimitExceeded
 from ..groups import split_group
+from ..logs import OwnText, peer_logger
 from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
 from .boundary import cancel_leftover_nurseries
 from .cleanup_deadlines import CleanupDeadlines, stacks
@@ -50,7 +50,7 @@ from .journal import Journal
 from .limits import Limits, SupervisorStatistics
 from .watchdog import Watchdog
 
-logger = logging.getLogger("trio_mcp.call")
+logger = peer_logger("trio_mcp.call")
 
 CANCEL_GRACE = 5.0
 """Seconds that an actor may take to end after it was cancelled or its deadline has passed."""
@@ -307,7 +307,7 @@ class Supervisor:
             "%s is stuck: it was cancelled (%s) and has not ended within its grace period; its caller got an error\n%s",
             actor.name,
             reason.value,
-            where,
+            OwnText(where),
         )
         self._unpark(actor)
         # Kept, because `reason` is derived from the deadline of its state, and the state changes now.

@@ -25,7 +25,6 @@ Under virtual time (`trio.testing.MockClock`) there is no watchdog: it measures 
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 import threading
@@ -35,7 +34,9 @@ from types import FrameType
 
 import trio
 
-logger = logging.getLogger("trio_mcp.watchdog")
+from ..logs import OwnText, peer_logger
+
+logger = peer_logger("trio_mcp.watchdog")
 
 PROBES_PER_TIMEOUT = 4
 """Pings in the time for which the loop may be blocked."""
@@ -143,7 +144,7 @@ class Watchdog:
             "What takes long belongs in a thread, as every plain `def` is. It is at:\n%s",
             owner,
             self._seconds,
-            "".join(StackSummary.extract((frame, frame.f_lineno) for frame in frames).format()),
+            OwnText("".join(StackSummary.extract((frame, frame.f_lineno) for frame in frames).format())),
         )
 
 

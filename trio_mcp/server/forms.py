@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar, cast
 
-from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, ValidationError, create_model
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, to_json
 
 from ..protocol.schema.references import dereference
 from ..session import Question
 from ..types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue, RequestedSchema
+from ..types.fail_fast import fail_fast_validator
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -36,6 +37,8 @@ KEYWORDS = {
 }
 COMMON = {"type", "title", "description", "default"}
 FORMATS = {"email", "uri", "date", "date-time"}
+MAX_PROBLEMS = 5
+"""How many problems the line about a wrong value names."""
 ELICITS = "trio-mcp/elicits"
 """The member of `_meta` in which a tool, prompt or resource publishes the questions that it may ask."""
 
@@ -117,15 +120,15 @@ class FormError(TypeError):
 class Form(Generic[T]):
     """The schema to send for a type, and how to read the answer. Made by `form_of`, which caches one for each type."""
 
-    __slots__ = ("_adapter", "_single", "requested_schema")
+    __slots__ = ("_single", "_validator", "requested_schema")
 
     def __init__(self, schema: type[T]) -> None:
         # The specification allows only an object, so that a single value becomes a member.
         single = not is_model(schema)
         model = create_model("Form", value=(schema, ...)) if single else cast("type[BaseModel]", schema)
         self._single = single
-        self._adapter: TypeAdapter[BaseModel] = TypeAdapter(model)
-        flat = flatten_schema(self._adapter.json_schema(), getattr(schema, "__name__", str(schema)))
+        self._validator = fail_fast_validator(model)
+        flat = flatten_schema(model.model_json_schema(), getattr(schema, "__name__", str(schema)))
         self.requested_schema = RequestedSchema.model_validate(flat)
 
     def read(self, content: JsonObject) -> T:
@@ -136,10 +139,10 @@ class Form(Generic[T]):
         """
         try:
             # Strict, but as JSON: a date is a string there, which strict validation of Python values would reject.
-            answer = self._adapter.validate_json(to_json(content), strict=True)
+            answer = self._validator.validate_json(to_json(content), strict=True)
         except ValidationError as error:
             raise ValueError(error_summary(error)) from None
-        return cast("T", cast("object", answer.value if self._single else answer))  # type: ignore[attr-defined]
+        return cast("T", cast("object", answer.value if self._single else answer))
 
 
 def is_model(schema: object) -> bool:
@@ -190,7 +193,7 @@ def error_summary(error: ValidationError) -> str:
     """Return a validation error in one line: `flight: Input should be a valid string; ...`."""
     # Bounded, because names and texts come from the peer, and the line goes into a log and into a model's context.
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{error_path(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:5])
+    return "; ".join(f"{error_path(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:MAX_PROBLEMS])
 
 
 def error_path(steps: tuple[int | str, ...]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
@@ -23,8 +25,9 @@ from pydantic_core import CoreSchema
 
 from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
+from ..types.fail_fast import fail_fast_validator
 from .context import Context
-from .forms import error_summary
+from .forms import MAX_PROBLEMS, error_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +125,32 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
     try:
         model: type[ArgumentsModel] = create_model(function.__name__, __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
         schema: JsonObject = model.model_json_schema(by_alias=True)
+        validator = fail_fast_validator(model)
     except PydanticUserError as error:
         raise TypeError(f"{function.__qualname__}: {unsupported_parameters(parameters)}") from error
     # Both are the function's own, and a listing has a place for them elsewhere.
     schema.pop("title", None)
     schema.pop("description", None)
 
+    known = frozenset(names.values())
+
     def bind(arguments: JsonObject) -> dict[str, object]:
         try:
-            values = model.model_validate(arguments).__dict__
+            values = validator.validate_python(without_most_unknown(arguments, known)).__dict__
         except ValidationError as error:
             raise ValueError(error_summary(error)) from None
         return {name: values[field] for field, name in names.items()}
 
     return Arguments({"type": "object", "properties": {}, **schema}, context, returns, bind)
+
+
+def without_most_unknown(arguments: JsonObject, known: AbstractSet[str]) -> JsonObject:
+    """Return the arguments with at most `MAX_PROBLEMS` unknown ones: each becomes an error, and no more are shown."""
+    if len(arguments) <= len(known) + MAX_PROBLEMS:
+        return arguments
+    unknown = islice((name for name in arguments if name not in known), MAX_PROBLEMS)
+    kept = known | set(unknown)
+    return {name: value for name, value in arguments.items() if name in kept}
 
 
 def unsupported_parameters(parameters: Sequence[inspect.Parameter]) -> str:

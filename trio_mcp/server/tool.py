@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import secrets
@@ -21,6 +20,7 @@ from ..errors import (
     RequestTimeout,
     ToolError,
 )
+from ..logs import peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..runtime import CancelReason, ThreadLimiter
@@ -35,7 +35,7 @@ from .options import OfferKeywords, check_count, check_offer, listed_members, na
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .signature import Arguments, schema_arguments, signature_arguments
 
-logger = logging.getLogger("trio_mcp.tool")
+logger = peer_logger("trio_mcp.tool")
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
 CAPABILITIES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})

@@ -27,6 +27,7 @@ from typing import Final, TypeAlias, TypedDict
 import trio
 
 from ..errors import Disconnected, RequestTimeout
+from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.connection import (
     BatchIn,
@@ -64,7 +65,7 @@ from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import RequestHandler, ServerRequests
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
 
@@ -131,6 +132,7 @@ class ClientSession:
         self._tokens = itertools.count(1)
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
+        self._records = RepeatedRecords(logger)
 
     async def request(
         self,
@@ -264,6 +266,7 @@ class ClientSession:
             self.connection.close()
             self._mailbox.close(self.closed_because)
             self._outbox.close()
+            self._records.close()
 
     def _receive(self, nursery: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
         message = envelope.message
@@ -278,14 +281,14 @@ class ClientSession:
                 self._notified(method, params)
             # The server may send requests in a session only (M-RPC-1c).
             case RequestIn(request_id, method) if self.terms.stateless:
-                logger.warning("the server sent the request %s, which its revision forbids; it was ignored", method)
+                self._records.log("the server sent the request %s, which its revision forbids; it was ignored", method)
                 self.connection.release_id(request_id)
             case RequestIn():
                 self._server_requests.admit(event, nursery, batch)
             case CancelIn(request_id):
                 self._cancelled(request_id)
             case Rejected(error, answer):
-                logger.warning("the server sent something invalid: %s", error)
+                self._records.log("the server sent something invalid: %s", error)
                 # A modern server gets no answers, not even errors: it may not have sent a request (M-RPC-1c).
                 if answer and error.request_id is not None and not self.terms.stateless:
                     if batch is not None:
@@ -317,8 +320,8 @@ class ClientSession:
             elif (on_progress := self._progress.get(params.progress_token)) is not None:
                 on_progress(params)
         # A callback that fails must not end the connection, which other calls use.
-        except Exception:
-            logger.exception("a handler of %s failed", method)
+        except Exception as error:  # noqa: BLE001  it is logged
+            self._records.log("a handler of %s failed", method, level=logging.ERROR, exc_info=error)
 
     def _notification_handler(self, params: Model) -> OnNotification:
         meta = params.meta if isinstance(params, NotificationParams) else None

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 import trio
 
+from ..logs import peer_logger
 from ..runtime import CancelReason, Outbox
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope
 from .server import ServerSession
 from .service import Service
 
-logger = logging.getLogger("trio_mcp.session")
+logger = peer_logger("trio_mcp.session")
 
 CLEAN_UP = 2.0
 """Seconds that the clean-up of a connection's calls, and the writing of their last messages, may take."""
@@ -45,7 +45,7 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
             logger.info("the connection broke: %s", error)
         finally:
             if session.working:
-                logger.warning("the client is gone: what still runs for it is cancelled")
+                logger.info("the client is gone: what still runs for it is cancelled")
             session.close(CancelReason.DISCONNECT)
             with trio.move_on_after(CLEAN_UP, shield=True):
                 await session.requests.wait_none_left()

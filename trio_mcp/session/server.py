@@ -18,9 +18,8 @@ cancellation overtakes all work.
 
 from __future__ import annotations
 
-import logging
-
 from ..errors import RemoteProtocolError
+from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
     BatchIn,
@@ -51,7 +50,7 @@ from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
 
-logger = logging.getLogger("trio_mcp.session")
+logger = peer_logger("trio_mcp.session")
 
 
 class ServerSession:
@@ -77,6 +76,7 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection)
+        self._records: RepeatedRecords | None = None
 
     def receive(
         self,
@@ -134,7 +134,8 @@ class ServerSession:
                 if method == "notifications/initialized":
                     self._state.initialized()
             case Rejected(error):
-                logger.warning("a message was dropped: %s", error)
+                self._records = self._records or RepeatedRecords(logger)
+                self._records.log("a message was dropped: %s", error)
                 return event
             case Ignored(why):
                 if isinstance(event, StrayReply):
@@ -159,6 +160,8 @@ class ServerSession:
         self.connection.close()
         self._state.close()
         self._asks.mailboxes.clear()
+        if self._records is not None:
+            self._records.close()
         for target in list(self.requests):
             withdraw(target, reason)
 

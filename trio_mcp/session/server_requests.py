@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -10,6 +9,7 @@ from typing import Final, TypeAlias
 import trio
 
 from ..errors import CapabilityError, McpError, PeerError
+from ..logs import peer_logger
 from ..protocol.connection import Connection, RequestIn
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -26,7 +26,7 @@ from ..types import EmptyResult, Model
 from .batch import OpenBatch
 from .envelope import Envelope
 
-logger = logging.getLogger("trio_mcp.client")
+logger = peer_logger("trio_mcp.client")
 
 RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Serves one method of the server's requests: gets the params, returns the result."""

@@ -6,7 +6,6 @@ limits and its directory of calls that modern clients may carry forward from any
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from typing import Final
 
 import trio
 
+from ..logs import peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.revisions import REVISIONS
@@ -28,7 +28,7 @@ from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
 
-logger = logging.getLogger("trio_mcp.session")
+logger = peer_logger("trio_mcp.session")
 
 
 @dataclass(eq=False, repr=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ..errors import LocalProtocolError, RemoteProtocolError
+from ..logs import peer_logger
 from ..protocol.connection import Connection
 from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
@@ -31,7 +31,7 @@ from .listen_requests import listen_plan
 from .service import Service
 from .subscriptions import Subscriber
 
-logger = logging.getLogger("trio_mcp.session")
+logger = peer_logger("trio_mcp.session")
 
 LISTEN_METHOD: Final = "subscriptions/listen"
 

@@ -8,10 +8,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     SerializerFunctionWrapHandler,
     model_serializer,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema
+
+from .fail_fast import fail_fast
 
 if TYPE_CHECKING:
     from ..json_value import JsonValue as JsonValue  # noqa: PLC0414  re-exported
@@ -45,6 +49,10 @@ class Model(BaseModel):
     )
     # This is how pydantic documents the type of unknown members; its own annotation is wider.
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return fail_fast(handler(source))
 
     def wire(self) -> JsonObject:
         """Return the JSON object that is sent, with wire names; members that are None are left out.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import trio
 
+from trio_mcp.logs import peer_logger
+
 from .access import HttpRejection
 from .failures import log_failures
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
 """An async function from the headers of a request (names in lower case) to its principal, or None to reject the request."""

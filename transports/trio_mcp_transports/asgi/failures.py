@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import trio
 
 from trio_mcp.groups import split_group, without
+from trio_mcp.logs import peer_logger
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 
 class ClientDisconnected(OSError):

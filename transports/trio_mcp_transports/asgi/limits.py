@@ -11,6 +11,7 @@ class HttpLimits:
 
     Attributes:
         body: size of one message.
+        values: how many values one message may have (`JsonLimits.max_values`).
         body_seconds: time for a request's body to arrive.
         sessions: legacy sessions that may be open at the same time, and as many HTTP+SSE streams.
         session_idle: how long a legacy session may be idle before it ends.
@@ -22,6 +23,7 @@ class HttpLimits:
     """
 
     body: int = 4 * 1024 * 1024
+    values: int = 100_000
     body_seconds: float = 30.0
     sessions: int = 10_000
     session_idle: float = 1800.0

@@ -32,7 +32,7 @@ class ServerConnection:
         self.http = http
         self.limits = limits
         self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
-        self.json_limits = JsonLimits(max_bytes=limits.message)
+        self.json_limits = JsonLimits(max_bytes=limits.message, max_values=limits.values)
 
     async def deliver(self, message: Received) -> None:
         """Hand a message to the task that receives; one that comes after the channel was closed is dropped."""

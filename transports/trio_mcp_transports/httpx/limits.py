@@ -8,6 +8,7 @@ from typing import Final
 CONNECT_TIMEOUT: Final = 10.0
 POST_TIMEOUT: Final = 5.0
 MAX_MESSAGE: Final = 16 * 1024 * 1024
+MAX_VALUES: Final = 1_000_000
 
 INBOX: Final = 256
 """Messages that wait for the session to take them."""
@@ -21,8 +22,10 @@ class ClientLimits:
         connect: seconds to reach the server, and to hand it a message.
         post_timeout: seconds that the server may take to accept a message that it does not answer.
         message: bytes that one message of the server may have.
+        values: how many values one message of the server may have (`JsonLimits.max_values`).
     """
 
     connect: float = CONNECT_TIMEOUT
     post_timeout: float = POST_TIMEOUT
     message: int = MAX_MESSAGE
+    values: int = MAX_VALUES

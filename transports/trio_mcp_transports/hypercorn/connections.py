@@ -4,7 +4,6 @@
 # Hypercorn's own types are partial.
 from __future__ import annotations
 
-import logging
 import resource
 import weakref
 from contextlib import suppress
@@ -13,9 +12,11 @@ from typing import Final
 import trio
 from hypercorn.config import Config
 
+from trio_mcp.logs import peer_logger
+
 from .config import ConnectionLimits, limits_of
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 MAX_RECV: Final = 1 << 16
 REFUSAL: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"

@@ -15,7 +15,6 @@ cancelled and shortens the deadlines.
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import os
 import socket
 import struct
@@ -32,13 +31,15 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from trio_mcp.logs import peer_logger
+
 from ..asgi.failures import log_failures
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
 from .exchange import LAST_SEND, ConnectionTasks
 from .h11 import GuardedH11Protocol
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16

@@ -9,7 +9,6 @@ which is why there is a watchdog thread.
 from __future__ import annotations
 
 import errno
-import logging
 import signal
 import socket
 import threading
@@ -25,6 +24,8 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
+from trio_mcp.logs import peer_logger
+
 from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
 from ..signals import signal_handlers
@@ -33,7 +34,7 @@ from .connections import Connections, connections_of
 from .guard import install
 from .hard_exit import HardExit
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Address: TypeAlias = tuple[str | int | bytes, ...]

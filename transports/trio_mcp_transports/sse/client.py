@@ -6,7 +6,6 @@ order in which they come. The stream is the connection: when it ends, so does th
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +15,7 @@ import httpx2
 import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
+from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
@@ -26,7 +26,7 @@ from ..httpx.connection import ServerConnection
 from ..httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, ClientLimits
 from ..httpx.requests import EVENT_STREAM, error_text, open_body, open_http, read_body
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 ACCEPT_TIMEOUT: Final = 15.0
 """Seconds that a server may take to accept a message: ours waits ten for its reader."""

@@ -17,14 +17,15 @@ from typing import Final
 
 import trio
 
-from trio_mcp.protocol.framing import LineDecoder, LineTooLong
-from trio_mcp.protocol.jsonrpc import Malformed, dump, parse
+from trio_mcp.protocol.framing import Line, LineDecoder, LineTooLong, LongLineEnded
+from trio_mcp.protocol.jsonrpc import Malformed, dump, parse, unreadable
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.channel import MessageChannel
 from trio_mcp.session.envelope import Envelope, Received
 
 MAX_READ: Final = 65536
 MAX_LINE: Final = 4 * 1024 * 1024
+MAX_VALUES: Final = 100_000
 WRITE_DEADLINE: Final = 30.0
 PEER_CLOSED_MESSAGE: Final = "the peer closed its end of the connection"
 
@@ -99,6 +100,7 @@ class LineChannel(MessageChannel):
         receive_stream: where the peer's lines come from. The channel owns it and closes it.
         send_stream: where our lines go. The channel owns it and closes it.
         max_line: the longest line accepted, in bytes. A longer one is received as `Malformed`, and the next is served.
+        max_values: the values that one message may have (`JsonLimits`).
         write_deadline: the seconds one write may take before the peer counts as not reading.
     """
 
@@ -108,14 +110,15 @@ class LineChannel(MessageChannel):
         send_stream: trio.abc.SendStream,
         *,
         max_line: int = MAX_LINE,
+        max_values: int = MAX_VALUES,
         write_deadline: float = WRITE_DEADLINE,
     ) -> None:
         self._receive_stream = receive_stream
         self._send_stream = send_stream
-        self._limits = JsonLimits(max_bytes=max_line)
+        self._limits = JsonLimits(max_bytes=max_line, max_values=max_values)
         self._write_deadline = write_deadline
         self._decoder = LineDecoder(max_line)
-        self._lines: deque[bytes | LineTooLong] = deque()
+        self._lines: deque[bytes | Malformed] = deque()
         self._write_scope: trio.CancelScope | None = None
         self._broken: str | None = None
         self._ended = False
@@ -218,7 +221,7 @@ class LineChannel(MessageChannel):
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
         while not self._lines:
-            self._lines.extend(self._decoder.feed(await self._read()))
+            self._lines.extend(filter(None, map(readable, self._decoder.feed(await self._read()))))
 
     async def _read(self) -> bytes:
         """Return the next bytes."""
@@ -232,9 +235,9 @@ class LineChannel(MessageChannel):
                 self.on_end()
         raise trio.EndOfChannel
 
-    def _parse(self, line: bytes | LineTooLong) -> Envelope[Received]:
-        if isinstance(line, LineTooLong):
-            return Envelope(Malformed(line.error()))
+    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
+        if isinstance(line, Malformed):
+            return Envelope(line)
         return Envelope(parse(line, self._limits), size=len(line))
 
     def _check_open(self) -> None:
@@ -270,6 +273,20 @@ class LineChannel(MessageChannel):
                 self.break_sending("an earlier write was cut short")
         if data:
             raise trio.BrokenResourceError(self._broken)
+
+
+def readable(line: Line) -> bytes | Malformed | None:
+    """Return a line to parse, or what stands for one over the limit; None for the end of one that needs no second report."""
+    match line:
+        case LineTooLong():
+            return unreadable(line.error(), line.head, b"")
+        case LongLineEnded(long, tail):
+            # Which request it answers is known only now, if the id stands at the end.
+            at_start = unreadable(long.error(), long.head, b"").answers
+            at_end = unreadable(long.error(), long.head, tail)
+            return at_end if at_start is None and at_end.answers is not None else None
+        case _:
+            return line
 
 
 def line_of(envelope: Envelope) -> bytes:

@@ -19,9 +19,11 @@ from typing import IO, Final
 import trio
 
 from ..background import open_background
-from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel
+from .channel import WRITE_DEADLINE, LineChannel
 
 SHUTDOWN_GRACE: Final = 2.0
+MAX_LINE: Final = 16 * 1024 * 1024
+MAX_VALUES: Final = 1_000_000
 INHERITED: Final = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"})
 _LINGER: Final = 0.5
 _GROUP_CHECK: Final = 0.02
@@ -36,6 +38,7 @@ async def connect(
     stderr: int | IO[bytes] | None = None,
     shutdown_grace: float = SHUTDOWN_GRACE,
     max_line: int = MAX_LINE,
+    max_values: int = MAX_VALUES,
     write_deadline: float = WRITE_DEADLINE,
 ) -> AsyncGenerator[ProcessChannel]:
     """Start a server and yield the channel to it; leaving the block ends the server and every process that it started.
@@ -46,7 +49,8 @@ async def connect(
         cwd: the child's working directory; a relative path of the executable is resolved against it.
         stderr: where the child's stderr goes, as for `subprocess.Popen`; by default to that of this process.
         shutdown_grace: the seconds the server gets to leave after stdin was closed, and again after SIGTERM.
-        max_line: the longest line accepted, in bytes.
+        max_line: the longest line accepted, in bytes. A call whose answer is longer fails.
+        max_values: the values that one message may have (`JsonLimits`).
         write_deadline: the seconds one write may take before the server counts as not reading.
 
     Raises:
@@ -68,7 +72,7 @@ async def connect(
     # Nothing may be awaited between the start and the `try`: a cancel there would leave the process without an owner.
     group = _Group(process)
     try:
-        channel = ProcessChannel(process, max_line=max_line, write_deadline=write_deadline)
+        channel = ProcessChannel(process, max_line=max_line, max_values=max_values, write_deadline=write_deadline)
         async with open_background() as nursery:
             nursery.start_soon(_watch, channel, group, shutdown_grace)
             yield channel
@@ -88,13 +92,15 @@ class ProcessChannel(LineChannel):
         process: the child; its `args`, `pid` and `returncode` (None while it runs, -N after signal N).
     """
 
-    def __init__(self, process: trio.Process, *, max_line: int, write_deadline: float) -> None:
+    def __init__(self, process: trio.Process, *, max_line: int, max_values: int, write_deadline: float) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.process = process
         self._linger = float("inf")
         self._reading = trio.CancelScope()
-        super().__init__(process.stdout, process.stdin, max_line=max_line, write_deadline=write_deadline)
+        super().__init__(
+            process.stdout, process.stdin, max_line=max_line, max_values=max_values, write_deadline=write_deadline
+        )
 
     @property
     def outcome(self) -> str | None:

@@ -38,7 +38,7 @@ from trio_mcp.session.transport import ChannelServer
 
 from ..background import open_background
 from ..signals import signal_handlers
-from .channel import MAX_LINE, WRITE_DEADLINE, LineChannel, Pipe
+from .channel import MAX_LINE, MAX_VALUES, WRITE_DEADLINE, LineChannel, Pipe
 
 # A session takes 2 s at most to clean up.
 SHUTDOWN_GRACE: Final = 3.0
@@ -50,6 +50,7 @@ async def serve(
     server: ChannelServer,
     *,
     max_line: int = MAX_LINE,
+    max_values: int = MAX_VALUES,
     write_deadline: float = WRITE_DEADLINE,
     shutdown_grace: float = SHUTDOWN_GRACE,
 ) -> None:
@@ -60,6 +61,7 @@ async def serve(
     Args:
         server: what to serve.
         max_line: the longest line accepted, in bytes.
+        max_values: how many values one message may have (`JsonLimits.max_values`).
         write_deadline: seconds that one write may take; then the channel is broken, because the client does not read.
         shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1.
 
@@ -70,7 +72,7 @@ async def serve(
     # Before anything is answered: a parent that has its answer may be gone the moment after, and its successor would
     # look like the parent.
     parent = os.getppid()
-    async with guarded_stdio(max_line=max_line, write_deadline=write_deadline) as channel:
+    async with guarded_stdio(max_line=max_line, max_values=max_values, write_deadline=write_deadline) as channel:
         with signal_handlers(_wanted_signals(), ending.on_signal), closing(ending):
             async with open_background() as watchers:
                 watchers.start_soon(_watch_parent, ending, parent)
@@ -85,7 +87,7 @@ async def serve(
 
 @asynccontextmanager
 async def guarded_stdio(
-    *, max_line: int = MAX_LINE, write_deadline: float = WRITE_DEADLINE
+    *, max_line: int = MAX_LINE, max_values: int = MAX_VALUES, write_deadline: float = WRITE_DEADLINE
 ) -> AsyncGenerator[LineChannel]:
     """Use stdin and stdout as a channel; other code of this process and its child processes cannot reach them.
 
@@ -100,7 +102,9 @@ async def guarded_stdio(
         closing(Pipe(wire_in)) as receive_stream,
         closing(Pipe(wire_out)) as send_stream,
     ):
-        yield LineChannel(receive_stream, send_stream, max_line=max_line, write_deadline=write_deadline)
+        yield LineChannel(
+            receive_stream, send_stream, max_line=max_line, max_values=max_values, write_deadline=write_deadline
+        )
 
 
 class _Shutdown:

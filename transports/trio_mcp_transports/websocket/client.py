@@ -7,7 +7,6 @@ in either ends the connection, and is raised by `receive` and `send`.
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,6 +17,7 @@ import trio
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
 from trio_mcp.errors import Disconnected
+from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received
@@ -27,9 +27,10 @@ from .byte_stream import Address, LimitedStream, open_wire
 from .close_codes import CLOSE_BINARY, Close
 from .handshake import HandshakeRejected, error_text, open_socket
 
-logger = logging.getLogger("trio_mcp.websocket")
+logger = peer_logger("trio_mcp.websocket")
 
 MAX_MESSAGE: Final = 16 * 1024 * 1024
+MAX_VALUES: Final = 1_000_000
 CONNECT_TIMEOUT: Final = 10.0
 WRITE_DEADLINE: Final = 10.0
 PING_INTERVAL: Final = 20.0
@@ -101,7 +102,7 @@ class WebSocketChannel(MessageChannel):
 
     def __init__(self, nursery: trio.Nursery, max_message: int, write_deadline: float) -> None:
         self._nursery = nursery
-        self._limits = JsonLimits(max_bytes=max_message)
+        self._limits = JsonLimits(max_bytes=max_message, max_values=MAX_VALUES)
         self._write_deadline = write_deadline
         self._unread = f"the server did not read for {write_deadline:g} s"
         self._socket: WebSocketConnection | None = None

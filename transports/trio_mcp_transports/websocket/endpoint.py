@@ -40,7 +40,7 @@ class WebSockets:
 
     def __init__(self, service: Service, limits: HttpLimits) -> None:
         self._service = service
-        self._limits = JsonLimits(max_bytes=limits.body)
+        self._limits = JsonLimits(max_bytes=limits.body, max_values=limits.values)
         self.quota = Quota("WebSockets", limits.websockets, limits.per_principal)
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None

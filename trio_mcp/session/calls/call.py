@@ -38,6 +38,7 @@ import trio
 from typing_extensions import TypeVar
 
 from ...errors import Disconnected, LocalProtocolError
+from ...logs import peer_logger
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded, Notification
 from ...protocol.sealing.request_state import KeyRing, Sealer
@@ -71,7 +72,7 @@ from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
-logger = logging.getLogger("trio_mcp.call")
+logger = peer_logger("trio_mcp.call")
 
 CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot ask any more"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Sequence
 
@@ -15,12 +14,13 @@ from ...errors import (
     ResourceNotFound,
     ToolError,
 )
+from ...logs import peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
 from ...types.capabilities import lacks
 from .facts import RequestFacts
 
-logger = logging.getLogger("trio_mcp.call")
+logger = peer_logger("trio_mcp.call")
 
 NO_REPLY_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
 """Reasons after which no reply is sent, because the client does not want one or cannot get one (L-CAN-2b, M-CAN-2s)."""

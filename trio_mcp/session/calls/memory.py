@@ -11,13 +11,13 @@ outcomes are kept, and running it again would repeat what was to be done once.
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from ...errors import InvalidRequestState
+from ...logs import peer_logger
 from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
@@ -27,7 +27,7 @@ from .facts import Question, ResumeMode
 from .legs import OpenQuestionRecord
 
 T = TypeVar("T", bound=Model)
-logger = logging.getLogger("trio_mcp.call")
+logger = peer_logger("trio_mcp.call")
 
 FINGERPRINT_DIGITS = 32
 """Hexadecimal digits of a question's fingerprint: 128 bits."""

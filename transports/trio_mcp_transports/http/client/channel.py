@@ -9,7 +9,6 @@ its response can be resumed, and a GET brings what belongs to no request.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ import httpx2
 import trio
 
 from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.http.sse import SseEvent
 from trio_mcp.protocol.jsonrpc import (
     Answers,
@@ -39,7 +39,7 @@ from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 DELETE_TIMEOUT: Final = 2.0
 

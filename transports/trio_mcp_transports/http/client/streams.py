@@ -6,7 +6,6 @@ waits as long as the server requested, and requests the events after the last su
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -14,12 +13,13 @@ import httpx2
 import trio
 
 from trio_mcp.backoff import STABLE_AFTER, Backoff
+from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
 from ...httpx.connection import ServerConnection
 from ...httpx.requests import EVENT_STREAM, error_text, open_body
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 BACKOFF: Final = Backoff(first=1.0)
 """How long to wait before a stream is resumed, when its server does not say."""

@@ -7,7 +7,6 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import trio
 
 from trio_mcp.checks import check_callable, check_instance
 from trio_mcp.errors import ProtocolError
+from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
@@ -41,7 +41,7 @@ from ...websocket.endpoint import WebSockets
 from ..sessions.endpoint import LegacyEndpoint
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class McpApp:
         # Compared with None: a store with a length is falsy while it is empty.
         self._event_store = MemoryEventStore() if event_store is None else event_store
         self._authenticate = authenticate
-        self._json_limits = JsonLimits(max_bytes=self.limits.body)
+        self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
         self._running: AppState | None = None
         self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Literal
 import trio
 
 from trio_mcp.checks import check_port, check_seconds
+from trio_mcp.logs import peer_logger
 from trio_mcp.server import Server
 from trio_mcp.storage import EventStore
 
@@ -23,7 +23,7 @@ from ...hypercorn.serve import serve_asgi
 from .app import McpApp
 from .paths import MESSAGE_PATH, SSE_PATH, Paths
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 
 async def serve_http(

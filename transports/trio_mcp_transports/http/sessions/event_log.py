@@ -6,19 +6,19 @@ opened, events from 1; number 0 is the priming event, which is never kept.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from typing import Final
 
 import trio
 
+from trio_mcp.logs import peer_logger
 from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
 from ...asgi.access import HttpRejection
 from ...asgi.failures import log_failures
 
-logger = logging.getLogger("trio_mcp.http")
+logger = peer_logger("trio_mcp.http")
 
 STORE_SECONDS: Final = 5.0
 """How long a store may take for one thing."""

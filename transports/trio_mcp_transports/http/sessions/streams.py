@@ -286,7 +286,8 @@ class BackgroundLogger:
         self._scope.deadline = trio.current_time() + seconds
         with self._scope:
             await stream.flush(self)
-            while not stream.done:
+            # Without a checkpoint if it was replaced before it began: then nothing here may touch the outbox.
+            while stream.consumer is self and not stream.done:
                 # No longer taking from the outbox fills it, and then the calls that send wait: memory stays bounded
                 # while no client reads.
                 if stream.last - first >= MAX_UNREAD_EVENTS:

@@ -1,0 +1,39 @@
+"""Text that cannot be read may have been an answer: the id is found where JSON-RPC libraries write it, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_mcp.protocol.jsonrpc import Malformed, parse
+from trio_mcp.protocol.strict_json import JsonLimits
+
+BIG = b"[%s]" % b",".join([b"1"] * 3000)
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"a":%b}}', 7),
+        (b'{"id":"x","jsonrpc":"2.0","result":{"a":%b}}', "x"),
+        (b' { "jsonrpc" : "2.0" , "id" : -3 , "error" : {"data":%b}}', -3),
+        (b'{"result":{"a":%b},"jsonrpc":"2.0","id":7}', 7),
+        (b'{"jsonrpc":"2.0","result":{"a":%b},"id":"\\"x"}\r\n', '"x'),
+        (b'{"jsonrpc": "2.0", "result": {"a":%b}, "id": 7, "jsonrpc": "2.0"}', 7),
+        # No member of the message itself.
+        (b'{"jsonrpc":"2.0","result":{"a":%b,"id":7}}', None),
+        (b'{"jsonrpc":"2.0","result":{"a":%b},"error":{"b":1,"id":7}}', None),
+        (b'{"a":{"id":7,"result":%b}}', None),
+        # No answer.
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":%b}}', None),
+        (b'{"method":"ping","params":{"a":%b},"jsonrpc":"2.0","id":7}', None),
+        (b'DEBUG "id":7,"result": %b', None),
+        # No valid id.
+        (b'{"jsonrpc":"2.0","id":99999999999999999,"result":{"a":%b}}', None),
+        (b'{"jsonrpc":"2.0","id":null,"result":{"a":%b}}', None),
+    ],
+)
+@pytest.mark.parametrize("flaw", [BIG, b"NaN", b"1e999"])
+def test_the_request_that_unreadable_text_answers(text: bytes, answers: object, flaw: bytes) -> None:
+    message = parse(text % flaw, JsonLimits(max_values=1000))
+    assert isinstance(message, Malformed)
+    assert message.answers == answers

@@ -1,0 +1,68 @@
+"""A message has a limited number of values, whatever their text is; commas and brackets inside strings are no values."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naming import unnamed
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.strict_json import JsonLimits, dumps, loads
+from trio_mcp.types import JsonValue
+
+MIB = 1 << 20
+SMALL = JsonLimits(max_values=4)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(alphabet='[]{},:"\\ a', max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='[{,"\\', max_size=5), inner, max_size=4)
+    ),
+)
+
+
+def count(value: JsonValue) -> int:
+    match value:
+        case dict():
+            return 1 + sum(map(count, value.values()))
+        case list():
+            return 1 + sum(map(count, value))
+    return 1
+
+
+@given(json_values)
+def test_the_limit_counts_values_exactly(value: JsonValue) -> None:
+    text, values = dumps(value), count(value)
+    assert loads(text, JsonLimits(max_values=values)) == value
+    with pytest.raises(RemoteProtocolError, match="max_values"):
+        loads(text, JsonLimits(max_values=values - 1))
+
+
+@pytest.mark.parametrize(
+    "text", [b"[1,2,3]", b'{"a":{},"b":[{}]}', b"[ [ ] , [ ] ]", b'[",,,,","[[[[","\\",,,,"]', b'["\\\\",1,2]']
+)
+def test_as_many_values_as_the_limit_are_read(text: bytes) -> None:
+    loads(text, SMALL)
+
+
+@pytest.mark.parametrize(
+    "text", [b"[1,2,3,4]", b"[[[[[]]]]]", b'{"a":1,"b":[1,2]}', b'["","","",""]', b"[[],[],[],[]]"]
+)
+def test_one_value_more_is_refused_and_the_limit_named(text: bytes) -> None:
+    with pytest.raises(RemoteProtocolError) as raised:
+        loads(text, SMALL)
+    assert raised.value.code == -32600
+    assert unnamed(str(raised.value), "5", "4", "max_values") == []
+
+
+@pytest.mark.parametrize("unit", [b"1,", b'"",', b"[[[]]],", b'{"a":{}},', b"[", b"{", b'"[",'])
+def test_a_text_of_many_values_is_refused_before_any_is_made(unit: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="max_values"):
+        loads(b"[" + unit * ((4 * MIB - 2) // len(unit)))
+
+
+@pytest.mark.parametrize("unit", [b",", b"[", b"\\\\", b'\\",', b"a" * 64])
+def test_a_long_string_is_one_value(unit: bytes) -> None:
+    text = unit * ((4 * MIB - 2) // len(unit))
+    loads(b'"%b"' % text)

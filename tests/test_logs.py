@@ -1,0 +1,57 @@
+"""What a peer wrote neither breaks a line of the log, nor reaches a terminal as an escape sequence, nor fills the log."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from trio_mcp.logs import MAX_CHARACTERS, SUMMARY_SECONDS, RepeatedRecords, one_line, peer_logger, printable
+
+ESCAPE = "\x1b]0;gone\x07\x1b[2J\x9b31m\u202egnp.exe"
+
+
+@pytest.mark.parametrize("character", ESCAPE.replace("]0;gone", "").replace("[2J", ""))
+def test_control_characters_are_replaced(character: str) -> None:
+    if not character.isprintable():
+        assert character not in printable(f"a{character}b")
+
+
+def test_text_keeps_its_lines_and_tabs_and_a_record_has_one_line() -> None:
+    assert printable("a\n\tb") == "a\n\tb"
+    assert one_line("a\nWARNING b\u2028c") == "a\\nWARNING b\\nc"
+
+
+def test_a_record_about_a_peer_is_printable_short_and_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    peer_logger("trio_mcp.test").warning("%s sent %s, %d times", ESCAPE, ValueError("x\n" * MAX_CHARACTERS), 3)
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert (text.isprintable(), text.endswith("3 times")) == (True, True)
+    assert len(text) < 3 * MAX_CHARACTERS
+    assert record.funcName == "test_a_record_about_a_peer_is_printable_short_and_in_one_line"
+
+
+def test_a_warning_that_repeats_is_summarized_once_a_minute_and_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    records = RepeatedRecords(peer_logger("trio_mcp.test"), lambda: now)
+    for number in range(1_000):
+        records.log("dropped %s", number)
+    records.log("lost %s", "x")
+    now = SUMMARY_SECONDS
+    records.log("dropped %s", "y")
+    records.log("dropped %s", "z")
+    records.close()
+    records.close()
+    first, lost, summary, last = [record.getMessage() for record in caplog.records]
+    assert (first, lost) == ("dropped 0", "lost x")
+    assert "1000 more" in summary
+    assert "1 more" in last
+
+
+def test_a_level_that_is_off_costs_no_text(caplog: pytest.LogCaptureFixture) -> None:
+    class Costly:
+        def __str__(self) -> str:
+            raise AssertionError("it was made into text")
+
+    with caplog.at_level(logging.WARNING, "trio_mcp.test"):
+        peer_logger("trio_mcp.test").debug("%s", Costly())

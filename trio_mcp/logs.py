@@ -1,0 +1,101 @@
+"""Log records about peers, who choose parts of their text.
+
+What a peer wrote is shown without control characters, in one line and shortened: an escape sequence must not reach the terminal
+of an operator, and a line break must not look like the start of another record. And a peer must not fill the log: what it can
+repeat is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+MAX_CHARACTERS: Final = 1_000
+"""Characters of one argument in a record."""
+SUMMARY_SECONDS: Final = 60.0
+"""How often a warning that repeats is summarized."""
+
+# C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BREAKS = re.compile(r"[\n\u2028\u2029]")
+
+
+def printable(text: str) -> str:
+    """Return text that is safe to show on a terminal: without control characters, and without a change of direction."""
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def one_line(text: str) -> str:
+    """Return printable text in one line of at most `MAX_CHARACTERS` characters."""
+    shown = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
+    return _BREAKS.sub("\\\\n", printable(shown))
+
+
+class OwnText(str):
+    """Text in a record that no peer wrote: it keeps its lines and its length."""
+
+    __slots__ = ()
+
+
+class PeerLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose arguments may hold what a peer wrote."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a record with arguments in one line each."""
+        if self.isEnabledFor(level):
+            # One frame more than the logging module knows of is between the caller and the record.
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            super().log(level, msg, *map(_shown, args), **kwargs)
+
+
+def peer_logger(name: str) -> PeerLogger:
+    """Return the logger of that name, for records about peers."""
+    return PeerLogger(logging.getLogger(name), {})
+
+
+class RepeatedRecords:
+    """The records that one peer can cause again and again: of each kind the first one, and then a summary a minute.
+
+    Args:
+        clock: seconds on any scale that does not go back.
+    """
+
+    __slots__ = ("_clock", "_logger", "_shown_at", "_unshown")
+
+    def __init__(self, logger: PeerLogger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._unshown: dict[str, int] = {}
+        self._shown_at: dict[str, float] = {}
+
+    def log(
+        self, kind: str, *args: object, level: int = logging.WARNING, exc_info: BaseException | None = None
+    ) -> None:
+        """Log a record, or count it.
+
+        Args:
+            kind: the message, with a place for each of the arguments. As many are kept as the code has.
+            exc_info: the traceback to show with the first record and with each summary.
+        """
+        now = self._clock()
+        if kind not in self._shown_at:
+            self._shown_at[kind] = now
+            self._logger.log(level, kind, *args, exc_info=exc_info)
+            return
+        self._unshown[kind] = self._unshown.get(kind, 0) + 1
+        if now - self._shown_at[kind] >= SUMMARY_SECONDS:
+            self._shown_at[kind] = now
+            self._logger.log(level, "%d more of these: %s", self._unshown.pop(kind), kind % args, exc_info=exc_info)
+
+    def close(self) -> None:
+        """Log how many were only counted."""
+        unshown, self._unshown = self._unshown, {}
+        for kind, count in unshown.items():
+            self._logger.warning("%d more of these: %s", count, kind.replace("%s", "...").replace("%r", "..."))
+
+
+def _shown(value: object) -> object:
+    return value if isinstance(value, int | float | OwnText | None) else one_line(str(value))
