@@ -21,12 +21,12 @@ from trio.testing import wait_all_tasks_blocked
 from wire_oracle import WireOracle
 
 from trio_mcp.protocol.connection import Rejected
-from trio_mcp.protocol.jsonrpc import RequestId, dump, parse
+from trio_mcp.protocol.jsonrpc import RequestId, dump
 from trio_mcp.protocol.meta import LOG_LEVEL
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp.runtime import Outbox
+from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service, ServiceOptions
+from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service, ServiceOptions, received
 
 
 class Talk(Reader):
@@ -35,7 +35,7 @@ class Talk(Reader):
     def __init__(self, service: Service, *, principal: str | None = None, shared_channel: bool = True) -> None:
         self.service = service
         self.session = ServerSession(service, shared_channel=shared_channel)
-        self.outbox: Outbox[Envelope] = Outbox()
+        self.outbox = service.open_outbox(Peer(principal))
         self.listeners: dict[RequestId, ReplyTarget] = {}
         self._peer = Peer(principal)
         self._ids: Iterator[int] = itertools.count(1)
@@ -50,7 +50,7 @@ class Talk(Reader):
 
     def send_bytes(self, data: bytes) -> ReplyTarget | OpenBatch | Rejected | None:
         """Send bytes as they are; returns what the session says to them."""
-        return self.session.receive(Envelope(parse(data), peer=self._peer, size=len(data)), self.outbox)
+        return self.session.receive(received(data, DEFAULT_LIMITS, self._peer), self.outbox)
 
     def send(self, message: Json) -> None:
         self._oracle.sent(message)

@@ -203,23 +203,6 @@ async def test_parking_over_a_cap_is_refused_and_the_actor_still_runs(limits: Li
         supervisor.park(second)
 
 
-async def test_parked_actors_hold_at_most_so_many_bytes_of_requests() -> None:
-    async with open_supervisor(Limits(parked_bytes=100)) as supervisor:
-        first, second, third = (supervisor.start(forever, Ended()) for _ in range(3))
-        first.held_bytes, second.held_bytes, third.held_bytes = 60, 41, 40
-        supervisor.park(first)
-        with pytest.raises(LimitExceeded, match=naming("100 bytes", "41 bytes")):
-            supervisor.park(second)
-        supervisor.park(third)
-        assert supervisor.statistics().parked_bytes == 100
-        supervisor.resume(first)
-        first.held_bytes += 10
-        assert supervisor.statistics().parked_bytes == 40
-        third.cancel(CancelReason.CLIENT)
-        await wait_all_tasks_blocked()
-        assert supervisor.statistics().parked_bytes == 0
-
-
 async def test_parked_actors_of_one_principal_do_not_count_for_another() -> None:
     async with open_supervisor(Limits(parked_per_principal=1)) as supervisor:
         for principal in ("ana", "ben"):
@@ -394,11 +377,10 @@ async def test_statistics_tell_what_runs_and_how_actors_ended(supervisor: Superv
     supervisor.start(forever, ended).cancel(CancelReason.CLIENT)
     await ended.wait()
     parked = supervisor.start(forever, Ended())
-    parked.held_bytes = 70
     supervisor.park(parked)
     supervisor.start(forever, Ended())
     ended_as = {"returned": 1, "raised": 1, "cancelled": {CancelReason.CLIENT: 1}, "refused": 0}
-    assert supervisor.statistics() == SupervisorStatistics(running=1, parked=1, parked_bytes=70, started=5, **ended_as)
+    assert supervisor.statistics() == SupervisorStatistics(running=1, parked=1, started=5, **ended_as)
     assert repr(supervisor) == "<Supervisor running=1 parked=1 started=5>"
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import trio
-from naming import unnamed
 from talk import Json, Talk, accept, log_level, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState
-from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, SERVER_BUSY
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
@@ -373,30 +372,6 @@ async def test_a_call_that_may_not_be_parked_is_told_which_limit_it_met_and_is_c
         await wait_all_tasks_blocked()
         assert len(talk.service.supervisor.actors) == 1
         assert "Booked TP2" in await talk.text(asked.retry(1))
-
-
-LARGE = 100_000
-
-
-async def test_what_parked_calls_hold_is_counted_by_the_size_of_their_requests() -> None:
-    """The first legs of two large calls do not fit; the room of one that has ended is free again."""
-    async with talk_to(Travel(actors=Limits(parked_bytes=2 * LARGE)).server) as talk:
-        large = {"to": "x" * LARGE}
-        asked = await talk.round(talk.leg("book", large))
-        error = await talk.error(talk.leg("book", large))
-        assert error["code"] == SERVER_BUSY
-        assert unnamed(error["message"], f"{2 * LARGE} bytes") == []
-        assert await talk.text(asked.retry(1))
-        await talk.round(talk.leg("book", large))
-
-
-async def test_what_a_call_holds_grows_with_each_of_its_legs() -> None:
-    """What an earlier leg brought may still be held when the next one comes."""
-    async with talk_to(Travel(actors=Limits(parked_bytes=2 * LARGE)).server) as talk:
-        large = {"com.example/note": "x" * LARGE}
-        asked = await talk.round(talk.leg("twice", meta=large))
-        error = await talk.error(asked.retry(1, meta=large))
-        assert unnamed(error["message"], f"{2 * LARGE} bytes") == []
 
 
 @pytest.mark.parametrize("value", [1, float("inf"), dt.date(2026, 7, 28)], ids=str)

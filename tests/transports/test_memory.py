@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
+from trio_mcp.protocol.strict_json import held_size
 from trio_mcp.session.envelope import Envelope
 from trio_mcp_transports.entry_points import memory as transport
 from trio_mcp_transports.memory import memory_pair
@@ -38,7 +39,7 @@ class Echo:
 
 def arrived(message: Message) -> Envelope:
     """What the other end receives of it: from nobody in particular, and as large as it was on the way."""
-    return Envelope(message, size=len(dump(message)))
+    return Envelope(message, size=held_size(dump(message)))
 
 
 async def test_what_one_end_sends_the_other_receives() -> None:

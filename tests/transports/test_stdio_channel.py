@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
+from trio_mcp.protocol.strict_json import held_size
 from trio_mcp.session.envelope import ANONYMOUS, Envelope
 from trio_mcp_transports.stdio import LineChannel
 
@@ -71,7 +72,9 @@ def note(method: str) -> Envelope:
 
 async def test_a_line_is_a_message_from_nobody_in_particular(wire: Wire) -> None:
     await wire.feed(PING + b"\n")
-    assert Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS, size=len(PING)) == await wire.channel.receive()
+    assert (
+        Envelope(Request(1, "ping"), about=None, peer=ANONYMOUS, size=held_size(PING)) == await wire.channel.receive()
+    )
 
 
 async def test_lines_of_one_chunk_arrive_in_order(wire: Wire) -> None:

@@ -8,10 +8,10 @@ from typing import Final
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import dump, parse
+from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.channel import AnyChannel, MessageChannel
-from trio_mcp.session.envelope import Envelope, Received
+from trio_mcp.session.envelope import Envelope, Received, received
 from trio_mcp.session.transport import ChannelServer
 
 from .background import open_background
@@ -53,7 +53,7 @@ class MemoryChannel(MessageChannel):
             trio.ClosedResourceError: this end was closed.
         """
         data = await self._receives.receive()
-        return Envelope(parse(data, LIMITS), size=len(data))
+        return received(data, LIMITS)
 
     def close(self) -> None:
         """Close this end; a task blocked on it gets `ClosedResourceError`."""

@@ -21,12 +21,14 @@ from .budget import TokenBudget
 from .journal import Divergence, EntryKind, Journal, JournalEntry
 from .limits import Limits, SupervisorStatistics
 from .mailbox import Mailbox, Slot
+from .memory_budget import Account, MemoryBudget, MemoryStatistics, process_budget
 from .outbox import Outbox
 from .supervisor import Supervisor, open_supervisor
 from .threads import ThreadLimiter, ThreadStatistics
 
 __all__ = [
     "MAX_DEPTH",
+    "Account",
     "Actor",
     "ActorState",
     "Branch",
@@ -40,6 +42,8 @@ __all__ = [
     "Lane",
     "Limits",
     "Mailbox",
+    "MemoryBudget",
+    "MemoryStatistics",
     "Outbox",
     "Outcome",
     "Raised",
@@ -51,6 +55,7 @@ __all__ = [
     "ThreadStatistics",
     "TokenBudget",
     "open_supervisor",
+    "process_budget",
     "race",
     "run_branch",
 ]

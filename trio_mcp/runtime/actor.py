@@ -64,6 +64,7 @@ import trio
 from ..errors import Disconnected
 from .journal import Journal
 from .mailbox import Mailbox, Slot
+from .memory_budget import Account
 
 T = TypeVar("T")
 
@@ -154,8 +155,8 @@ class Actor:
     busy: int = 1
     """Number of busy lanes; the first is the body's, before its task first runs."""
     branches: int = 0
-    held_bytes: int = 0
-    """Bytes of its requests so far, counted by its owner for the limits; it must not change while the actor is parked."""
+    account: Account | None = None
+    """What it draws from the memory budget; closed at its end."""
     on_quiescent: Callable[[], None] | None = None
     """Called whenever the last busy lane stops being busy."""
     on_cancel: Callable[[Actor], None] | None = None

@@ -16,8 +16,6 @@ class Limits:
     Attributes:
         actors, parked: all actors, and those of them that wait for the next request of their caller.
         actors_per_principal, parked_per_principal: the same for one principal.
-        parked_bytes: bytes of the requests that parked actors hold (`Actor.held_bytes`); the parsed values in Python take several
-            times that.
         park_ttl: seconds a parked actor waits for the next request of its caller.
     """
 
@@ -25,11 +23,10 @@ class Limits:
     actors_per_principal: int = 20_000
     parked: int = 10_000
     parked_per_principal: int = 10_000
-    parked_bytes: int = 256 * 1024 * 1024
     park_ttl: float = 600.0
 
     def __post_init__(self) -> None:
-        for name in ("actors", "actors_per_principal", "parked", "parked_per_principal", "parked_bytes"):
+        for name in ("actors", "actors_per_principal", "parked", "parked_per_principal"):
             check_int(name, getattr(self, name))
         check_seconds("park_ttl", self.park_ttl)
 
@@ -44,7 +41,6 @@ class SupervisorStatistics:
 
     running: int = 0
     parked: int = 0
-    parked_bytes: int = 0
     started: int = 0
     returned: int = 0
     raised: int = 0

@@ -12,25 +12,41 @@ together, so that many messages cost one write.
 # `items`, `closed` and `is_full` are attributes, which every change keeps up to date, because each message reads them several
 # times from other files; nothing outside of this class may write them.
 #
-#   queued items           closed   is_full   post       send    take
-#   fewer than the limit   no       no        queues     queues  all items; waits if there are none
-#   the limit or more      no       yes       queues     waits   all items, and wakes the senders
-#   any                    yes      no        drops      drops   all items; [] if there are none, without waiting
+#   queued items or bytes    closed   is_full   post       send    take
+#   fewer than the limits    no       no        queues     queues  all items; waits if there are none
+#   a limit or more          no       yes       queues     waits   all items, and wakes the senders
+#   any                      yes      no        drops      drops   all items; [] if there are none, without waiting
+#
+# With an account, the bytes of an item are counted from `post` until the item was written. The reader does not say so: it has
+# written what it took when it takes again, or waits.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
 
 import trio
 
+from .memory_budget import Account
+
 T = TypeVar("T")
+
+MAX_QUEUED_BYTES: Final = 1024 * 1024
+"""Queued bytes from which on `send` waits, in an outbox that counts them."""
+
+
+def no_size(_item: object) -> int:
+    return 0
 
 
 @dataclass(slots=True, eq=False)
 class Outbox(Generic[T]):
-    """A bounded queue with one reader; items that come after `close` are dropped."""
+    """A bounded queue with one reader; items that come after `close` are dropped.
+
+    As a context manager, it closes itself and its account.
+    """
 
     limit: int = 256
     """Queued items from which on `send` waits."""
@@ -44,6 +60,12 @@ class Outbox(Generic[T]):
     """Offered an item if nothing is queued and the reader waits; returns True if it has sent it."""
     queue_while: Collection[object] = ()
     """While this holds anything, items are queued and not offered to `send_now`, so that several share a write."""
+    account: Account | None = None
+    """Counts the bytes that are queued or being written; None counts nothing."""
+    size_of: Callable[[T], int] = no_size
+    """The bytes of an item."""
+    _queued_bytes: int = 0
+    _taken_bytes: int = 0
     # Made for the first sender that has to wait: most outboxes are never full.
     _senders: trio.lowlevel.ParkingLot | None = None
 
@@ -54,7 +76,9 @@ class Outbox(Generic[T]):
         send_now = None if self.on_ready is None or self.items or self.queue_while else self.send_now
         if send_now is None or not send_now(item):
             self.items.append(item)
-            self.is_full = len(self.items) >= self.limit
+            if self.account is not None:
+                self._count(self.account, item)
+            self.is_full = len(self.items) >= self.limit or self._queued_bytes >= MAX_QUEUED_BYTES
             self._ready()
         if last:
             self.close()
@@ -80,10 +104,18 @@ class Outbox(Generic[T]):
 
     def take_nowait(self) -> list[T]:
         """Return all queued items in order, without waiting."""
+        self.written()
         items, self.items = self.items, []
+        self._taken_bytes, self._queued_bytes = self._queued_bytes, 0
         self.is_full = False
         self._wake_senders()
         return items
+
+    def written(self) -> None:
+        """Note that what was taken has been written; taking again, and waiting, note it too."""
+        if self._taken_bytes and self.account is not None:
+            self.account.give_back(self._taken_bytes)
+            self._taken_bytes = 0
 
     async def take(self) -> list[T]:
         """Wait until something is queued and return all of it; an empty list once the outbox is closed and drained."""
@@ -98,6 +130,7 @@ class Outbox(Generic[T]):
         """
         # Before `on_ready` is written: a reader that was cancelled must not take the wake-up of the one after it.
         await trio.lowlevel.checkpoint_if_cancelled()
+        self.written()
         if self.items or self.closed:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
@@ -114,9 +147,24 @@ class Outbox(Generic[T]):
         self._wake_senders()
         self._ready()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        if self.account is not None:
+            self.account.close()
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         return f"<Outbox {state} queued={len(self.items)}/{self.limit}>"
+
+    def _count(self, account: Account, item: T) -> None:
+        size = self.size_of(item)
+        account.draw(size)
+        self._queued_bytes += size
 
     def _ready(self) -> None:
         callback, self.on_ready = self.on_ready, None

@@ -130,14 +130,8 @@ class Supervisor:
             raise LimitExceeded(
                 f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit"
             )
-        if self._counts.parked_bytes + actor.held_bytes > limits.parked_bytes:
-            raise LimitExceeded(
-                f"the calls that wait for an answer may hold {limits.parked_bytes} bytes of requests on this server, "
-                f"and with this one of {actor.held_bytes} bytes it would be more"
-            )
         self._parked[principal] += 1
         self._counts.parked += 1
-        self._counts.parked_bytes += actor.held_bytes
         actor.state = ActorState.PARKED
         actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
         self._deadlines.expect_end(actor, actor.scope.deadline)
@@ -247,6 +241,8 @@ class Supervisor:
         actor.state = ActorState.DONE
         if actor.opened_mailbox is not None:
             actor.retire(ActorState.DONE)
+        if actor.account is not None:
+            actor.account.close()
         # No reference back to the call that owns it, which would be a cycle.
         actor.on_cancel = actor.on_quiescent = actor.task = None
         del self._actors[actor.name]
@@ -322,7 +318,6 @@ class Supervisor:
     def _unpark(self, actor: Actor) -> None:
         if actor.state is ActorState.PARKED:
             self._counts.parked -= 1
-            self._counts.parked_bytes -= actor.held_bytes
             self._parked[actor.principal] -= 1
             if not self._parked[actor.principal]:
                 del self._parked[actor.principal]

@@ -5,7 +5,7 @@ from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.facts import Question, RequestFacts, ResumeMode
 from .channel import AnyChannel, MessageChannel, as_message_channel
 from .client import ClientSession
-from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
+from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent, received
 from .options import ServiceOptions
 from .pump import serve_channel
 from .replies import ReplyTarget
@@ -48,6 +48,7 @@ __all__ = [
     "estimate_tokens",
     "find_transport",
     "open_service",
+    "received",
     "serve_channel",
     "used_tokens",
 ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..protocol.jsonrpc import Answers, ErrorResponse, RequestId, Response
 from ..runtime import Outbox
-from .envelope import Envelope
+from .envelope import Envelope, content_size
 from .replies import LegOutcome, OpenRequests, ReplyTarget, reply_of
 
 # A batch counts what it still waits for, and itself while it is read:
@@ -40,6 +40,7 @@ class OpenBatch:
     """Those of its requests that were not rejected immediately."""
     _answers: list[Response | ErrorResponse] = field(default_factory=list, init=False)
     _open: int = field(default=1, init=False)  # the reader
+    _drawn: int = field(default=0, init=False)
 
     @property
     def finished(self) -> bool:
@@ -61,6 +62,7 @@ class OpenBatch:
         """Record the reply to a request, or that it gets none; the last one sends the array."""
         if answer is not None:
             self._answers.append(answer)
+            self._count(content_size(answer))
         self._open -= 1
         if not self._open:
             self._send()
@@ -71,8 +73,15 @@ class OpenBatch:
         self.settle(None)
         return waits
 
+    def _count(self, size: int) -> None:
+        """Count what the batch holds until its last answer has come; then its outbox does."""
+        if self.outbox.account is not None:
+            self.outbox.account.draw(size)
+            self._drawn += size
+
     def _send(self) -> None:
         """Nothing for a batch whose requests were all cancelled: an array is never empty (JSON-RPC 2.0, 6)."""
+        self._count(-self._drawn)
         if self._answers:
             self.outbox.post(Envelope(Answers(tuple(self._answers))))
         if self.owns_outbox:
@@ -87,6 +96,7 @@ class BatchReplyTarget(ReplyTarget):
 
     def finish(self, outcome: LegOutcome) -> None:
         """Hand the outcome to the batch."""
+        outcome = self.affordable(outcome)
         self.close()
         # The batch knows its targets: without a reference back, nothing is left to the garbage collector.
         batch, self.batch = self.batch, None

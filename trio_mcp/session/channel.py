@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 import trio
 
 from ..runtime import Outbox
-from .envelope import Envelope, Received, Sent
+from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 
 
 class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChannel[Envelope[Received]]):
@@ -25,9 +25,11 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     Attributes:
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
+        peer: the other end; a transport that knows more of it says so before the channel is served.
     """
 
     on_stop: Callable[[], None] | None = None
+    peer: Peer = ANONYMOUS
 
     async def send_many(self, values: Sequence[Envelope[Sent]]) -> None:
         """Send several envelopes in order; override it where they can share one write. Raises what `send` raises.

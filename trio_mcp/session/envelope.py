@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeAlias
 
 from typing_extensions import TypeVar
 
-from ..protocol.jsonrpc import Answers, Malformed, Message, RequestId, Unanswered
+from ..protocol.jsonrpc import (
+    Answers,
+    Encoded,
+    ErrorResponse,
+    Malformed,
+    Message,
+    RequestId,
+    Response,
+    Unanswered,
+    parse,
+)
+from ..protocol.strict_json import JsonLimits, held_size
+from .sizes import MESSAGE_SIZE
 
 Sent: TypeAlias = Message | Answers
 """What a session may send: a message, or the answers to a batch."""
@@ -25,10 +37,12 @@ class Peer(NamedTuple):
     Attributes:
         principal: the authenticated identity, or None if the transport does not authenticate (pipes, memory).
         headers: the HTTP headers of the request that brought the message, names in lower case; empty elsewhere.
+        connection: tells its connection from others, for the memory budget; None if it is unknown.
     """
 
     principal: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
+    connection: Hashable | None = None
 
 
 ANONYMOUS = Peer()
@@ -44,7 +58,7 @@ class Envelope(NamedTuple, Generic[M_co]):
         message: the message.
         about: the request that this message belongs to. HTTP selects the response stream by it; other transports ignore it.
         peer: the sender; `ANONYMOUS` for an outgoing message.
-        size: bytes of a received message, for the limits; 0 for an outgoing one.
+        size: bytes of memory that a received message takes; 0 for an outgoing one, see `sent_size`.
         stateless: for an outgoing message, whether it belongs to no session: a request carries all its context, `peer.headers`
             hold every header that describes it, and closing its response cancels it (2026-07-28).
     """
@@ -54,3 +68,25 @@ class Envelope(NamedTuple, Generic[M_co]):
     peer: Peer = ANONYMOUS
     size: int = 0
     stateless: bool = False
+
+
+def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelope[Received]:
+    """Return the message in these bytes; `Envelope(Malformed(...))` if they are not one."""
+    message = parse(data, limits)
+    return Envelope(message, peer=peer, size=0 if type(message) is Malformed else held_size(data))
+
+
+def sent_size(envelope: Envelope) -> int:
+    """Return the bytes of memory that a message takes until it has been sent."""
+    message = envelope.message
+    if isinstance(message, Answers):
+        return sum(map(content_size, message.answers))
+    return content_size(message)
+
+
+def content_size(message: Message) -> int:
+    """Return the bytes of memory that a message to be sent takes."""
+    if isinstance(message, ErrorResponse):
+        return MESSAGE_SIZE
+    content = message.result if isinstance(message, Response) else message.params
+    return MESSAGE_SIZE + (len(content.raw) if isinstance(content, Encoded) else 0)

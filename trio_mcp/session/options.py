@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ..checks import check_callable, check_instance, check_int, check_seconds
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime import MAX_DEPTH
+from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
 from .token_usage import TokenEstimate, estimate_tokens
@@ -26,6 +26,8 @@ class ServiceOptions:
         watchdog: a tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog.
         settle: how long a busy branch may delay the questions of other branches, which a modern client receives together.
         outcome_grace: how long the result of a finished request is retained, in case the client repeats the request.
+        memory: how many bytes the server may hold for its clients; by default a quarter of the memory of the machine, or of its
+            control group, shared by all services of the process.
         outbox: messages that may wait for a slow reader before the tools that send them wait too.
         keys: keys that encrypt `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the
             process.
@@ -45,6 +47,7 @@ class ServiceOptions:
     watchdog: float = 0.25
     settle: float = 0.2
     outcome_grace: float = 60.0
+    memory: MemoryBudget = field(default_factory=process_budget)
     outbox: int = 256
     keys: KeyRing | None = None
     max_state: int = 32 * 1024
@@ -65,4 +68,5 @@ class ServiceOptions:
         for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
             check_int(name, getattr(self, name), least=least)
         check_instance("actors", self.actors, ActorLimits, "trio_mcp.runtime.Limits(...)")
+        check_instance("memory", self.memory, MemoryBudget, "MemoryBudget(256 * 1024 * 1024)")
         check_callable("estimate_tokens", self.estimate_tokens, "a function of a request and its result")

@@ -12,6 +12,7 @@ from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, w
 from .envelope import Envelope
 from .server import ServerSession
 from .service import Service
+from .sizes import SESSION_SIZE, STREAM_SIZE
 
 logger = peer_logger("trio_mcp.session")
 
@@ -25,7 +26,11 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
     If the channel calls `on_stop`, the service is drained, and running calls are answered before this returns.
     """
     channel = as_message_channel(channel)
-    outbox: Outbox[Envelope] = Outbox(service.options.outbox)
+    with service.open_outbox(channel.peer, STREAM_SIZE + SESSION_SIZE) as outbox:
+        await _serve(service, channel, outbox)
+
+
+async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envelope]) -> None:
     session = ServerSession(service)
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
     outbox.send_now, outbox.queue_while = channel.send_nowait, session.connection.open_ids

@@ -8,7 +8,8 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from ..protocol.jsonrpc import Encoded, ErrorDetail, ErrorResponse, RequestId, Response
+from ..errors import LimitExceeded
+from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
 from ..runtime import CancelReason, Outbox
 from .envelope import Envelope
 
@@ -55,8 +56,15 @@ class ReplyTarget:
     """Ends the stream that the reply would go out on; the argument is the seconds the client waits before it asks for the
     rest. None where a stream cannot be ended early."""
 
+    def check_room(self, size: int) -> None:
+        """Raise `LimitExceeded` if the memory budget has no room for a message of this size about the request."""
+        account = self.outbox.account
+        if account is not None:
+            account.check(size)
+
     def finish(self, outcome: LegOutcome) -> None:
-        """Send the outcome."""
+        """Send the outcome, or an error that names the memory budget if that has no room for it."""
+        outcome = self.affordable(outcome)
         # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
         reply = reply_of(self.request_id, outcome)
@@ -64,6 +72,15 @@ class ReplyTarget:
             self.outbox.post(Envelope(reply, about=self.request_id), last=self.owns_outbox)
         elif self.owns_outbox:
             self.outbox.close()
+
+    def affordable(self, outcome: LegOutcome) -> LegOutcome:
+        """Return the outcome, or the error to send in place of it if the memory budget has no room."""
+        if isinstance(outcome, Encoded):
+            try:
+                self.check_room(len(outcome.raw))
+            except LimitExceeded as error:
+                return ErrorDetail(SERVER_BUSY, f"the result of {len(outcome.raw)} bytes cannot be sent: {error}")
+        return outcome
 
     def close(self) -> None:
         """Remove the request from the open ones."""

@@ -20,11 +20,13 @@ from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime import Supervisor, ThreadLimiter, open_supervisor
+from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
 from ..types import Implementation, ServerCapabilities, declares
 from .calls.call import CallServices, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .envelope import ANONYMOUS, Envelope, Peer, sent_size
 from .options import ServiceOptions
+from .sizes import STREAM_SIZE
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
 
@@ -60,9 +62,23 @@ class Service:
             server_info_json=Encoded(self.identity.encode()),
             keys=keys,
             audience=self.identity.name,
-            directory=CallDirectory(self.options.outcome_grace),
+            directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
         )
+
+    def open_account(self, peer: Peer) -> Account:
+        """Open an account of the memory budget for what is held for a client."""
+        return self.options.memory.open(peer.connection, peer.principal)
+
+    def open_outbox(self, peer: Peer = ANONYMOUS, size: int = STREAM_SIZE) -> Outbox[Envelope]:
+        """Return an outbox for messages to a client that counts what it holds; leaving its block closes it.
+
+        Args:
+            size: bytes that it takes while it is empty, with what exists for as long as it does.
+        """
+        account = self.open_account(peer)
+        account.draw(size)
+        return Outbox(self.options.outbox, account=account, size_of=sent_size)
 
     def declare(self, capabilities: ServerCapabilities) -> None:
         """Offer these capabilities from now on; called again when an item of a new kind is added while serving."""
@@ -84,6 +100,7 @@ class Service:
             open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
             dropped=ReplyStatistics(**{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}),
             threads=None if self._threads is None else self._threads.statistics(),
+            memory=self.options.memory.statistics(),
             blocked=self.supervisor.watchdog.incidents,
         )
 
@@ -130,6 +147,11 @@ async def open_service(
     options = options or ServiceOptions()
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
     async with open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor:
-        yield Service(supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads)
-        with trio.CancelScope(shield=True):
-            await supervisor.drain(0)
+        service = Service(
+            supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads
+        )
+        with service.calls.directory as directory:
+            supervisor.spawn(directory.evict_in_time)
+            yield service
+            with trio.CancelScope(shield=True):
+                await supervisor.drain(0)

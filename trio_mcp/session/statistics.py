@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..runtime import SupervisorStatistics, ThreadStatistics
+from ..runtime import MemoryStatistics, SupervisorStatistics, ThreadStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class ServiceStatistics:
         open_questions: questions of these calls without an answer.
         dropped: replies that matched no open question.
         threads: those that run plain functions; abandoned ones belong to calls that were cancelled. None without plain functions.
+        memory: the memory budget; other services of the process may share it.
         blocked: how often the watchdog saw a tool block the event loop.
     """
 
@@ -38,6 +39,7 @@ class ServiceStatistics:
     open_questions: int
     dropped: ReplyStatistics
     threads: ThreadStatistics | None
+    memory: MemoryStatistics
     blocked: int
 
     @property

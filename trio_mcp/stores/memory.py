@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from typing import Final, TypeAlias
 
 import trio
 
+from ..runtime import MemoryBudget, process_budget
+from ..session.sizes import EVENT_SIZE
 from ..storage import EventsGone, LogKey, NoSuchEvent
 
 MIB: Final = 1024 * 1024
@@ -72,6 +75,7 @@ class MemoryEventStore:
         stream_events, stream_bytes: limits of one stream.
         session_events, session_bytes: limits of one session.
         total_events, total_bytes: limits of everything.
+        memory: the budget that the events are kept in; by default that of the process. `asgi_app` uses that of its server.
     """
 
     def __init__(
@@ -83,11 +87,15 @@ class MemoryEventStore:
         session_bytes: int = 16 * MIB,
         total_events: int = 100_000,
         total_bytes: int = 64 * MIB,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._stream_limits = (stream_events, stream_bytes)
         self._session_limits = (session_events, session_bytes)
         self._total_limits = (total_events, total_bytes)
         self._total = Usage()
+        self._account = (process_budget() if memory is None else memory).open()
+        # It has no end of its own.
+        weakref.finalize(self, self._account.close)
         self._sessions: dict[SessionKey, SessionLog] = {}
         self._streams: OrderedDict[LogKey, StreamLog] = OrderedDict()
         """All streams, the least recently written first."""
@@ -152,7 +160,8 @@ class MemoryEventStore:
         session = self._sessions[session_of(key)]
         while session.is_over(self._session_limits):
             self._evict(next(iter(session.streams)), key)
-        while self._total.is_over(self._total_limits):
+        # Logs are the first to go when memory is short: only a client that missed something needs them.
+        while self._total.is_over(self._total_limits) or (self._total.events and not self._account.has_room(0)):
             self._evict(next(iter(self._streams)), key)
 
     def _evict(self, oldest: LogKey, newest: LogKey) -> None:
@@ -178,6 +187,7 @@ class MemoryEventStore:
         for usage in (stream, self._sessions[session_of(key)], self._total):
             usage.events += events
             usage.size += size
+        self._account.draw(events * EVENT_SIZE + size)
 
 
 def session_of(key: LogKey) -> SessionKey:

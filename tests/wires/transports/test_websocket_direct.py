@@ -217,7 +217,7 @@ async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_messag
 
 
 async def test_nothing_overtakes_what_is_queued() -> None:
-    inbox, heard = Inbox(9), list[object]()
+    inbox, heard = Inbox(9, MemoryBudget().open()), list[object]()
     stream = websocket_stream()
     stream.inbox = inbox
     stream.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]

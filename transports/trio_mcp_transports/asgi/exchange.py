@@ -159,6 +159,7 @@ class Exchange:
 
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
+        self.outbox.written()
         with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
             wake = self._wake = self.outbox.on_ready = ready.cancel
             try:

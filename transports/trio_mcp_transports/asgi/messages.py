@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
-from trio_mcp.errors import ProtocolError
-from trio_mcp.protocol.jsonrpc import dump, error_response
+from trio_mcp.errors import LimitExceeded, ProtocolError
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, dump, error_response
+from trio_mcp.runtime import Account
 from trio_mcp.session import Peer
 
 from .access import HttpRejection
@@ -35,17 +36,33 @@ class AuthorizedRequest(NamedTuple):
     expiry: Expiry | None = None
 
 
-async def read_body(receive: Receive, limit: int, seconds: float, announced: str | None) -> bytes:
+def check_room(account: Account, size: int) -> None:
+    """Raise `HttpRejection` (503) unless the memory budget has room for these bytes."""
+    try:
+        account.check(size)
+    except LimitExceeded as error:
+        # The connection is closed: what is still to come has no room either.
+        raise HttpRejection(503, str(error), [(b"connection", b"close")], code=SERVER_BUSY) from None
+
+
+async def read_body(receive: Receive, limit: int, seconds: float, announced: str | None, account: Account) -> bytes:
     """The whole body of a request.
 
+    Args:
+        announced: the `Content-Length` of the request.
+        account: counts what has arrived of it.
+
     Raises:
-        HttpRejection: 413 over `limit` bytes, 408 after `seconds`, 400 when the client went away in the middle.
+        HttpRejection: 413 over `limit` bytes, 408 after `seconds`, 400 when the client went away in the middle, 503 when the
+            memory budget has no room for it.
     """
     # The connection is closed: the rest of the body may be without end, and is not read.
     too_large = HttpRejection(413, f"A message has at most {limit} bytes.", [(b"connection", b"close")])
     # Told before a byte is read. Twenty digits are more than any size, and `int` of many digits is slow.
-    if announced is not None and announced.isdigit() and len(announced) < 20 and int(announced) > limit:
+    length = int(announced) if announced is not None and announced.isdigit() and len(announced) < 20 else 0
+    if length > limit:
         raise too_large
+    check_room(account, length)
     chunks: list[bytes] = []
     size = 0
     with trio.move_on_after(seconds):
@@ -53,13 +70,17 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise HttpRejection(400, "The body ended too early.")
-            chunk = message.get("body", b"")
+            chunk: bytes = message.get("body", b"")
             size += len(chunk)
             if size > limit:
                 raise too_large
+            if not chunks and not message.get("more_body", False):
+                return chunk
+            check_room(account, len(chunk))
+            account.draw(len(chunk))
             chunks.append(chunk)
             if not message.get("more_body", False):
-                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                return b"".join(chunks)
     raise HttpRejection(408, f"The body did not arrive within {seconds:g} seconds.", [(b"connection", b"close")])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Final, Generic, TypeVar
 
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
 
 from .access import HttpRejection
@@ -19,15 +19,17 @@ class OpenSession:
 
     Attributes:
         id: 192 random bits.
+        account: counts what the session holds; closed at its end.
         ended: its id is unknown from then on.
     """
 
-    __slots__ = ("ended", "id", "principal", "session")
+    __slots__ = ("account", "ended", "id", "principal", "session")
 
-    def __init__(self, session: ServerSession, principal: str | None) -> None:
+    def __init__(self, session: ServerSession, principal: str | None, account: Account) -> None:
         self.id = secrets.token_urlsafe(ID_BYTES)
         self.session = session
         self.principal = principal
+        self.account = account
         self.ended = False
 
     def close_streams(self) -> None:
@@ -86,6 +88,7 @@ class SessionTable(Generic[S]):
         self.quota.release(entry.principal)
         entry.session.close(reason)
         entry.close_streams()
+        entry.account.close()
 
     def end_all(self, reason: CancelReason) -> None:
         """End every session."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from hypercorn.config import Config, Sockets
 
+from trio_mcp.runtime import MemoryBudget, process_budget
+
 ALPN_PROTOCOLS = ["http/1.1"]
 
 
@@ -40,6 +42,7 @@ class GuardedConfig(Config):
     """Hypercorn's settings with our defaults. The guard reads `limits`; a plain `Config` gets `DEFAULT_CONNECTION_LIMITS`."""
 
     limits: ConnectionLimits = DEFAULT_CONNECTION_LIMITS
+    memory: MemoryBudget | None = None
     alpn_protocols = ALPN_PROTOCOLS
     include_server_header = False
     keep_alive_max_requests = sys.maxsize
@@ -71,6 +74,7 @@ def guarded_config(
     graceful_timeout: float = 5.0,
     max_websocket_message: int = 4 * 1024 * 1024,
     websocket_ping_interval: float | None = 20.0,
+    memory: MemoryBudget | None = None,
     certfile: str | None = None,
     keyfile: str | None = None,
 ) -> GuardedConfig:
@@ -83,6 +87,7 @@ def guarded_config(
         graceful_timeout: seconds that open requests have after the shutdown began.
         max_websocket_message: the maximum size of a received WebSocket message, in bytes; a larger one closes with 1009.
         websocket_ping_interval: seconds between pings; a WebSocket without data for two intervals is closed. None: no pings.
+        memory: the budget that connections draw from; by default that of the process, as for `ServiceOptions.memory`.
         certfile, keyfile: PEM files; both together switch the server to TLS.
 
     Nothing is logged per request; errors go to the logger `trio_mcp.http`. `read_timeout` has no effect under the
@@ -91,6 +96,7 @@ def guarded_config(
     config = GuardedConfig()
     config.bind = list(bind)
     config.limits = limits
+    config.memory = memory
     config.keep_alive_timeout = keep_alive_timeout
     config.graceful_timeout = graceful_timeout
     config.websocket_max_message_size = max_websocket_message
@@ -103,6 +109,12 @@ def guarded_config(
 def limits_of(config: Config) -> ConnectionLimits:
     """The limits `config` carries, or the default ones for a config of hypercorn's own."""
     return config.limits if isinstance(config, GuardedConfig) else DEFAULT_CONNECTION_LIMITS
+
+
+def memory_of(config: Config) -> MemoryBudget:
+    """The memory budget that `config` carries, or that of the process."""
+    memory = config.memory if isinstance(config, GuardedConfig) else None
+    return process_budget() if memory is None else memory
 
 
 def set_socket_options(sock: socket.socket, limits: ConnectionLimits) -> None:

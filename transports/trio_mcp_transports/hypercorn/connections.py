@@ -12,14 +12,20 @@ from typing import Final
 import trio
 from hypercorn.config import Config
 
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.logs import peer_logger
+from trio_mcp.runtime import Account
+from trio_mcp.session.sizes import CONNECTION_SIZE
 
 from .config import ConnectionLimits, limits_of
 
 logger = peer_logger("trio_mcp.http")
 
 MAX_RECV: Final = 1 << 16
-REFUSAL: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+REFUSAL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nretry-after: 1\r\n"
+    b"connection: close\r\n\r\n%b"
+)
 # Under a flood each of them holds a socket.
 REFUSE_SECONDS: Final = 0.25
 # Refusals being written at once; beyond that a connection is closed without a word.
@@ -40,15 +46,23 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: trio.CancelScope) -> bool:
-        """Count a connection in, unless the limit is reached."""
-        if len(self._open) < self._limit:
+    def admit(self, connection: trio.CancelScope, account: Account) -> str | None:
+        """Count a connection in, or return the reason to refuse it: the limit is reached, or the memory budget."""
+        refusal = None
+        if len(self._open) >= self._limit:
+            refusal = f"{self._limit} connections are open, which is the limit (max_connections)"
+        else:
+            try:
+                account.check(CONNECTION_SIZE)
+            except LimitExceeded as error:
+                refusal = str(error)
+        if refusal is None:
+            account.draw(CONNECTION_SIZE)
             self._open.add(connection)
-            return True
-        if not self._full:
+        elif not self._full:
             self._full = True
-            logger.warning("new connections are refused: %d are open, the limit (max_connections)", self._limit)
-        return False
+            logger.warning("new connections are refused: %s", refusal)
+        return refusal
 
     def remove(self, connection: trio.CancelScope) -> None:
         self._open.discard(connection)
@@ -61,13 +75,13 @@ class Connections:
         for connection in self._open:
             connection.cancel()
 
-    async def refuse(self, stream: trio.abc.Stream) -> None:
-        """Answer 503 and close; under a flood, and on TLS, just close."""
+    async def refuse(self, stream: trio.abc.Stream, reason: str) -> None:
+        """Answer 503 with the reason, and close; under a flood, and on TLS, just close."""
         if isinstance(stream, trio.SocketStream) and self._refusing < MAX_REFUSING:
             self._refusing += 1
             try:
                 with trio.move_on_after(REFUSE_SECONDS), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                    await stream.send_all(REFUSAL)
+                    await stream.send_all(REFUSAL % (len(reason), reason.encode()))
                     await stream.send_eof()
                     # Closing with an unread request would turn the answer into a reset.
                     await stream.receive_some(MAX_RECV)

@@ -9,6 +9,7 @@ itself when it answers before having read its body; and a second `receive` after
 # Hypercorn's own types are partial.
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVarTuple, cast
@@ -16,6 +17,8 @@ from typing import TypeVarTuple, cast
 import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
+
+from trio_mcp.runtime import Account
 
 from ..asgi.failures import log_failures
 from ..asgi.fast_path import FAST_PATH_KEY
@@ -33,11 +36,12 @@ DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
 class Inbox:
     """What one exchange has received and its app has not read yet.
 
-    Bounded in messages and in bytes: `put` waits while it is full, so the client is slowed down by TCP. The disconnect
-    is never refused, and is given again to every later `receive`.
+    Bounded in messages, in bytes and by the memory budget: `put` waits while it is full, so the client is slowed down by
+    TCP. The disconnect is never refused, and is given again to every later `receive`.
     """
 
-    def __init__(self, max_messages: int) -> None:
+    def __init__(self, max_messages: int, account: Account) -> None:
+        self.account = account
         self._messages: deque[ASGIReceiveEvent] = deque()
         self._bytes = 0
         self._max_messages = max_messages
@@ -56,7 +60,7 @@ class Inbox:
             await self._wait()
         if self._last is None and not self._merged(message):
             self._messages.append(message)
-            self._bytes += payload_size(message)
+            self._count(payload_size(message))
             self._notify()
 
     async def receive(self) -> ASGIReceiveEvent:
@@ -75,7 +79,7 @@ class Inbox:
             finally:
                 self._awaited = False
         message = self._messages.popleft()
-        self._bytes -= payload_size(message)
+        self._count(-payload_size(message))
         self._notify()
         return message
 
@@ -85,7 +89,14 @@ class Inbox:
         return self._awaited and not self._messages and self._last is None
 
     def _full(self) -> bool:
-        return len(self._messages) >= self._max_messages or self._bytes >= MAX_QUEUED_BYTES
+        if len(self._messages) >= self._max_messages or self._bytes >= MAX_QUEUED_BYTES:
+            return True
+        # While nothing is queued one more is let in, whatever the budget says: nothing else would end the wait.
+        return bool(self._messages) and not self.account.has_room(0)
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self.account.draw(size)
 
     def _merged(self, message: ASGIReceiveEvent) -> bool:
         """Fold the empty end of a request body into its last chunk: a short request is then one event."""
@@ -111,23 +122,28 @@ class Inbox:
 
 
 def payload_size(message: ASGIReceiveEvent) -> int:
-    """The payload bytes (of text: characters) of an event."""
+    """The bytes of memory that the payload of an event takes."""
     content = cast("dict[str, bytes | str | None]", message)
-    return len(content.get("body") or content.get("bytes") or content.get("text") or b"")
+    return sys.getsizeof(content.get("body") or content.get("bytes") or content.get("text") or b"")
 
 
 class ConnectionTasks:
-    """Hypercorn's task group, on a nursery that the connection owns."""
+    """Hypercorn's task group, on a nursery that the connection owns.
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    Attributes:
+        account: of the connection.
+    """
+
+    def __init__(self, nursery: trio.Nursery, account: Account) -> None:
         self._nursery = nursery
+        self.account = account
 
     async def spawn_app(
         self, app: AppWrapper, config: Config, scope: Scope, send: Send
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start `app` for one exchange; returns what feeds it."""
         fast = scope["state"].get(FAST_PATH_KEY) if scope["type"] == "websocket" else None
-        inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES)
+        inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES, self.account.open())
         if fast is not None:
             fast.inbox = inbox
         self._nursery.start_soon(run_app, app, scope, inbox, send)
@@ -143,7 +159,7 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> No
     `send(None)` is hypercorn's word for "the app is done": it answers 500 if nothing was sent.
     """
     try:
-        with log_failures(f"the ASGI app failed in a {scope['type']} exchange"):
+        with inbox.account, log_failures(f"the ASGI app failed in a {scope['type']} exchange"):
             await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
     except BaseException:
         # Shielded: hypercorn must hear that the app is done, or the exchange would never be closed. Bounded, since it

@@ -32,12 +32,13 @@ from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from trio_mcp.logs import peer_logger
+from trio_mcp.runtime import Account
 
 from ..asgi.failures import log_failures
-from .config import ALPN_PROTOCOLS, limits_of
+from .config import ALPN_PROTOCOLS, limits_of, memory_of
 from .connections import connections_of
 from .exchange import LAST_SEND, ConnectionTasks
-from .h11 import GuardedH11Protocol
+from .h11 import Address, GuardedH11Protocol
 
 logger = peer_logger("trio_mcp.http")
 
@@ -103,33 +104,38 @@ class GuardedTCPServer(TCPServer):
         self._in_head = True
         self._lingering: int | None = None
         self._unsent = b""
+        self._account: Account
+        self._stored = 0
 
     async def run(self) -> None:
         """Serve the connection to its end. Only a cancel of an outer scope is raised."""
-        connections, scope = connections_of(self.config), trio.CancelScope()
-        try:
-            # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
-            with log_failures("a connection failed and was closed"):
-                if connections.admit(scope):
-                    with scope:
-                        await self._serve()
-                else:
-                    await connections.refuse(self.stream)
-        finally:
-            connections.remove(scope)
-
-    async def _serve(self) -> None:
-        if not await self._shake_hands():
-            return
         try:
             client = parse_socket_addr(self._socket.family, self._socket.getpeername())
             server = parse_socket_addr(self._socket.family, self._socket.getsockname())
         except OSError:
             # The client left between the accept and this line; a socket without a peer has no address.
+            await self._close()
+            return
+        connections, scope = connections_of(self.config), trio.CancelScope()
+        with memory_of(self.config).open(client) as self._account:
+            try:
+                # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
+                with log_failures("a connection failed and was closed"):
+                    refusal = connections.admit(scope, self._account)
+                    if refusal is None:
+                        with scope:
+                            await self._serve(client, server)
+                    else:
+                        await connections.refuse(self.stream, refusal)
+            finally:
+                connections.remove(scope)
+
+    async def _serve(self, client: Address, server: Address) -> None:
+        if not await self._shake_hands():
             return
         try:
             async with trio.open_nursery() as nursery:
-                tasks = ConnectionTasks(nursery)
+                tasks = ConnectionTasks(nursery, self._account)
                 self.protocol = GuardedH11Protocol(self, tasks, client, server, self.write_now)
                 nursery.start_soon(self._watch)
                 await self._read_data()
@@ -247,14 +253,22 @@ class GuardedTCPServer(TCPServer):
                 return False
             if not self.protocol.paused:
                 await self.protocol.resume()
+            self._count_stored()
         return True
 
     def _store(self, data: bytes) -> bool:
         self.protocol.connection.receive_data(data)
-        if self.protocol.buffered <= self._limits.max_pipelined:
-            return True
-        logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)
-        return False
+        if self.protocol.buffered > self._limits.max_pipelined:
+            logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)
+            return False
+        self._count_stored()
+        return self._account.has_room(0)
+
+    def _count_stored(self) -> None:
+        """Count what a client has sent before the response to its previous request."""
+        stored = self.protocol.buffered
+        self._account.draw(stored - self._stored)
+        self._stored = stored
 
     def _set_idle(self, idle: bool) -> None:
         # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app

@@ -57,6 +57,7 @@ class GuardedH11Protocol(H11Protocol):
         super().__init__(owner.app, config, context, cast(TaskGroup, tasks), state, ssl, client, server, send)
         self.paused = False
         self._write_now = write_now
+        self._account = tasks.account
         self._head: h11.Response | None = None
         self._out: list[bytes] = []
         self._ahead = trio.CancelScope()
@@ -166,6 +167,7 @@ class GuardedH11Protocol(H11Protocol):
         )
         if isinstance(stream, GuardedWSStream):
             stream.write_now = self._write_now
+            stream.account = self._account
         return stream
 
     async def _refuse(self, status: int) -> None:

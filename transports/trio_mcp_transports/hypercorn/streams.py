@@ -15,6 +15,7 @@ and whatever has to wait do not take it.
 # Hypercorn's own types are partial.
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -28,6 +29,9 @@ from hypercorn.typing import ConnectionState as HypercornState
 from wsproto.connection import Connection, ConnectionState
 from wsproto.events import CloseConnection, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
+
+from trio_mcp.errors import LimitExceeded
+from trio_mcp.runtime import Account
 
 from ..asgi.failures import ClientDisconnected
 from ..asgi.fast_path import FAST_PATH_KEY
@@ -88,16 +92,19 @@ class GuardedWSStream(WSStream):
         on_message: see `FastPath`.
         inbox: the ASGI events that the application has not received yet; set when the application is started.
         write_now: writes all of some bytes at once, or nothing of them.
+        account: of the connection.
     """
 
     on_message: Callable[[bytes], bool] | None = None
     inbox: Inbox | None = None
     write_now: Callable[[bytes], bool]
+    account: Account
 
     ending = False
     _lost = False
     _last_received_at = 0.0
     _delivering = False
+    _stored = 0
     _pinging: trio.CancelScope
     # When the message began that has not ended. None between messages: only then may the next bytes be read as frames
     # of their own.
@@ -232,19 +239,40 @@ class GuardedWSStream(WSStream):
 
     async def _handle_message(self, event: Message[str] | Message[bytes | bytearray]) -> None:
         try:
-            self.buffer.extend(event)
+            self._store(event)
         except FrameTooLargeError:
-            self.buffer.clear()
+            self._drop()
             await self._fail_connection(
                 CloseReason.MESSAGE_TOO_BIG, f"a message may have {self.buffer.max_length} bytes"
             )
+            return
+        except LimitExceeded:
+            self._drop()
+            # A reason has at most 123 bytes (RFC 6455, 5.5).
+            await self._fail_connection(CloseReason.TRY_AGAIN_LATER, "the memory budget of this server is used up")
             return
         if event.message_finished and self.app_put is not None:
             # What follows is the next message. That the app takes its time for this one is no delay of the client.
             self._message_began_at = None
             message = self.buffer.to_message()
-            self.buffer.clear()
+            self._drop()
             await self.app_put(message)
+
+    def _store(self, event: Message[str] | Message[bytes | bytearray]) -> None:
+        """Keep a part of a message. Raises `FrameTooLargeError`, or `LimitExceeded` if the memory budget has no room."""
+        # A message that comes whole is handed on at once, and is counted where it waits.
+        if not event.message_finished or self._stored:
+            size = sys.getsizeof(event.data)
+            self.account.check(size)
+            self.account.draw(size)
+            self._stored += size
+        self.buffer.extend(event)
+
+    def _drop(self) -> None:
+        """Forget the parts of the message."""
+        self.buffer.clear()
+        self.account.give_back(self._stored)
+        self._stored = 0
 
     async def _fail_connection(self, code: CloseReason, reason: str) -> None:
         await self._send_wsproto_event(CloseConnection(code=code, reason=reason))

@@ -19,12 +19,13 @@ from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, Received, ServerSession, Service
+from trio_mcp.session.sizes import SESSION_SIZE
 
 from ..asgi.access import HttpRejection, check_content, check_stream
 from ..asgi.authentication import Expiry
 from ..asgi.exchange import LEGACY_STATUS, Exchange
 from ..asgi.limits import HttpLimits
-from ..asgi.messages import AuthorizedRequest, respond, send_error
+from ..asgi.messages import AuthorizedRequest, check_room, respond, send_error
 from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable
 from ..background import open_background
@@ -65,8 +66,11 @@ class SseSession(OpenSession):
     __slots__ = ("stream",)
 
     def __init__(self, service: Service, incoming: AuthorizedRequest) -> None:
-        super().__init__(ServerSession(service), incoming.peer.principal)
-        self.stream = SseStream(incoming, Outbox(service.options.outbox))
+        account = service.open_account(incoming.peer)
+        check_room(account, SESSION_SIZE)
+        account.draw(SESSION_SIZE)
+        super().__init__(ServerSession(service), incoming.peer.principal, account)
+        self.stream = SseStream(incoming, service.open_outbox(incoming.peer))
         self.session.attach(self.stream.outbox)
 
     def close_streams(self) -> None:
@@ -93,15 +97,19 @@ class SseEndpoint:
         check_stream(incoming.peer.headers)
         self.sessions.quota.check(incoming.peer.principal)
         entry = self.sessions.add(SseSession(self._service, incoming))
-        try:
-            root = str(incoming.scope.get("root_path", "")).rstrip("/")
-            uri = f"{quote(root)}{self._message_path}?session_id={entry.id}"
-            async with open_background() as nursery:
-                if incoming.expiry is not None:
-                    nursery.start_soon(self._end_when_expired, entry, incoming.expiry)
-                await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
-        finally:
-            self.sessions.end(entry, CancelReason.DISCONNECT)
+        with entry.stream.outbox:
+            try:
+                await self._serve_stream(entry, incoming)
+            finally:
+                self.sessions.end(entry, CancelReason.DISCONNECT)
+
+    async def _serve_stream(self, entry: SseSession, incoming: AuthorizedRequest) -> None:
+        root = str(incoming.scope.get("root_path", "")).rstrip("/")
+        uri = f"{quote(root)}{self._message_path}?session_id={entry.id}"
+        async with open_background() as nursery:
+            if incoming.expiry is not None:
+                nursery.start_soon(self._end_when_expired, entry, incoming.expiry)
+            await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
 
     async def post(self, incoming: AuthorizedRequest) -> None:
         """Take one message. Its answer goes to the stream; only invalid messages are answered here."""

@@ -18,10 +18,10 @@ from typing import Final
 import trio
 
 from trio_mcp.protocol.framing import Line, LineDecoder, LineTooLong, LongLineEnded
-from trio_mcp.protocol.jsonrpc import Malformed, dump, parse, unreadable
+from trio_mcp.protocol.jsonrpc import Malformed, dump, unreadable
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.channel import MessageChannel
-from trio_mcp.session.envelope import Envelope, Received
+from trio_mcp.session.envelope import Envelope, Received, received
 
 MAX_READ: Final = 65536
 MAX_LINE: Final = 4 * 1024 * 1024
@@ -238,7 +238,7 @@ class LineChannel(MessageChannel):
     def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
         if isinstance(line, Malformed):
             return Envelope(line)
-        return Envelope(parse(line, self._limits), size=len(line))
+        return received(line, self._limits)
 
     def _check_open(self) -> None:
         if self._closed:

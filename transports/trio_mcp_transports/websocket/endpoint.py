@@ -14,10 +14,10 @@ from typing import Final
 
 import trio
 
-from trio_mcp.protocol.jsonrpc import dump, parse
+from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, MessageChannel, Received, Service, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
 
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FAST_PATH_KEY, FastPath
@@ -88,7 +88,7 @@ class AsgiWebSocket(MessageChannel):
     """
 
     def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits) -> None:
-        scope, self._receive, self._send, self._peer, _ = incoming
+        scope, self._receive, self._send, self.peer, _ = incoming
         self._limits = limits
         self._fast_path: FastPath | None = scope.get("state", {}).get(FAST_PATH_KEY)
         """For messages that need not wait; None under another server."""
@@ -185,7 +185,7 @@ class AsgiWebSocket(MessageChannel):
         # What is declined here is received as an ASGI message, where it waits for room or ends the connection.
         if self._closed or self._ending is not None or outbox.is_full or len(data) > self._limits.max_bytes:
             return False
-        take(Envelope(parse(data, self._limits), peer=self._peer, size=len(data)))
+        take(received(data, self._limits, self.peer))
         return True
 
     async def _read(self, message: Message) -> Envelope[Received]:
@@ -198,4 +198,4 @@ class AsgiWebSocket(MessageChannel):
         if len(data) > self._limits.max_bytes:
             await self.close(Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
             raise trio.EndOfChannel
-        return Envelope(parse(data, self._limits), peer=self._peer, size=len(data))
+        return received(data, self._limits, self.peer)

@@ -13,7 +13,7 @@ from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Lane, Mailbox, Slot
 from ...types import Model
-from ..envelope import Envelope
+from ..envelope import Envelope, content_size
 from .call import CALL_OVER_MESSAGE, Call
 from .facts import Question
 from .failures import check_capabilities
@@ -71,6 +71,7 @@ class CallByRequests(Call[PendingAsks]):
                 raise Disconnected(CALL_OVER_MESSAGE)
             request, slot = self._open_request(question)
             try:
+                target.check_room(content_size(request))
                 await target.outbox.send(Envelope(request, about=target.request_id))
             except BaseException:
                 # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 import trio
 
-from ...errors import InvalidRequestState, LimitExceeded, LocalProtocolError, RemoteProtocolError
+from ...errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
@@ -22,8 +22,9 @@ from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..replies import LegOutcome, ReplyTarget
 from .call import Call
+from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
-from .failures import SENDER_DISCONNECTED, check_capabilities
+from .failures import check_capabilities
 from .legs import Decision, LegBook, OpenQuestion
 from .memory import StatePayload
 
@@ -148,7 +149,7 @@ class CallInRounds(Call[str]):
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
         kept_bytes = legs.finish(final)
         if legs.call_id is not None:
-            self.services.directory.finish(legs.call_id, kept_bytes)
+            self.services.directory.finish(legs.call_id, EndedCall(legs, self.actor.reason), kept_bytes)
 
     def forget(self) -> None:
         """Give the parked call up, outcomes and all: its next leg is a replay."""
@@ -179,7 +180,7 @@ class CallInRounds(Call[str]):
             RemoteProtocolError: an answer is malformed; the call stays parked and the request may be sent again.
             CapabilityError: what is still open cannot be asked of this client; the same holds.
             InvalidRequestState: that leg is too long ago, or the call has waited too long.
-            LimitExceeded: the server is shutting down.
+            LimitExceeded: the server is shutting down, or has no memory left for the request.
         """
         legs, ended = self._book, claims.leg
         # The cancel scope is asked first: hardly any parked call was cancelled, and the reason takes some working out.
@@ -188,21 +189,10 @@ class CallInRounds(Call[str]):
                 self._begin(legs, facts, target, self._decoded(legs, facts, answers))
             case Decision.WAIT:
                 self._open_leg(legs, facts, target)
-            case Decision.FINISH:
-                self._open_leg(legs, facts, target)
-                self.end_leg(legs.final)
             case Decision.JOIN:
                 self.join(target)
-            case Decision.REPEAT:
-                target.finish(legs.outcome(ended + 1) or SENDER_DISCONNECTED)
-            case Decision.GONE:
-                target.finish(SENDER_DISCONNECTED)
-            case Decision.BUSY:
-                raise LimitExceeded("this server is shutting down; send the same request again in a moment")
-            case Decision.EXPIRED:
-                raise InvalidRequestState("the call has waited too long")
-            case Decision.REFUSE:
-                raise InvalidRequestState(f"leg {ended + 1} of a call that is at leg {legs.number}")
+            case decision:
+                repeat_or_reject(decision, legs, ended, target)
 
     def _decoded(self, legs: LegBook, facts: RequestFacts, answers: Mapping[str, JsonValue]) -> dict[str, Model]:
         """Return the answers to open questions; others were never asked, or are answered, and are ignored (M-MRTR-7s)."""
@@ -218,8 +208,11 @@ class CallInRounds(Call[str]):
         return decoded
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
+        account = self.actor.account
+        if account is not None:
+            account.check(facts.size)
+            account.draw(facts.size)
         self.services.supervisor.resume(self.actor)
-        self.actor.held_bytes += facts.size
         self._open_leg(legs, facts, target)
         mailbox = self.actor.opened_mailbox
         assert mailbox is not None, "a question was asked"

@@ -64,7 +64,9 @@ from ...types import (
 from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
+from ..sizes import CALL_SIZE
 from .directory import CallDirectory
+from .ended import EndedCall
 from .facts import Question, RequestFacts, ResumeMode
 from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
 from .legs import LegBook
@@ -95,7 +97,7 @@ class CallServices:
     server_info_json: Encoded
     keys: KeyRing | None
     audience: str
-    directory: CallDirectory[Call]
+    directory: CallDirectory[Call, EndedCall]
     node: str
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
 
@@ -130,7 +132,7 @@ class Call(ABC, Generic[OriginT_co]):
         journal: what an earlier run recorded.
 
     Raises:
-        LimitExceeded: the server runs too many calls, or is shutting down.
+        LimitExceeded: the server runs too many calls, or has no memory left for one, or is shutting down.
     """
 
     services: CallServices
@@ -156,6 +158,11 @@ class Call(ABC, Generic[OriginT_co]):
 
     def __post_init__(self, journal: Journal | None) -> None:
         services, plan, facts = self.services, self._plan, self.facts
+        assert self.target is not None
+        account = self.target.outbox.account
+        size = CALL_SIZE + facts.size
+        if account is not None:
+            account.check(size)
         self.actor = services.supervisor.start(
             partial(plan.run, self),
             self._on_actor_done,
@@ -164,11 +171,12 @@ class Call(ABC, Generic[OriginT_co]):
             label=plan.target,
             journal=journal,
         )
-        self.actor.held_bytes = facts.size
+        if account is not None:
+            self.actor.account = account.open()
+            self.actor.account.draw(size)
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
-        assert self.target is not None
         self.target.work = self
 
     def on_quiescent(self) -> None:
@@ -213,13 +221,18 @@ class Call(ABC, Generic[OriginT_co]):
         await self.notify("notifications/message", params)
 
     async def notify(self, method: str, params: Model) -> None:
-        """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over."""
+        """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over.
+
+        Raises:
+            LimitExceeded: the memory budget has no room for it.
+        """
         target = self.target
         if target is None or self.cancelled_by_client:
             # A checkpoint also when nothing is sent: it may be the only one that a tool has.
             await trio.lowlevel.checkpoint()
             return
         encoded = self.facts.terms.codec.encode_notification(method, params)
+        target.check_room(len(encoded.raw))
         await target.outbox.send(Envelope(Notification(method, encoded), about=target.request_id))
 
     def post(self, message: Notification) -> None:
@@ -287,6 +300,8 @@ class Call(ABC, Generic[OriginT_co]):
         self.is_answering = False
         if self.legs is not None:
             self.legs.end(outcome)
+            if isinstance(outcome, Encoded) and self.actor.account is not None:
+                self.actor.account.draw(len(outcome.raw))
         if target is not None:
             target.finish(outcome)
         for copy in copies:

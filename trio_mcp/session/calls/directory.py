@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import InitVar, dataclass, field
+from types import TracebackType
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import trio
+
+from ...runtime import Account, MemoryBudget
+from ..sizes import OUTCOME_SIZE
 
 # Where a call is, by its name:
 #
@@ -25,30 +29,41 @@ import trio
 # A call that never asked is in none of them: no state names it, so no request can look for it.
 
 C = TypeVar("C")
+E = TypeVar("E")
 
 MAX_FINISHED = 10_000
 """Finished calls that are retained for repeated requests; the oldest is evicted first."""
 MAX_FINISHED_BYTES = 64 * 1024 * 1024
-"""Bytes of their encoded outcomes; the oldest goes first, the newest stays whatever its size."""
+"""Bytes that they take; the oldest goes first, the newest stays if the memory budget has room for it."""
 
 
-class FinishedCall(NamedTuple, Generic[C]):
-    """A call that has ended, the time until which its outcomes are retained, and their size in bytes."""
+class FinishedCall(NamedTuple, Generic[E]):
+    """What is kept of a call that has ended, the time until which it is, and its size in bytes."""
 
     until: float
-    call: C
+    ended: E
     size: int
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class CallDirectory(Generic[C]):
-    """Calls by name. Names have 128 random bits from the system's generator."""
+class CallDirectory(Generic[C, E]):
+    """Calls by name. Names have 128 random bits from the system's generator. A context manager: leaving the block forgets all.
+
+    Args:
+        grace: seconds for which what is left of a call is kept.
+        memory: the budget that it is kept in; where that has no room the oldest are evicted.
+    """
 
     _grace: float
-    _unfinished: dict[str, C] = field(default_factory=dict)
-    _finished: OrderedDict[str, FinishedCall[C]] = field(default_factory=OrderedDict)
-    _finished_bytes: int = 0
-    _replayed: OrderedDict[tuple[str, str, int], None] = field(default_factory=OrderedDict)
+    memory: InitVar[MemoryBudget]
+    _account: Account = field(init=False)
+    _unfinished: dict[str, C] = field(default_factory=dict, init=False)
+    _finished: OrderedDict[str, FinishedCall[E]] = field(default_factory=OrderedDict, init=False)
+    _replayed: OrderedDict[tuple[str, str, int], None] = field(default_factory=OrderedDict, init=False)
+    _evicting: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot, init=False)
+
+    def __post_init__(self, memory: MemoryBudget) -> None:
+        self._account = memory.open()
 
     def add(self, call: C) -> str:
         """Give the call a name under which later requests find it."""
@@ -75,35 +90,52 @@ class CallDirectory(Generic[C]):
         if name in self._finished:
             self._drop(name)
 
-    def finish(self, name: str, size: int) -> None:
-        """The call is over; its outcomes, `size` bytes of them, stay for the grace period."""
-        call = self._unfinished.pop(name)
-        now = trio.current_time()
-        self._finished[name] = FinishedCall(now + self._grace, call, size)
-        self._finished_bytes += size
-        self._evict(now)
+    def finish(self, name: str, ended: E, size: int) -> None:
+        """The call is over; `ended`, with `size` bytes of outcomes, stays for the grace period."""
+        del self._unfinished[name]
+        size += OUTCOME_SIZE
+        self._account.draw(size)
+        self._finished[name] = FinishedCall(trio.current_time() + self._grace, ended, size)
+        while self._finished and self._is_crowded():
+            self._drop(next(iter(self._finished)))
+        self._evicting.unpark()
 
-    def find(self, name: str) -> C | None:
-        """Return the call of that name, unfinished or lately finished."""
-        self._evict(trio.current_time())
+    def find(self, name: str) -> C | E | None:
+        """Return the call of that name, or what is left of one that has lately ended."""
         call = self._unfinished.get(name)
         if call is not None:
             return call
         finished = self._finished.get(name)
-        return None if finished is None else finished.call
+        return None if finished is None or finished.until <= trio.current_time() else finished.ended
 
-    def _evict(self, now: float) -> None:
-        # At each look-up, and not in a task with a clock: an entry without a look-up costs its bytes, which are bounded.
-        while self._finished:
+    async def evict_in_time(self) -> None:
+        """Drop what is left of each call when its grace period is over, for ever; run it as a task."""
+        while True:
+            if not self._finished:
+                await self._evicting.park()
+                continue
             oldest = next(iter(self._finished))
-            crowded = len(self._finished) > MAX_FINISHED
-            heavy = self._finished_bytes > MAX_FINISHED_BYTES and len(self._finished) > 1
-            if self._finished[oldest].until > now and not crowded and not heavy:
-                return
-            self._drop(oldest)
+            # Evicted while it slept, perhaps; then the next one is looked at.
+            await trio.sleep_until(self._finished[oldest].until)
+            if oldest in self._finished:
+                self._drop(oldest)
+
+    def _is_crowded(self) -> bool:
+        heavy = self._account.drawn > MAX_FINISHED_BYTES and len(self._finished) > 1
+        return heavy or len(self._finished) > MAX_FINISHED or not self._account.has_room(0)
 
     def _drop(self, name: str) -> None:
-        self._finished_bytes -= self._finished.pop(name).size
+        self._account.give_back(self._finished.pop(name).size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._unfinished.clear()
+        self._finished.clear()
+        self._account.close()
 
     def __len__(self) -> int:
         return len(self._unfinished)

@@ -11,6 +11,7 @@ from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
 from .call import Body, Call, CallServices, Plan, Route
+from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
 from .legs import LegBook
@@ -37,11 +38,17 @@ class Retry:
         call = self.services.directory.find(claims.call_id)
         if call is None:
             return False
-        assert isinstance(call, CallInRounds), "no other kind has a name in the directory"
+        assert isinstance(call, CallInRounds | EndedCall), "no other kind has a name in the directory"
         if payload is not None and call.is_superseded(claims.leg, payload):
-            call.forget()
+            if isinstance(call, CallInRounds):
+                call.forget()
+            else:
+                self.services.directory.forget(claims.call_id)
             return False
-        call.carry_on(claims, self.facts, self.target, self.params.input_responses or {})
+        if isinstance(call, CallInRounds):
+            call.carry_on(claims, self.facts, self.target, self.params.input_responses or {})
+        else:
+            call.carry_on(claims.leg, self.target)
         return True
 
     def replay(self, plan: Plan, payload: StatePayload) -> None:

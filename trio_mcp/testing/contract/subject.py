@@ -11,6 +11,7 @@ from functools import partial
 import trio
 
 from ...errors import ToolError
+from ...runtime import MemoryBudget
 from ...server import Context, Server
 from ...session import ServiceOptions
 from .stage import Gauges, Options, Stage, StageDoor
@@ -65,6 +66,8 @@ def service_options(said: Options) -> ServiceOptions:
     return dataclasses.replace(
         ServiceOptions(),
         actors=dataclasses.replace(ServiceOptions().actors, **actors),  # type: ignore[arg-type]
+        # Its own: what other servers of this process hold is not left behind by this one.
+        memory=MemoryBudget(),
         **rest,  # type: ignore[arg-type]
     )
 
@@ -76,7 +79,7 @@ def gauges_of(server: Server) -> Gauges:
         now = service.statistics()
         actors, threads = now.actors, now.threads
         found.update(running=actors.running, parked=actors.parked, stuck=actors.stuck, questions=now.open_questions)
-        found.update(bytes=actors.parked_bytes)
+        found.update(bytes=now.memory.drawn)
         if threads is not None:
             found.update(threads=threads.running + threads.waiting)
     return found

@@ -217,14 +217,12 @@ async def wait_expired(service: Service) -> None:
     await wait_all_tasks_blocked()
     await trio.sleep(service.options.actors.park_ttl + service.options.outcome_grace + 1)
     await wait_all_tasks_blocked()
-    # The directory has no timer: it drops expired entries at each look-up.
-    service.calls.directory.find("")
 
 
 def remaining_gauges(service: Service) -> Iterator[str]:
     """Yield a sentence for each gauge of a server that is not back at zero."""
     now = service.statistics()
-    if not now.is_idle or now.actors.parked_bytes:
+    if not now.is_idle:
         yield f"the server is not quiet: {now}"
     if len(service.calls.directory):
         yield f"{len(service.calls.directory)} calls can still be resumed"

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 import trio
 
 from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, dump, parse
+from ...protocol.strict_json import DEFAULT_LIMITS
 from ...session import Envelope, MessageChannel, Received
+from ...session.envelope import received
 from ...types import JsonObject
 
 UNBOUNDED: Final = 1 << 30
@@ -137,7 +139,7 @@ class WireEnd(MessageChannel):
         self._wire.other(self).make_room()
         for message in members(data):
             self._on_received(message)
-        return Envelope(parse(data), size=len(data))
+        return received(data, DEFAULT_LIMITS)
 
     def make_room(self) -> None:
         """Note that the other end has received a message of this one."""

@@ -21,12 +21,13 @@ from trio_mcp.errors import ProtocolError
 from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
+from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.runtime import CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
+from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service, received
+from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -34,7 +35,16 @@ from ...asgi.access import Access, HttpRejection, check_access, check_post, chec
 from ...asgi.authentication import Authenticate, authenticated_principal
 from ...asgi.exchange import serve_modern
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, read_body, reject_upgrade, send_error
+from ...asgi.messages import (
+    AuthorizedRequest,
+    Receive,
+    Scope,
+    Send,
+    check_room,
+    read_body,
+    reject_upgrade,
+    send_error,
+)
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
@@ -116,7 +126,7 @@ class McpApp:
         self._paths = paths
         self._access = access
         # Compared with None: a store with a length is falsy while it is empty.
-        self._event_store = MemoryEventStore() if event_store is None else event_store
+        self._event_store = MemoryEventStore(memory=server.options.memory) if event_store is None else event_store
         self._authenticate = authenticate
         self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
         self._running: AppState | None = None
@@ -201,7 +211,12 @@ class McpApp:
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
             websockets = WebSockets(service, self.limits)
-            sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
+            sse = SseEndpoint(
+                service,
+                self.limits,
+                self._paths.messages,
+                lambda incoming: self._read_message(self._started(), incoming),
+            )
             self._running = AppState(service, ServerSession(service, shared_channel=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
@@ -234,7 +249,8 @@ class McpApp:
         headers = read_headers(scope["headers"])
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
         check_access(headers, self._access)
-        peer = Peer(await self.principal_of(headers), headers)
+        client = scope.get("client")
+        peer = Peer(await self.principal_of(headers), headers, None if client is None else tuple(client))
         expiry = None if self._authenticate is None else partial(self._wait_until_expired, peer)
         return AuthorizedRequest(scope, receive, send, peer, expiry)
 
@@ -251,7 +267,7 @@ class McpApp:
     async def _post(self, running: AppState, incoming: AuthorizedRequest) -> None:
         headers = incoming.peer.headers
         check_post(headers)
-        envelope = await self._read_message(incoming)
+        envelope = await self._read_message(running, incoming)
         message = envelope.message
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
             await send_error(incoming.send, message.error)
@@ -261,19 +277,20 @@ class McpApp:
             # The body decides; a message whose body names no version follows the version header.
             named = REVISIONS.get(headers.get(VERSION_HEADER, "")) if inbound.era is Era.LEGACY else None
             if inbound.era is Era.MODERN or (named is not None and named.era is Era.MODERN):
-                outbox: Outbox[Envelope] = Outbox(running.service.options.outbox)
-                await serve_modern(running.modern, inbound, envelope, outbox, incoming)
+                with running.service.open_outbox(incoming.peer) as outbox:
+                    await serve_modern(running.modern, inbound, envelope, outbox, incoming)
             else:
                 await running.legacy.post(envelope, incoming)
         except ProtocolError as error:
             error.request_id = message.id if isinstance(message, Request) else None
             raise
 
-    async def _read_message(self, incoming: AuthorizedRequest) -> Envelope[Received]:
+    async def _read_message(self, running: AppState, incoming: AuthorizedRequest) -> Envelope[Received]:
         limits, peer = self.limits, incoming.peer
         announced = peer.headers.get("content-length")
-        body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced)
-        return Envelope(parse(body, self._json_limits), peer=peer, size=len(body))
+        with running.service.open_account(peer) as account:
+            body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, account)
+        return received(body, self._json_limits, peer)
 
     # WebSocket
 
@@ -284,8 +301,10 @@ class McpApp:
             if scope["path"] != self._paths.streamable:
                 raise HttpRejection(404, no_websocket(self._paths))
             check_upgrade(incoming.peer.headers, scope["subprotocols"])
-            websockets = self._started().websockets
+            running = self._started()
+            websockets = running.websockets
             websockets.quota.check(incoming.peer.principal)
+            check_room(running.service.open_account(incoming.peer), SESSION_SIZE)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return

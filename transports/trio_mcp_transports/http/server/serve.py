@@ -83,7 +83,7 @@ async def serve_http(
         drain=calls + clean_up,
         on_drain=partial(app.drain, calls, clean_up),
         signals=signals,
-        config=guarded_config(max_websocket_message=app.limits.body),
+        config=guarded_config(max_websocket_message=app.limits.body, memory=server.options.memory),
         task_status=Announcement(endpoints, name, task_status),
     )
 

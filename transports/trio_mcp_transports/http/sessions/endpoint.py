@@ -15,8 +15,9 @@ import trio
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
-from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
+from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, HttpRejection, check_stream
@@ -48,10 +49,22 @@ class LegacyEndpoint:
         check_version(headers)
         # With a session header it is a second handshake in a session, which that session refuses.
         if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
-            await self._open_session(envelope, Exchange(incoming, LEGACY_STATUS, self._outbox()))
+            with self._service.open_outbox(incoming.peer) as outbox:
+                await self._open_session(envelope, Exchange(incoming, LEGACY_STATUS, outbox))
             return
         entry = self._find_session(incoming.peer)
-        stream = self._new_stream(entry)
+        stream = self._new_stream(entry, incoming.peer)
+        try:
+            await self._serve_message(entry, stream, envelope, incoming)
+        finally:
+            # Without a consumer nothing more is sent on it: the message was no request, or was rejected.
+            if stream.consumer is None:
+                stream.retire()
+
+    async def _serve_message(
+        self, entry: LegacySession, stream: SessionStream, envelope: Envelope[Received], incoming: AuthorizedRequest
+    ) -> None:
+        message = envelope.message
         reader = StreamReader(incoming, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
@@ -91,12 +104,14 @@ class LegacyEndpoint:
     # sessions
 
     async def _open_session(self, envelope: Envelope[Received], exchange: Exchange) -> None:
-        self.sessions.make_room(envelope.peer.principal)
+        account = self._service.open_account(envelope.peer)
+        self.sessions.make_room(envelope.peer.principal, account)
         session = ServerSession(self._service, shared_channel=False)
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
-            entry = self.sessions.add(LegacySession(session, envelope.peer.principal, self._store))
+            account.draw(SESSION_SIZE + envelope.size)
+            entry = self.sessions.add(LegacySession(session, envelope.peer.principal, account, self._store))
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
         await exchange.run()
@@ -119,7 +134,7 @@ class LegacyEndpoint:
             raise HttpRejection(
                 409, "This session has an open stream already: resume that one with the Last-Event-ID header."
             )
-        stream = self._new_stream(entry)
+        stream = self._new_stream(entry, incoming.peer)
         # Messages that were posted while no stream was open wait in the old one. They were never logged, so they have
         # no event id.
         for envelope in streams.standalone.retire() if streams.standalone is not None else ():
@@ -183,25 +198,26 @@ class LegacyEndpoint:
 
     async def _run_unread(self, entry: LegacySession, stream: SessionStream, background: BackgroundLogger) -> None:
         """Let a call go on without its client for a while, then cancel it."""
-        await background.run(self._grace + stream.extra_grace)
-        # A client has resumed the stream during the grace.
-        if stream.consumer is not background:
-            return
-        # Asked before `retire`, which closes the outbox.
-        ended = stream.outbox.closed
-        stream.retire()
-        if not ended and stream.listener is not None:
+        # A client may have resumed the stream during the grace; then it is no business of this task.
+        abandoned = False
+        try:
+            await background.run(self._grace + stream.extra_grace)
+        finally:
+            if stream.consumer is background:
+                # Asked before `retire`, which closes the outbox.
+                abandoned = not stream.outbox.closed
+                stream.retire()
+        if abandoned and stream.listener is not None:
             entry.session.disconnect(stream.listener)
             # Its call was cancelled without an answer, so there is no end that a client could come back for.
             await entry.streams.log.forget(stream.number)
 
-    def _new_stream(self, entry: LegacySession) -> SessionStream:
+    def _new_stream(self, entry: LegacySession, peer: Peer) -> SessionStream:
         return SessionStream(
-            entry.streams, self._outbox(), sends_priming_event=entry.session.connection.terms.codec.revision.polling
+            entry.streams,
+            self._service.open_outbox(peer),
+            sends_priming_event=entry.session.connection.terms.codec.revision.polling,
         )
-
-    def _outbox(self) -> Outbox[Envelope]:
-        return Outbox(self._service.options.outbox)
 
 
 def check_version(headers: Mapping[str, str]) -> None:

@@ -8,12 +8,14 @@ from typing import TypeAlias
 import trio
 
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
+from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection
 from ...asgi.limits import HttpLimits
+from ...asgi.messages import check_room
 from ...asgi.quota import Quota
 from ...asgi.sessions import OpenSession, SessionTable
 from .event_log import EventLog
@@ -33,15 +35,18 @@ class LegacySession(OpenSession):
 
     __slots__ = ("seen", "streams", "used")
 
-    def __init__(self, session: ServerSession, principal: str | None, store: EventStore) -> None:
-        super().__init__(session, principal)
+    def __init__(self, session: ServerSession, principal: str | None, account: Account, store: EventStore) -> None:
+        super().__init__(session, principal, account)
         self.seen = trio.current_time()
         self.streams = SessionStreams(EventLog(store, principal, self.id))
         self.used = 0
 
     def close_streams(self) -> None:
-        if self.streams.standalone is not None:
-            self.streams.standalone.outbox.close()
+        standalone = self.streams.standalone
+        if standalone is not None and standalone.consumer is None:
+            standalone.retire()
+        elif standalone is not None:
+            standalone.outbox.close()
 
     @property
     def is_unused(self) -> bool:
@@ -67,8 +72,8 @@ class LegacySessions(SessionTable[LegacySession]):
         self._idle_timeout = limits.session_idle
         self._spawn = spawn
 
-    def make_room(self, principal: str | None) -> None:
-        """Make room for one more session.
+    def make_room(self, principal: str | None, account: Account) -> None:
+        """Make room for one more session, which will draw from this account.
 
         The oldest session that has done nothing since it was opened, and that counts towards the limit, is ended for it.
 
@@ -76,15 +81,18 @@ class LegacySessions(SessionTable[LegacySession]):
             HttpRejection: 503, there is none.
         """
         rejection = self.quota.rejection(principal)
-        if rejection is None:
+        if rejection is None and not account.budget.is_full(SESSION_SIZE):
+            check_room(account, SESSION_SIZE)
             return
         # A principal at its own limit must not push out the sessions of others.
         own = self.quota.is_full_for(principal)
         in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
         unused = next((entry for entry in in_the_way if entry.is_unused), None)
         if unused is None:
-            raise HttpRejection(503, rejection, code=SERVER_BUSY)
+            check_room(account, SESSION_SIZE)
+            raise HttpRejection(503, rejection or "", code=SERVER_BUSY)
         self.end(unused, CancelReason.EXPIRED)
+        check_room(account, SESSION_SIZE)
 
     def find(self, session_id: str, principal: str | None) -> LegacySession:
         """Return the session of that id, which is used now."""

@@ -137,8 +137,8 @@ class SessionStream:
     def retire(self) -> list[Envelope]:
         """Remove it from the session and return what was not logged."""
         self.streams.active.pop(self.number, None)
-        self.outbox.close()
-        left, self._unlogged = [*self._unlogged, *self.outbox.take_nowait()], []
+        with self.outbox:
+            left, self._unlogged = [*self._unlogged, *self.outbox.take_nowait()], []
         return left
 
     async def flush(self, consumer: StreamReader | BackgroundLogger) -> bytes:

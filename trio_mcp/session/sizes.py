@@ -1,0 +1,26 @@
+"""What things cost in the memory budget, in bytes: measured on CPython 3.11 with the memory that a thousand of each take."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONNECTION_SIZE: Final = 48 * 1024
+"""An HTTP or WebSocket connection, with what of a request head may be buffered."""
+
+SESSION_SIZE: Final = 8 * 1024
+"""A legacy session, or the session of a channel."""
+
+STREAM_SIZE: Final = 4 * 1024
+"""The queue of messages of an exchange, a stream or a channel, while it is empty."""
+
+CALL_SIZE: Final = 16 * 1024
+"""A call, besides its request and what its body uses."""
+
+OUTCOME_SIZE: Final = 2 * 1024
+"""A call that has ended and whose outcomes are kept, besides these."""
+
+MESSAGE_SIZE: Final = 512
+"""A message that waits to be sent, besides its content."""
+
+EVENT_SIZE: Final = 128
+"""An event in the log of a stream, besides its content."""
