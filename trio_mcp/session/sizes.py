@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-CONNECTION_SIZE: Final = 48 * 1024
+CONNECTION_SIZE: Final = 32 * 1024
 """An HTTP or WebSocket connection, with what of a request head may be buffered."""
 
 SESSION_SIZE: Final = 8 * 1024

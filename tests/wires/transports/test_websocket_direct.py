@@ -20,6 +20,7 @@ from websocket_peer import PING, PONG, TEXT, RawPeer, raw, served
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
 
+from trio_mcp.runtime import MemoryBudget
 from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.exchange import Inbox
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer

@@ -5,11 +5,15 @@ that is the only way to learn that the client has gone, and it sends what the ca
 outbox cancels when it has something; so one task is enough, and everything that was said meanwhile goes out in one write.
 
 A modern request is served here from its first check to its last byte: it belongs to nothing but its exchange.
+
+A message is processed in one step, without waiting, and nothing of it is kept by the task that then sends the response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import trio
 
@@ -38,7 +42,7 @@ from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 
 from .access import HttpRejection
-from .messages import AuthorizedRequest, respond
+from .messages import AuthorizedRequest, Respond, respond
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -152,7 +156,7 @@ class Exchange:
         # Decided at the end and not at the beginning: most calls say nothing but their answer, and a plain body is
         # cheaper for both.
         if not (self._opened or self.is_ending) and len(self.outbox.items) < 2:
-            await self._answer(self.outbox.take_nowait())
+            await self._answer()
             return
         await self._send_events()
         await self._send_part(self.closing_bytes, more=False)
@@ -161,7 +165,7 @@ class Exchange:
         """Wait for something to send; False when the client has gone."""
         self.outbox.written()
         with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
-            wake = self._wake = self.outbox.on_ready = ready.cancel
+            wake = self._wake = self.outbox.on_ready = partial(expire, ready)
             try:
                 # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
                 while (await self._receive())["type"] != "http.disconnect":
@@ -181,15 +185,19 @@ class Exchange:
             await self._send_events()
         await self._send_part(KEEP_ALIVE)
 
-    async def _answer(self, envelopes: Sequence[Envelope]) -> None:
+    async def _answer(self) -> None:
         """Send the whole response; without a message, end the exchange (its client cancelled the call)."""
+        await respond(self._send, *self._whole_answer(), self._headers)
+
+    def _whole_answer(self) -> tuple[int, bytes]:
+        """Return the status and the body. They alone are kept while the body is sent, which may take a while."""
+        envelopes = self.outbox.take_nowait()
         # The client cancelled the call by a message, so nothing answers it.
         if not envelopes:
-            await respond(self._send, 202)
-            return
+            return 202, b""
         message = envelopes[0].message
         status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
-        await respond(self._send, status, dump(message), self._headers)
+        return status, dump(message)
 
     async def _send_events(self) -> None:
         """Send what there is as events; opens the stream even if there is nothing."""
@@ -211,18 +219,22 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-async def serve_modern(
-    session: ServerSession,
-    inbound: Inbound,
-    envelope: Envelope[Received],
-    outbox: Outbox[Envelope],
-    incoming: AuthorizedRequest,
-) -> None:
-    """Serve one message of a modern client; the end of its connection is its cancellation (M-HTTP-10s).
+def expire(scope: trio.CancelScope) -> None:
+    """Cancel a scope when the caller has gone on.
+
+    `scope.cancel()` makes the `Cancelled` at once, in a frame that keeps the frames of its callers until the cancelled task runs.
+    Here the caller is an actor that ends, with its result: the results of all calls that end in one turn would be kept.
+    """
+    scope.deadline = -math.inf
+
+
+def process_modern(
+    session: ServerSession, inbound: Inbound, envelope: Envelope[Received], incoming: AuthorizedRequest
+) -> Respond:
+    """Process one message of a modern client, and return what sends the response.
 
     Args:
         session: serves every modern request: they carry their context with them, and share nothing in it.
-        outbox: for the messages about this one.
 
     Raises:
         HttpRejection, RemoteProtocolError: the message is none that a modern client sends.
@@ -230,8 +242,7 @@ async def serve_modern(
     message, headers = inbound.message, envelope.peer.headers
     # MCP defines no notification that a client sends over HTTP; one is accepted and ignored (M-HTTP-9s).
     if isinstance(message, Notification):
-        await respond(incoming.send, 202)
-        return
+        return partial(respond, incoming.send, 202)
     if not isinstance(message, Request):
         raise HttpRejection(400, "A modern client sends requests only.")
     # The version header alone makes a request modern, but its body must name the version too (M-META-1s). This comes before the
@@ -240,9 +251,15 @@ async def serve_modern(
         version = headers.get(VERSION_HEADER, "")
         raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=INVALID_PARAMS)
     check_headers(headers, inbound.version, message)
-    exchange = Exchange(incoming, MODERN_STATUS, outbox)
+    outbox = session.service.open_outbox(envelope.peer)
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
-    if not isinstance(target, ReplyTarget):
-        await exchange.reject(MODERN_STATUS, other=400)
-    elif not await exchange.run():
-        session.disconnect(target)
+    return partial(respond_modern, session, Exchange(incoming, MODERN_STATUS, outbox), target)
+
+
+async def respond_modern(session: ServerSession, exchange: Exchange, target: object) -> None:
+    """Send what a modern request says, to its answer; the end of its connection is its cancellation (M-HTTP-10s)."""
+    with exchange.outbox:
+        if not isinstance(target, ReplyTarget):
+            await exchange.reject(MODERN_STATUS, other=400)
+        elif not await exchange.run():
+            session.disconnect(target)

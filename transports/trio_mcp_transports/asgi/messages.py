@@ -20,6 +20,8 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+Respond: TypeAlias = Callable[[], Awaitable[None]]
+"""Sends the response to a message that has been processed, and all that is said before."""
 
 
 class AuthorizedRequest(NamedTuple):

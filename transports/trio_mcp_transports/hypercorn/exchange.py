@@ -26,6 +26,8 @@ from ..asgi.fast_path import FAST_PATH_KEY
 Args = TypeVarTuple("Args")
 Send = Callable[[ASGISendEvent | None], Awaitable[None]]
 MAX_QUEUED_BYTES = 1 << 20
+# Of an ASGI event besides its payload: it is a dict.
+EVENT_SIZE = 512
 # Of a WebSocket; then its client is slowed down.
 MAX_QUEUED_MESSAGES = 256
 # Seconds that a write may still take once its connection is being cut.
@@ -122,9 +124,9 @@ class Inbox:
 
 
 def payload_size(message: ASGIReceiveEvent) -> int:
-    """The bytes of memory that the payload of an event takes."""
+    """The bytes of memory that an event takes."""
     content = cast("dict[str, bytes | str | None]", message)
-    return sys.getsizeof(content.get("body") or content.get("bytes") or content.get("text") or b"")
+    return EVENT_SIZE + sys.getsizeof(content.get("body") or content.get("bytes") or content.get("text") or b"")
 
 
 class ConnectionTasks:

@@ -44,6 +44,8 @@ logger = peer_logger("trio_mcp.http")
 
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16
+SHORT_RECV: Final = 1 << 13
+COPIES: Final = 3
 SEND_SLICE: Final = 1 << 16
 # Seconds, and bytes, that a refused client may go on sending, so that it can read the refusal.
 LINGER: Final = 2.0
@@ -215,36 +217,49 @@ class GuardedTCPServer(TCPServer):
     async def _read_data(self) -> None:
         self._reading.deadline = trio.current_time() + self._limits.header_timeout
         with self._reading:
-            while data := await self._receive():
-                if not await self._feed(data):
-                    break
+            while await self._feed(await self._receive()):
+                pass
         await self.protocol.handle(Closed())
 
     async def _receive(self) -> bytes:
         try:
             if self._readable is None:
-                return bytes(await self.stream.receive_some(MAX_RECV))
+                return bytes(await self.stream.receive_some(self._most_bytes()))
             if self._readable.fileno() < 0:
                 return b""
             await trio.lowlevel.wait_readable(self._readable)
-            return os.read(self._readable.fileno(), MAX_RECV)
+            return os.read(self._readable.fileno(), self._most_bytes())
         # Readiness is a hint: the bytes may have gone by the time of the read.
         except BlockingIOError:
-            return bytes(await self.stream.receive_some(MAX_RECV))
+            return bytes(await self.stream.receive_some(self._most_bytes()))
         except (OSError, trio.ClosedResourceError, trio.BrokenResourceError):
             return b""
 
+    def _most_bytes(self) -> int:
+        """Return how many bytes to read: few where they are not counted yet, or the memory budget has no room for many."""
+        return MAX_RECV if not self._idle and self._account.has_room(COPIES * MAX_RECV) else SHORT_RECV
+
     async def _feed(self, data: bytes) -> bool:
         """Hand received bytes on; False when the connection is over."""
+        if not data:
+            return False
         # The bytes of a refused client are thrown away unread, within a limit.
         if self._lingering is not None:
             self._lingering += len(data)
             return self._lingering <= MAX_LINGER_BYTES
         if self._idle and not self._in_head:
             self._start_head()
-        left = self.protocol.take(data)
-        if left:
-            await self.protocol.handle(RawData(left))
+        # Counted while the layers have it: they may have to wait, for a write say, and all connections at the same time.
+        size = COPIES * len(data) if len(data) > SHORT_RECV else 0
+        self._account.draw(size)
+        try:
+            left = self.protocol.take(data)
+            if left:
+                await self.protocol.handle(RawData(left))
+        finally:
+            self._account.give_back(size)
+        # Not kept while a request is in progress: that may take an hour, and these may be 64 KiB.
+        del data, left
         while self.protocol.paused:
             # Read on while a request is in progress: that is the only way to learn that the client has gone. What comes
             # is kept for its turn.
@@ -257,12 +272,15 @@ class GuardedTCPServer(TCPServer):
         return True
 
     def _store(self, data: bytes) -> bool:
+        if not self._account.has_room(len(data)):
+            logger.info("a connection was closed that sent on before its answer: the memory budget has no room for it")
+            return False
         self.protocol.connection.receive_data(data)
         if self.protocol.buffered > self._limits.max_pipelined:
             logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)
             return False
         self._count_stored()
-        return self._account.has_room(0)
+        return True
 
     def _count_stored(self) -> None:
         """Count what a client has sent before the response to its previous request."""

@@ -23,6 +23,7 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.typing import ConnectionState, H11SendableEvent, TaskGroup
 
+from ..asgi.exchange import expire
 from .exchange import ConnectionTasks
 from .streams import GuardedHTTPStream, GuardedWSStream
 
@@ -34,6 +35,8 @@ RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\
 ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
 # How long a body may be whose rest is read and discarded when its request was answered before it came.
 MAX_DISCARDED_BYTES: Final = 64 * 1024
+# The parts of a response are joined into one write if none is larger.
+MAX_JOINED_BYTES: Final = 64 * 1024
 
 
 class GuardedH11Protocol(H11Protocol):
@@ -232,9 +235,13 @@ class GuardedH11Protocol(H11Protocol):
                 raise
 
     async def _flush(self) -> None:
-        data = b"".join(self._out)
-        self._out.clear()
-        await self.send(RawData(data=data))
+        parts, self._out = self._out, []
+        # A large body is written as it is: joined with its head it would be there twice.
+        if any(len(part) > MAX_JOINED_BYTES for part in parts):
+            for part in parts:
+                await self.send(RawData(data=part))
+        else:
+            await self.send(RawData(data=b"".join(parts)))
 
     async def _end_exchange(self) -> None:
         if self._head is None and not self._out:
@@ -265,7 +272,7 @@ class GuardedH11Protocol(H11Protocol):
         self.connection.start_next_cycle()
         await self.send(Updated(idle=True))
         self.paused = False
-        self._ahead.cancel()
+        expire(self._ahead)
 
 
 def has_short_body(request: h11.Request) -> bool:

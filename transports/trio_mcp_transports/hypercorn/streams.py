@@ -27,7 +27,7 @@ from hypercorn.protocol.ws_stream import ASGIWebsocketState, FrameTooLargeError,
 from hypercorn.typing import ASGISendEvent, WebsocketAcceptEvent
 from hypercorn.typing import ConnectionState as HypercornState
 from wsproto.connection import Connection, ConnectionState
-from wsproto.events import CloseConnection, Message, Ping, TextMessage
+from wsproto.events import CloseConnection, Message, Ping
 from wsproto.frame_protocol import CloseReason
 
 from trio_mcp.errors import LimitExceeded
@@ -298,13 +298,36 @@ class GuardedWSStream(WSStream):
 
 
 class ByteBuffer(WebsocketBuffer):
-    """Counts the bytes of a text message; hypercorn's counts its characters."""
+    """Counts the bytes of a text message; hypercorn's counts its characters.
+
+    The parts are joined at the end only: a buffer that grows with them would be copied for each, and leave holes in the heap.
+    """
+
+    def __init__(self, max_length: int) -> None:
+        super().__init__(max_length)
+        self._parts: list[str | bytes | bytearray] = []
 
     def extend(self, event: Message[str] | Message[bytes | bytearray]) -> None:
+        data = event.data
         # Pure ASCII has as many bytes as characters, so most messages need no second encoding.
-        if isinstance(event, TextMessage) and not event.data.isascii():
-            self.length += len(event.data.encode()) - len(event.data)
-        super().extend(event)
+        self.length += len(data.encode()) if isinstance(data, str) and not data.isascii() else len(data)
+        if self.length > self.max_length:
+            raise FrameTooLargeError
+        self._parts.append(data)
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self.length = 0
+
+    def to_message(self) -> dict[str, object]:
+        text = [part for part in self._parts if isinstance(part, str)]
+        if len(text) == len(self._parts):
+            return {"type": "websocket.receive", "bytes": None, "text": "".join(text)}
+        return {
+            "type": "websocket.receive",
+            "bytes": b"".join(part for part in self._parts if not isinstance(part, str)),
+            "text": None,
+        }
 
 
 def without_extensions(event: Request, state: dict[str, object]) -> Request:

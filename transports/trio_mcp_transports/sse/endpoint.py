@@ -17,7 +17,7 @@ import trio
 
 from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
-from trio_mcp.runtime import CancelReason, Outbox
+from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, Received, ServerSession, Service
 from trio_mcp.session.sizes import SESSION_SIZE
 
@@ -30,7 +30,7 @@ from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable
 from ..background import open_background
 
-ReadMessage: TypeAlias = Callable[[AuthorizedRequest], Awaitable[Envelope[Received]]]
+ReadMessage: TypeAlias = Callable[[AuthorizedRequest, Account], Awaitable[Envelope[Received]]]
 
 UNUSED_TIMEOUT: Final = 60.0
 """Seconds after which a stream ends on which nothing was ever posted."""
@@ -115,7 +115,10 @@ class SseEndpoint:
         """Take one message. Its answer goes to the stream; only invalid messages are answered here."""
         check_content(incoming.peer.headers)
         entry = self._find_session(incoming)
-        envelope = await self._read_message(incoming)
+        with self._service.open_account(incoming.peer) as account:
+            await self._take(entry, await self._read_message(incoming, account), incoming)
+
+    async def _take(self, entry: SseSession, envelope: Envelope[Received], incoming: AuthorizedRequest) -> None:
         message = envelope.message
         if isinstance(message, Malformed) and not isinstance(message, Batch):
             await send_error(incoming.send, message.error)

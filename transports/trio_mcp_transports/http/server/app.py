@@ -21,23 +21,24 @@ from trio_mcp.errors import ProtocolError
 from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
+from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
-from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import CancelReason
+from trio_mcp.protocol.strict_json import JsonLimits, held_size
+from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service, received
+from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
 from ...asgi.authentication import Authenticate, authenticated_principal
-from ...asgi.exchange import serve_modern
+from ...asgi.exchange import process_modern
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import (
     AuthorizedRequest,
     Receive,
+    Respond,
     Scope,
     Send,
     check_room,
@@ -211,12 +212,7 @@ class McpApp:
             nursery = await stack.enter_async_context(trio.open_nursery())
             legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
             websockets = WebSockets(service, self.limits)
-            sse = SseEndpoint(
-                service,
-                self.limits,
-                self._paths.messages,
-                lambda incoming: self._read_message(self._started(), incoming),
-            )
+            sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
             self._running = AppState(service, ServerSession(service, shared_channel=False), legacy, websockets, sse)
             nursery.start_soon(legacy.sessions.reap)
             try:
@@ -265,32 +261,45 @@ class McpApp:
         return serve
 
     async def _post(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        headers = incoming.peer.headers
-        check_post(headers)
-        envelope = await self._read_message(running, incoming)
-        message = envelope.message
+        check_post(incoming.peer.headers)
+        with running.service.open_account(incoming.peer) as account:
+            envelope = await self._read_message(incoming, account)
+            respond = self._process(running, envelope, incoming)
+            # Not kept while the call runs: it draws what it needs of the message from an account of its own.
+            del envelope
+        await respond()
+
+    def _process(self, running: AppState, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
+        """Process a message, and return what sends the response."""
+        headers, message = incoming.peer.headers, envelope.message
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
-            await send_error(incoming.send, message.error)
-            return
+            return partial(send_error, incoming.send, message.error)
         try:
             inbound = classify(message)
             # The body decides; a message whose body names no version follows the version header.
             named = REVISIONS.get(headers.get(VERSION_HEADER, "")) if inbound.era is Era.LEGACY else None
             if inbound.era is Era.MODERN or (named is not None and named.era is Era.MODERN):
-                with running.service.open_outbox(incoming.peer) as outbox:
-                    await serve_modern(running.modern, inbound, envelope, outbox, incoming)
-            else:
-                await running.legacy.post(envelope, incoming)
+                return process_modern(running.modern, inbound, envelope, incoming)
+            return running.legacy.process(envelope, incoming)
         except ProtocolError as error:
             error.request_id = message.id if isinstance(message, Request) else None
             raise
 
-    async def _read_message(self, running: AppState, incoming: AuthorizedRequest) -> Envelope[Received]:
+    async def _read_message(self, incoming: AuthorizedRequest, account: Account) -> Envelope[Received]:
+        """Read the message of a request; what it takes is drawn from `account`.
+
+        Raises:
+            HttpRejection: 503, the memory budget has no room for it; and what `read_body` raises.
+        """
         limits, peer = self.limits, incoming.peer
         announced = peer.headers.get("content-length")
-        with running.service.open_account(peer) as account:
-            body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, account)
-        return received(body, self._json_limits, peer)
+        with account.open() as arriving:
+            body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, arriving)
+        # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
+        size = held_size(body)
+        check_room(account, size)
+        account.draw(size)
+        return Envelope(parse(body, self._json_limits), peer=peer, size=size)
 
     # WebSocket
 

@@ -8,7 +8,8 @@ session lives: that would tell the client to open another.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import trio
 
@@ -23,7 +24,7 @@ from trio_mcp.storage import EventStore
 from ...asgi.access import ALLOW, HttpRejection, check_stream
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import AuthorizedRequest, respond
+from ...asgi.messages import AuthorizedRequest, Respond, respond
 from .event_log import read_event_id
 from .sessions import LegacySession, LegacySessions
 from .streams import BackgroundLogger, SessionStream, StreamReader
@@ -43,39 +44,26 @@ class LegacyEndpoint:
         self._grace = limits.disconnect_grace
         self._nursery = nursery
 
-    async def post(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> None:
-        """One message of a client, or several."""
+    def process(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
+        """Process one message of a client, or several, and return what sends the response."""
         message, headers = envelope.message, incoming.peer.headers
         check_version(headers)
         # With a session header it is a second handshake in a session, which that session refuses.
         if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
-            with self._service.open_outbox(incoming.peer) as outbox:
-                await self._open_session(envelope, Exchange(incoming, LEGACY_STATUS, outbox))
-            return
+            return self._open_session(envelope, incoming)
         entry = self._find_session(incoming.peer)
         stream = self._new_stream(entry, incoming.peer)
-        try:
-            await self._serve_message(entry, stream, envelope, incoming)
-        finally:
-            # Without a consumer nothing more is sent on it: the message was no request, or was rejected.
-            if stream.consumer is None:
-                stream.retire()
-
-    async def _serve_message(
-        self, entry: LegacySession, stream: SessionStream, envelope: Envelope[Received], incoming: AuthorizedRequest
-    ) -> None:
-        message = envelope.message
         reader = StreamReader(incoming, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
             stream.serve_request(listener, may_pause=self._grace > 0)
-            await self._serve_stream(entry, reader, reader.run())
-        elif isinstance(message, Request):
-            await reader.reject(LEGACY_STATUS)
-        elif isinstance(message, Batch) and listener is not None:
-            await reader.reject(BATCH_STATUS)
-        else:
-            await respond(incoming.send, 202)
+            return partial(self._serve_stream, entry, reader, reader.run)
+        if isinstance(message, Request):
+            return partial(self._reject, reader, LEGACY_STATUS)
+        if isinstance(message, Batch) and listener is not None:
+            return partial(self._reject, reader, BATCH_STATUS)
+        stream.retire()
+        return partial(respond, incoming.send, 202)
 
     async def get(self, incoming: AuthorizedRequest) -> None:
         """Send the stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
@@ -103,10 +91,11 @@ class LegacyEndpoint:
 
     # sessions
 
-    async def _open_session(self, envelope: Envelope[Received], exchange: Exchange) -> None:
+    def _open_session(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
         account = self._service.open_account(envelope.peer)
         self.sessions.make_room(envelope.peer.principal, account)
         session = ServerSession(self._service, shared_channel=False)
+        exchange = Exchange(incoming, LEGACY_STATUS, self._service.open_outbox(incoming.peer))
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
@@ -114,7 +103,7 @@ class LegacyEndpoint:
             entry = self.sessions.add(LegacySession(session, envelope.peer.principal, account, self._store))
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
-        await exchange.run()
+        return partial(run_to_end, exchange)
 
     def _find_session(self, peer: Peer) -> LegacySession:
         """Return the session that a request names (L-HTTP-18s)."""
@@ -126,6 +115,10 @@ class LegacyEndpoint:
         return self.sessions.find(session_id, peer.principal)
 
     # streams
+
+    async def _reject(self, reader: StreamReader, statuses: Mapping[int, int]) -> None:
+        with reader.outbox:
+            await reader.reject(statuses)
 
     async def _listen(self, entry: LegacySession, incoming: AuthorizedRequest) -> None:
         """Open a new standalone stream. What the one before had not sent yet moves over."""
@@ -141,7 +134,7 @@ class LegacyEndpoint:
             stream.outbox.post(envelope)
         streams.standalone = stream
         reader = StreamReader(incoming, stream)
-        await self._serve_stream(entry, reader, reader.listen())
+        await self._serve_stream(entry, reader, reader.listen)
 
     async def _resume(self, entry: LegacySession, last: str, incoming: AuthorizedRequest) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""
@@ -150,7 +143,7 @@ class LegacyEndpoint:
         events = await self._missed_events(entry, number, after)
         stream = entry.streams.active.get(number) or entry.streams.ended(number)
         reader = StreamReader(incoming, stream)
-        await self._serve_stream(entry, reader, reader.resume(after, events))
+        await self._serve_stream(entry, reader, partial(reader.resume, after, events))
 
     async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
         """The first part of what came after an event, or why there is none; the session may end meanwhile."""
@@ -164,7 +157,9 @@ class LegacyEndpoint:
                 return events
         raise self.sessions.session_over()
 
-    async def _serve_stream(self, entry: LegacySession, reader: StreamReader, run: Awaitable[bool]) -> None:
+    async def _serve_stream(
+        self, entry: LegacySession, reader: StreamReader, run: Callable[[], Awaitable[bool]]
+    ) -> None:
         """Carry a stream until it ends, its reader goes, or another one comes; then see to what is left of it."""
         stream = reader.stream
         # From here on the one before is replaced. It is not waited for: it may be stuck in a write to a dead
@@ -175,7 +170,7 @@ class LegacyEndpoint:
         if standalone:
             entry.session.attach(stream.outbox)
         try:
-            await run
+            await run()
         finally:
             reader.ended()
             entry.seen = trio.current_time()
@@ -218,6 +213,12 @@ class LegacyEndpoint:
             self._service.open_outbox(peer),
             sends_priming_event=entry.session.connection.terms.codec.revision.polling,
         )
+
+
+async def run_to_end(exchange: Exchange) -> None:
+    """Send what an exchange says, and close its outbox."""
+    with exchange.outbox:
+        await exchange.run()
 
 
 def check_version(headers: Mapping[str, str]) -> None:
