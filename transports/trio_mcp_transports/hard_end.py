@@ -28,6 +28,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
 from traceback import walk_stack
@@ -77,7 +78,6 @@ class HardEnd:
         """Whether the thread stays for the end of the interpreter."""
         self._interpreter_ends: SimpleQueue[float] = SimpleQueue()
         """The seconds that it has for it."""
-        # Started with the context and not by `arm`: a signal handler must not start threads.
         self._thread = threading.Thread(target=self._run, name="trio_mcp hard end", daemon=True)
 
     def __enter__(self) -> Self:
@@ -144,6 +144,15 @@ class HardEnd:
             os.write(self._stderr, (NOTICE + stacks()).encode(errors="backslashreplace"))
         finally:
             os._exit(self._status)
+
+
+def open_stderr() -> int:
+    """Return a descriptor of our own for stderr, which does not block: it may be a full pipe without a reader."""
+    # Without a stderr at the start of the program, the number may belong to another file by now.
+    if sys.__stderr__ is not None:
+        with suppress(OSError):
+            return private_copy(STDERR, os.O_WRONLY)
+    return os.open(os.devnull, os.O_WRONLY)
 
 
 def stacks() -> str:

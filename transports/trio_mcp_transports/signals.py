@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -32,3 +33,38 @@ def signal_handlers(
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+
+
+@contextmanager
+def noticed_in_thread(numbers: Collection[signal.Signals], act: Callable[[], None]) -> Generator[None]:
+    """Call `act` in a thread for these signals in the block, in which Trio runs. For the main thread only, unless there are none.
+
+    Python calls handlers in the main thread, between two steps of Python code: not while it is in C code, such as a database
+    driver. A thread still runs then.
+    """
+    if not numbers:
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    # Python writes the number of each signal to this descriptor as soon as it arrives. It was Trio's, which is woken by it.
+    trio_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def read_signals() -> None:
+        while received := os.read(reader, 64):
+            # If it is full, Trio will wake up anyway; and in guest mode there may be none.
+            with suppress(OSError):
+                os.write(trio_wakeup, received)
+            if not set(received).isdisjoint(numbers):
+                act()
+
+    thread = threading.Thread(target=read_signals, name="trio_mcp signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(trio_wakeup, warn_on_full_buffer=False)
+        # The thread reads the end.
+        os.close(writer)
+        thread.join()
+        os.close(reader)

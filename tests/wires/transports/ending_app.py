@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import re
+import sqlite3
 import sys
 import threading
 import time
@@ -42,6 +43,16 @@ async def blocks() -> str:
     """Nor does anything else."""
     say("running")
     time.sleep(3600)  # noqa: ASYNC251
+    return "never"
+
+
+@server.tool
+async def queries() -> str:
+    """It waits in C code, which does not come back for signals."""
+    say("running")
+    sqlite3.connect(":memory:").execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT sum(i) FROM n"
+    )
     return "never"
 
 

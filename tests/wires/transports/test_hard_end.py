@@ -177,7 +177,9 @@ async def test_the_command_ends_although_a_tool_left_a_thread_behind() -> None:
 
 
 @end_of_each
-@pytest.mark.parametrize(("tool", "where"), [("blocks", "in blocks"), ("deaf", "Thread MainThread")])
+@pytest.mark.parametrize(
+    ("tool", "where"), [("blocks", "in blocks"), ("queries", "in queries"), ("deaf", "Thread MainThread")]
+)
 async def test_a_tool_that_ends_by_no_cancel_does_not_keep_the_process(
     wire: str, how: signal.Signals | None, tool: str, where: str
 ) -> None:

@@ -28,7 +28,7 @@ from trio_mcp.logs import peer_logger
 from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
 from ..hard_end import HardEnd
-from ..signals import signal_handlers, unignored_signals
+from ..signals import noticed_in_thread, signal_handlers, unignored_signals
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
 from .guard import install
@@ -193,7 +193,7 @@ def watched_signals(numbers: Sequence[signal.Signals], seconds: float) -> Genera
     """Receive the signals, and arm the hard end from their very handlers: it must work when the event loop hangs."""
     with HardEnd(HARD_END_STATUS) as hard_end, trio.open_signal_receiver(*numbers) as received:
         # Trio has installed its handlers just now; ours arm the hard end and call them. A task could not: when the
-        # event loop hangs it never runs.
+        # event loop hangs it never runs. And a thread arms it when the loop hangs in C code, which runs no handler.
         receivers = {number: signal.getsignal(number) for number in numbers}
 
         def arm_and_receive(number: int, frame: FrameType | None) -> None:
@@ -202,7 +202,7 @@ def watched_signals(numbers: Sequence[signal.Signals], seconds: float) -> Genera
             if callable(receiver):
                 receiver(number, frame)
 
-        with signal_handlers(numbers, arm_and_receive):
+        with signal_handlers(numbers, arm_and_receive), noticed_in_thread(numbers, partial(hard_end.arm, seconds)):
             yield received
 
 

@@ -37,7 +37,7 @@ from trio_mcp.session.transport import ChannelServer
 
 from ..descriptors import private_copy
 from ..hard_end import HardEnd
-from ..signals import signal_handlers, unignored_signals
+from ..signals import noticed_in_thread, signal_handlers, unignored_signals
 from .channel import MAX_LINE, MAX_VALUES, WRITE_DEADLINE, LineChannel, Pipe
 from .client_watch import watched_client
 
@@ -76,9 +76,11 @@ async def serve(
     with HardEnd(HARD_END_STATUS) as hard_end, _take_over_stdio() as (wire_in, wire_out):
         ending = _Shutdown(shutdown_grace, hard_end)
         orphaned = partial(ending.scope.cancel, "the parent process is gone")
+        numbers = unignored_signals()
         with (
             _line_channel(wire_in, wire_out, max_line, max_values, write_deadline) as channel,
-            signal_handlers(unignored_signals(), ending.on_signal),
+            signal_handlers(numbers, ending.on_signal),
+            noticed_in_thread(numbers, ending.limit_clean_up),
             watched_client(wire_in, parent=parent, grace=shutdown_grace, hard_end=hard_end, on_orphaned=orphaned),
         ):
             channel.on_end = ending.limit_clean_up
