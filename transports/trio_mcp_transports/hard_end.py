@@ -33,7 +33,7 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from traceback import walk_stack
 from types import FrameType, TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from trio_mcp.session.transport import OWNS_PROCESS
 
@@ -137,7 +137,7 @@ class HardEnd:
             time.sleep(self._interpreter_ends.get())
             self._end_process()
 
-    def _end_process(self) -> None:
+    def _end_process(self) -> NoReturn:
         try:
             # For what could not be opened again, such as a socket.
             os.set_blocking(self._stderr, False)
