@@ -42,8 +42,8 @@ from .descriptors import private_copy
 AFTER_MAIN_THREAD: Final = 1.0
 """Seconds that the process has at least once its main thread has ended."""
 
-GIL_GRACE: Final = 1.0
-"""Seconds after the deadline in which no Python code could run, after which faulthandler ends the process."""
+GIL_GRACE: Final = 5.0
+"""Seconds after the deadline in which the thread could not run, after which faulthandler ends the process."""
 
 LONGEST: Final = 365 * 86400.0
 """Seconds that every timer accepts."""
@@ -81,10 +81,8 @@ class HardEnd:
         self._thread = threading.Thread(target=self._run, name="trio_mcp hard end", daemon=True)
 
     def __enter__(self) -> Self:
-        # A description of its own that does not block: stderr may be a full pipe without a reader.
-        self._stderr = (
-            private_copy(STDERR, os.O_WRONLY) if sys.__stderr__ is not None else os.open(os.devnull, os.O_WRONLY)
-        )
+        self._stderr = open_stderr()
+        # Started with the context and not by `arm`: a signal handler must not start threads.
         self._thread.start()
         return self
 
@@ -121,8 +119,8 @@ class HardEnd:
 
     def _limit_c_code(self, seconds: float) -> None:
         # faulthandler reads the frames of the other threads without the GIL. When they ran meanwhile, it has crashed. Here it
-        # starts only if a thread that waits for the GIL did not get it for `GIL_GRACE`: one that runs Python code would have let
-        # go of it after 5 ms, so code in C holds it, and no frame changes.
+        # starts only if our thread waited for the GIL in vain for `GIL_GRACE`: a thread that runs Python code lets go of it after
+        # 5 ms, and even a hundred of them would not take turns for so long. So code in C holds it, and no frame changes.
         faulthandler.dump_traceback_later(seconds + GIL_GRACE, exit=True, file=self._stderr)
 
     def _run(self) -> None:
@@ -139,6 +137,8 @@ class HardEnd:
 
     def _end_process(self) -> NoReturn:
         try:
+            # It has not begun if this runs, and must not begin while this waits for its turn among many busy threads.
+            self._limit_c_code(0)
             # For what could not be opened again, such as a socket.
             os.set_blocking(self._stderr, False)
             os.write(self._stderr, (NOTICE + stacks()).encode(errors="backslashreplace"))

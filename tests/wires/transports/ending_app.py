@@ -19,6 +19,7 @@ import trio
 
 from trio_mcp import Server
 from trio_mcp.session import pump
+from trio_mcp_transports import hard_end
 from trio_mcp_transports.hypercorn import serve as serving
 
 server = Server("ending")
@@ -118,7 +119,7 @@ async def leaves_an_executor() -> str:
 
 @server.tool
 async def leaves_busy_threads() -> str:
-    for _ in range(4):
+    for _ in range(int(os.environ.get("BUSY_THREADS", "4"))):
         threading.Thread(target=spin_for_ever).start()
     say("running")
     return "left"
@@ -143,6 +144,7 @@ def hangs() -> str:
 if __name__ == "__main__":
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     vars(pump).update({"CLEAN_UP": options.pop("clean_up", pump.CLEAN_UP)})
+    vars(hard_end).update({"GIL_GRACE": options.pop("gil_grace", hard_end.GIL_GRACE)})
     vars(serving).update({"HARD_END_AFTER": options.pop("hard_end_after", serving.HARD_END_AFTER)})
     server.run(*sys.argv[2:], **options)
     say("after run")

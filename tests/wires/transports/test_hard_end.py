@@ -218,7 +218,8 @@ async def test_a_signal_that_is_ignored_stays_so(wire: str) -> None:
 @pytest.mark.parametrize("tool", ["matches", "locks"])
 @pytest.mark.parametrize("wire", [STDIO, HTTP])
 async def test_a_tool_that_keeps_the_lock_of_the_interpreter_does_not_keep_the_process(wire: str, tool: str) -> None:
-    async with running(wire, tool) as server:
+    options = {wire: {**QUICK[wire], "gil_grace": 1.0}}
+    async with running(wire, tool, options) as server:
         await stop(server, signal.SIGTERM)
         status, said = await ended(server)
     # No Python code could show where it is, so Python's own watchdog did, which has one status only.
