@@ -210,8 +210,8 @@ async def test_a_handshake_that_is_sent_again_gets_the_first_answer(connect: Con
         session = client.session
         params = wire.InitializeRequestParams(
             protocol_version=revision,
-            capabilities=session._build_capabilities(revision),
-            client_info=session._client_info,
+            capabilities=session._build_capabilities(revision),  # noqa: SLF001  equal to what it has sent
+            client_info=session._client_info,  # noqa: SLF001
         )
         again = await session.send_request(wire.InitializeRequest(params=params), wire.InitializeResult)
         assert again == session.initialize_result
