@@ -56,7 +56,7 @@ class Writer:
         )
 
     def can_ask(self, method: str) -> bool:
-        """Whether a server can put this question to its client."""
+        """Return whether a server can put this question to its client."""
         return method in (self.revision.inputs if self._modern else self.revision.requests)
 
     def encode_request(self, method: str, params: Model) -> Encoded:

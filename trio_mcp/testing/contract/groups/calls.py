@@ -257,13 +257,14 @@ async def an_equal_second_handshake_is_answered_again_and_changes_nothing(pair: 
 @rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs={Trait.SHARED: OPENS_ANOTHER})
 async def a_different_second_handshake_is_rejected_and_changes_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
-        for change in (
+        changes: list[JsonObject] = [
             {"protocolVersion": "1999-01-01"},
             {"capabilities": {}},
             {"clientInfo": {**INFO, "version": "2"}},
-        ):
-            params: JsonObject = {**handshake(peer), **change}
-            assert (await peer.error(await peer.request("initialize", params)))["code"] == -32600
+        ]
+        for change in changes:
+            request = await peer.request("initialize", {**handshake(peer), **change})
+            assert (await peer.error(request))["code"] == -32600
         call = await peer.call("ask_model", {"prompt": "still declared?"})
         question = await call.question()
         assert question.method == "sampling/createMessage"
