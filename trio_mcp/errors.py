@@ -5,9 +5,9 @@
     │   ├── LocalProtocolError       by us: a bug in the calling code
     │   └── RemoteProtocolError      by the peer
     │       ├── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
-    │       └── MalformedAnswer          a client's answer to a question of a handler
+    │       └── MalformedAnswer          a client sent no valid answer to a question of a handler
     ├── PeerError                the peer answered our request with an error
-    │   └── QuestionRejected         a client, a question of a handler
+    │   └── QuestionRejected         a client answered a question of a handler with an error
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it

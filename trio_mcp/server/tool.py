@@ -106,9 +106,9 @@ class Tool:
         return not self.requires or lacks(client, self.requires) is None
 
     def plan(self, facts: RequestFacts, arguments: JsonObject) -> Plan | CallToolResult:
-        """Return how to run one call, or the result that says why it does not run.
+        """Return how to run one call, or the result that says why it does not run (L-TOOL-7s, SEP-1303).
 
-        Such as what is wrong with its arguments (L-TOOL-7s, SEP-1303).
+        It does not if its arguments are wrong, or if the client lacks a capability and its revision has no error code for that.
 
         Raises:
             CapabilityError: the client lacks a capability that the tool requires, and its revision has an error code for it.

@@ -62,7 +62,7 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
         case LocalProtocolError():
             logger.error("%s broke a rule", log_name(facts, target), exc_info=error)
             return ErrorDetail(INTERNAL_ERROR, str(error))
-        # Not with the code of the client, before `ProtocolError`: its -32601 would say that this server lacks the method.
+        # Before `ProtocolError`, and not with the code of the client: its -32601 would say that this server lacks the method.
         case ToolError() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
             return ErrorDetail(INTERNAL_ERROR, str(error))
         case ProtocolError():
