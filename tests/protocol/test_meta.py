@@ -6,7 +6,7 @@ import pytest
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.reading import RequestTerms, classify, modern_terms
-from trio_mcp.protocol.jsonrpc import Request
+from trio_mcp.protocol.jsonrpc import Request, decoded
 from trio_mcp.protocol.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -41,7 +41,11 @@ def test_without_a_protocol_version_a_request_is_a_legacy_one(legacy: JsonObject
 
 def test_the_least_a_modern_request_says():
     terms = terms_of(params())
-    assert (terms.codec.revision.name, terms.client_capabilities, terms.meta) == (MODERN, ClientCapabilities(), LEAST)
+    assert (terms.codec.revision.name, terms.client_capabilities, decoded(terms.meta)) == (
+        MODERN,
+        ClientCapabilities(),
+        LEAST,
+    )
     assert (terms.client_info, terms.log_threshold.level, terms.progress_token) == (None, None, None)
     assert terms.asks_in_rounds
 

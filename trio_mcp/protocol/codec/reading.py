@@ -21,6 +21,7 @@ from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
     Implementation,
+    InitializeRequestParams,
     InputRequiredResult,
     JsonObject,
     JsonValue,
@@ -193,7 +194,7 @@ class RequestTerms(NamedTuple):
         client_info: for display and logs only.
         log_threshold: which log messages the client wants.
         progress_token: the token to report progress under; None for no reports.
-        meta: the raw `_meta` of the request.
+        meta: the `_meta` of the request as it came, encoded: what is in it takes many times its bytes once it is decoded.
         asks_in_rounds: a question to the client ends the request (modern) instead of being a request itself (legacy).
     """
 
@@ -202,7 +203,7 @@ class RequestTerms(NamedTuple):
     client_info: Implementation | None
     log_threshold: LogThreshold
     progress_token: ProgressToken | None
-    meta: JsonObject
+    meta: Encoded
     asks_in_rounds: bool
 
 
@@ -213,11 +214,13 @@ _NOTHING_DECLARED: Final = ClientCapabilities()
 class SessionTerms:
     """What a session has agreed on: the terms of every request that does not state its own.
 
-    `initialize` and `logging/setLevel` change it.
+    `initialize` and `logging/setLevel` change it. `proposed_version` is the one that the client asked for; the codec has the
+    revision that it got.
     """
 
     phase: Phase = Phase.OPENING
     codec: Codec = CODECS[NEWEST_LEGACY]
+    proposed_version: str | None = None
     client_capabilities: ClientCapabilities = _NOTHING_DECLARED
     client_info: Implementation | None = None
     log_threshold: LogThreshold = field(default_factory=LogThreshold)
@@ -229,8 +232,17 @@ class SessionTerms:
                 f'{method} came before initialize: open the session first, or put "{PROTOCOL_VERSION}" into params._meta',
                 code=INVALID_PARAMS if method in MODERN_ONLY else INVALID_REQUEST,  # M-META-1s
             )
-        if self.phase is Phase.OPEN and method == "initialize":
-            raise RemoteProtocolError("this session is initialized already", code=INVALID_REQUEST)
+
+    def check_handshake(self, params: InitializeRequestParams) -> None:
+        """Raise `RemoteProtocolError` if this handshake would change a session that is open.
+
+        A gateway may send the handshake of its client again. It is the same one if version, capabilities and client info are
+        equal. `_meta` is not compared, because it describes the request (its progress token, its trace) and not the client; nor
+        are unknown members, which mean nothing.
+        """
+        agreed = (self.proposed_version, self.client_capabilities, self.client_info)
+        if self.phase is Phase.OPEN and agreed != (params.protocol_version, params.capabilities, params.client_info):
+            raise RemoteProtocolError("this session is initialized already, with other params", code=INVALID_REQUEST)
 
     def for_request(self, params: JsonObject) -> RequestTerms:
         """Return the terms of a legacy request with these params."""
@@ -247,7 +259,7 @@ class SessionTerms:
             self.client_info,
             self.log_threshold,
             token,
-            meta,
+            encoded_meta(meta),
             asks_in_rounds=False,
         )
 
@@ -270,7 +282,16 @@ def modern_terms(meta: JsonObject) -> RequestTerms:
     capabilities = validated(ClientCapabilities, meta[CLIENT_CAPABILITIES], _path(CLIENT_CAPABILITIES))
     info = None if meta.get(CLIENT_INFO) is None else validated(Implementation, meta[CLIENT_INFO], _path(CLIENT_INFO))
     threshold = LogThreshold(_log_level(meta.get(LOG_LEVEL)))
-    return RequestTerms(codec, capabilities, info, threshold, _progress_token(meta), meta, asks_in_rounds=True)
+    return RequestTerms(
+        codec, capabilities, info, threshold, _progress_token(meta), encoded_meta(meta), asks_in_rounds=True
+    )
+
+
+_NO_META: Final = Encoded(b"{}")
+
+
+def encoded_meta(meta: JsonObject) -> Encoded:
+    return Encoded(dumps(meta)) if meta else _NO_META
 
 
 def _log_level(value: object) -> LoggingLevel | None:
@@ -319,7 +340,12 @@ def read_request(
         session.check_phase(message.method)
     else:
         terms = modern_terms(meta)
-    return terms, terms.codec.decode_request(message.method, params, sender=sender)
+    model = terms.codec.decode_request(message.method, params, sender=sender)
+    # By its name: to ask pydantic for the type of a model takes half a microsecond, for every request.
+    if message.method == "initialize":
+        assert isinstance(model, InitializeRequestParams)
+        session.check_handshake(model)
+    return terms, model
 
 
 # JSON to models

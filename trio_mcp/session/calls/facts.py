@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
+
+from pydantic_core import from_json
 
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
@@ -34,8 +36,8 @@ class RequestFacts(NamedTuple):
 
     @property
     def meta(self) -> JsonObject:
-        """The raw `_meta` object."""
-        return self.terms.meta
+        """The `_meta` object as it came; decoded each time it is read."""
+        return cast("JsonObject", from_json(self.terms.meta.raw))
 
     @property
     def protocol_version(self) -> str:

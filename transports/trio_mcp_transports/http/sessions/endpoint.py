@@ -48,14 +48,17 @@ class LegacyEndpoint:
         """Process one message of a client, or several, and return what sends the response."""
         message, headers = envelope.message, incoming.peer.headers
         check_version(headers)
-        # With a session header it is a second handshake in a session, which that session refuses.
-        if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
+        # With a session header it is a second handshake in that session, which knows whether it is the same as the first.
+        is_handshake = isinstance(message, Request) and message.method == "initialize"
+        if is_handshake and SESSION_HEADER not in headers:
             return self._open_session(envelope, incoming)
         entry = self._find_session(incoming.peer)
         stream = self._new_stream(entry, incoming.peer)
         reader = StreamReader(incoming, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
+            if is_handshake:
+                reader.add_header(SESSION_HEADER.encode(), entry.id.encode())
             stream.serve_request(listener, may_pause=self._grace > 0)
             return partial(self._serve_stream, entry, reader, reader.run)
         if isinstance(message, Request):
