@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 
 from ...errors import (
+    BranchLimit,
     CapabilityError,
     LimitExceeded,
     LocalProtocolError,
@@ -65,10 +66,11 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             )
         case ResourceNotFound(uri=uri):
             return ErrorDetail(facts.terms.codec.revision.missing_resource, str(error), {"uri": uri})
+        # A limit of this one call: the same request reaches it again, so it is no reason to try later (503 over HTTP).
+        case BranchLimit() | ToolError() | RequestTimeout():
+            return ErrorDetail(INTERNAL_ERROR, str(error))
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
-        case ToolError() | RequestTimeout():
-            return ErrorDetail(INTERNAL_ERROR, str(error))
         case _:
             reference = secrets.token_hex(4)
             logger.error("%s failed [%s]", log_name(facts, target), reference, exc_info=error)
