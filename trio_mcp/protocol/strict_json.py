@@ -91,18 +91,39 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
         root: the name of the value in error messages, for example `result`.
 
     Raises:
-        ValueError: it holds NaN, an infinite number or a lone surrogate, or is nested deeper than 255. The message has the path
-            of the first one, like `result.rows[3].price`.
+        ValueError: it holds NaN, an infinite number, a number of more than 320 characters or a lone surrogate, or is nested
+            deeper than 255. The message has the path of the first one, like `result.rows[3].price`.
     """
     try:
         raw = to_json(value)
     except ValueError as error:
         raise ValueError(_first_flaw(value, root) or str(error)) from None
-    # pydantic_core writes NaN and Infinity without quotes, but a string may hold these words too. With another spelling for the
-    # numbers the two texts differ only if there is such a number.
-    if (b"NaN" in raw or b"Infinity" in raw) and raw != to_json(value, inf_nan_mode="null"):
-        raise ValueError(_first_flaw(value, root) or "NaN and infinite numbers are not JSON")
+    # The words and the digits may stand in a string too, so the values decide.
+    if may_hold_bad_number(raw) and (flaw := _first_flaw(value, root)) is not None:
+        raise ValueError(flaw)
     return raw
+
+
+def may_hold_bad_number(raw: bytes) -> bool:
+    """Return whether a text of pydantic_core may hold a number that `loads` rejects; False is certain."""
+    if b"NaN" in raw or b"Infinity" in raw:
+        return True
+    # Only an integer can be too long, and has 320 digits in a row then. Of these a sample takes 20: a search of all that is
+    # written, large pictures too, would cost as much as the two above together.
+    return (
+        len(raw) > DEFAULT_LIMITS.max_number_chars
+        and _SAMPLED_DIGITS in raw[::_SAMPLE_STEP].translate(_AS_ZEROS)
+        and _MANY_DIGITS in raw.translate(_AS_ZEROS)
+    )
+
+
+_SAMPLE_STEP = 16
+_AS_ZEROS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else ord(" ") for byte in range(256))
+_MANY_DIGITS = b"0" * DEFAULT_LIMITS.max_number_chars
+_SAMPLED_DIGITS = b"0" * (DEFAULT_LIMITS.max_number_chars // _SAMPLE_STEP)
+# The least integers that have too many characters; the sign is one of them.
+_TOO_LONG = 10**DEFAULT_LIMITS.max_number_chars
+_TOO_LONG_NEGATIVE = -(10 ** (DEFAULT_LIMITS.max_number_chars - 1))
 
 
 # Decoding
@@ -227,8 +248,12 @@ def _first_flaw(value: JsonValue, root: str) -> str | None:
 def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
     """Return the reason why the first value below cannot be encoded, or None; `steps` then leads to it."""
     match value:
-        case None | bool() | int():
+        case None | bool():
             return None
+        case int():
+            if _TOO_LONG_NEGATIVE < value < _TOO_LONG:
+                return None
+            return f"is a number of more than {DEFAULT_LIMITS.max_number_chars} characters, which JSON readers reject"
         case float():
             return None if isfinite(value) else f"is {value}, which JSON cannot hold"
         case str():
