@@ -314,9 +314,7 @@ def test_no_message_carries_a_number_that_its_reader_refuses(version: str) -> No
     with pytest.raises(LocalProtocolError, match=naming("params.data", "320 characters")):
         codec.encode_notification("notifications/message", LoggingMessageNotificationParams(level="info", data=long))
     with pytest.raises(LocalProtocolError, match=naming("params.progress", "320 characters")):
-        codec.encode_notification(
-            "notifications/progress", ProgressNotificationParams(progress_token=1, progress=long)
-        )
+        codec.encode_notification("notifications/progress", ProgressNotificationParams(progress_token=1, progress=long))
 
 
 def test_no_answer_to_a_question_carries_a_number_that_its_reader_refuses() -> None:

@@ -223,7 +223,11 @@ async def test_what_json_cannot_say_is_an_error_result_that_names_the_path(
     assert path in text
 
 
-@pytest.mark.parametrize("value", [{"structured_content": {"a": math.nan}}, {"structured_content": {"a": 10**320}}, {"meta": {"a": math.nan}}], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [{"structured_content": {"a": math.nan}}, {"structured_content": {"a": 10**320}}, {"meta": {"a": math.nan}}],
+    ids=str,
+)
 async def test_a_tool_result_that_json_cannot_say_is_an_error_result_that_names_the_path(value: Json) -> None:
     result = await called(ToolResult, ToolResult(content=[], **value))
     assert result["isError"]

@@ -9,7 +9,8 @@ A modern request is served here from its first check to its last byte: it belong
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -36,8 +37,11 @@ from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import Era
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
+from trio_mcp.session.session_state import LISTEN_METHOD
 
+from ..background import open_background
 from .access import HttpRejection
+from .authentication import Expiry
 from .messages import AuthorizedRequest, respond
 
 MODERN_STATUS = {
@@ -159,7 +163,7 @@ class Exchange:
 
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
-        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
+        with trio.CancelScope(deadline=trio.current_time() + self._max_silence) as ready:
             wake = self._wake = self.outbox.on_ready = ready.cancel
             try:
                 # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
@@ -174,6 +178,11 @@ class Exchange:
         if not (self.outbox.items or self.outbox.closed or self.is_ending):
             await self._keep_alive()
         return True
+
+    @property
+    def _max_silence(self) -> float:
+        """Seconds after which `_keep_alive` is called if there is nothing to send."""
+        return KEEP_ALIVE_SECONDS
 
     async def _keep_alive(self) -> None:
         if not self._opened:
@@ -210,6 +219,23 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 
+@asynccontextmanager
+async def ended_when_expired(exchange: Exchange, expiry: Expiry | None) -> AsyncGenerator[None]:
+    """End the response when its credentials are no longer accepted, while the block runs.
+
+    For a stream without an end of its own: its headers came once, and would otherwise count for as long as its client likes.
+    """
+    async with open_background() as nursery:
+        if expiry is not None:
+            nursery.start_soon(_end_when_expired, exchange, expiry)
+        yield
+
+
+async def _end_when_expired(exchange: Exchange, expiry: Expiry) -> None:
+    await expiry()
+    exchange.end_response()
+
+
 async def serve_modern(
     session: ServerSession,
     inbound: Inbound,
@@ -243,5 +269,10 @@ async def serve_modern(
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
     if not isinstance(target, ReplyTarget):
         await exchange.reject(MODERN_STATUS, other=400)
+    elif message.method == LISTEN_METHOD:
+        async with ended_when_expired(exchange, incoming.expiry):
+            await exchange.run()
+        if not target.finished:
+            session.disconnect(target)
     elif not await exchange.run():
         session.disconnect(target)

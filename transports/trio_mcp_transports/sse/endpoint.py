@@ -21,13 +21,11 @@ from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, Received, ServerSession, Service
 
 from ..asgi.access import HttpRejection, check_content, check_stream
-from ..asgi.authentication import Expiry
-from ..asgi.exchange import LEGACY_STATUS, Exchange
+from ..asgi.exchange import LEGACY_STATUS, Exchange, ended_when_expired
 from ..asgi.limits import HttpLimits
 from ..asgi.messages import AuthorizedRequest, respond, send_error
 from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable
-from ..background import open_background
 
 ReadMessage: TypeAlias = Callable[[AuthorizedRequest], Awaitable[Envelope[Received]]]
 
@@ -96,9 +94,7 @@ class SseEndpoint:
         try:
             root = str(incoming.scope.get("root_path", "")).rstrip("/")
             uri = f"{quote(root)}{self._message_path}?session_id={entry.id}"
-            async with open_background() as nursery:
-                if incoming.expiry is not None:
-                    nursery.start_soon(self._end_when_expired, entry, incoming.expiry)
+            async with ended_when_expired(entry.stream, incoming.expiry):
                 await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
         finally:
             self.sessions.end(entry, CancelReason.DISCONNECT)
@@ -122,10 +118,6 @@ class SseEndpoint:
         await respond(incoming.send, 202)
 
     # one step each
-
-    async def _end_when_expired(self, entry: SseSession, expiry: Expiry) -> None:
-        await expiry()
-        entry.stream.end_response()
 
     def _find_session(self, incoming: AuthorizedRequest) -> SseSession:
         """Return the session that a message is posted to."""
