@@ -4,6 +4,7 @@
     ├── ProtocolError            a rule of the protocol was broken; `code` is the JSON-RPC code of the response
     │   ├── LocalProtocolError       by us: a bug in the calling code
     │   └── RemoteProtocolError      by the peer
+    │       ├── RequestRejected          a server answered with an HTTP status (4xx) in place of a JSON-RPC message
     │       └── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
     ├── PeerError                the peer answered our request with an error
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
@@ -73,6 +74,10 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer broke a rule; the message is safe to send back and says what to change."""
+
+
+class RequestRejected(RemoteProtocolError):
+    """The server rejected a request with an HTTP status that a repetition would not change (4xx), and no JSON-RPC error."""
 
 
 class InvalidRequestState(RemoteProtocolError):

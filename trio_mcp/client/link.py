@@ -29,9 +29,10 @@ from typing import TypeVarTuple, Unpack
 import trio
 from sniffio import current_async_library
 
-from ..errors import Disconnected, RequestTimeout, SessionLost
+from ..errors import Disconnected, PeerError, RequestRejected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..logs import peer_logger
+from ..protocol.jsonrpc import SERVER_BUSY
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
 from ..types import Model, RequestParams
@@ -192,6 +193,11 @@ class Link:
             self._state.is_watched = True
             self.start(self._reopen_until_stable)
 
+    def _end_subscriptions(self, why: str) -> None:
+        """End every subscription: nothing will be announced in this session any more."""
+        if self._router.listeners is not None:
+            self._router.listeners.end(Disconnected(why))
+
     @property
     def _needs_session(self) -> bool:
         return self._router.listeners is not None and self._router.listeners.needs_session
@@ -204,8 +210,11 @@ class Link:
                 await trio.sleep(self._state.delay(trio.current_time()))
                 try:
                     await self._reopen(generation)
-                except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
+                except Exception as error:  # noqa: BLE001  the next attempt may work, or the subscribers get the error
                     logger.warning("the session was lost, and could not be reopened: %s", error)
+                    if is_final(error):
+                        self._end_subscriptions(f"the session was lost, and could not be reopened: {error}")
+                        return
         finally:
             self._state.is_watched = False
 
@@ -275,7 +284,11 @@ class Link:
     async def _serve(self) -> None:
         async with self._channel as channel, trio.open_nursery() as nursery:
             session = ClientSession(
-                channel, self._options.handlers.request_handlers, self._router.dispatch, self._session_lost
+                channel,
+                self._options.handlers.request_handlers,
+                self._router.dispatch,
+                self._session_lost,
+                self._end_subscriptions,
             )
             nursery.start_soon(self._run, session, nursery)
             await self._open_dialect(session)
@@ -303,6 +316,11 @@ class Link:
         finally:
             if self._router.listeners is not None:
                 self._router.listeners.end(session.closed_because or Disconnected("the connection ended"))
+
+
+def is_final(error: Exception) -> bool:
+    """Return whether the server would answer `initialize` with the same error again."""
+    return isinstance(error, RequestRejected) or (isinstance(error, PeerError) and error.code != SERVER_BUSY)
 
 
 async def reject_request(method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:  # noqa: ARG001

@@ -236,6 +236,12 @@ async def _end_when_expired(exchange: Exchange, expiry: Expiry) -> None:
     exchange.end_response()
 
 
+async def run_listening(exchange: Exchange, expiry: Expiry | None) -> bool:
+    """Run the exchange of a `subscriptions/listen`; False if its client left first, or is no longer accepted."""
+    async with ended_when_expired(exchange, expiry):
+        return await exchange.run() and not exchange.is_ending
+
+
 async def serve_modern(
     session: ServerSession,
     inbound: Inbound,
@@ -269,10 +275,5 @@ async def serve_modern(
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
     if not isinstance(target, ReplyTarget):
         await exchange.reject(MODERN_STATUS, other=400)
-    elif message.method == LISTEN_METHOD:
-        async with ended_when_expired(exchange, incoming.expiry):
-            await exchange.run()
-        if not target.finished:
-            session.disconnect(target)
-    elif not await exchange.run():
+    elif not await (run_listening(exchange, incoming.expiry) if message.method == LISTEN_METHOD else exchange.run()):
         session.disconnect(target)
