@@ -210,7 +210,8 @@ async def test_a_modern_stream_that_is_rejected_for_good_is_named_where_the_chan
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-async def test_a_modern_stream_is_asked_for_again_while_the_server_is_away(status: int) -> None:
+@pytest.mark.parametrize("is_json", [False, True], ids=["no JSON", "an error"])
+async def test_a_modern_stream_is_asked_for_again_while_the_server_is_away(status: int, is_json: bool) -> None:
     async with modern_http() as (client, wire, start):
         listener = client.listen(tools=True)
         entered = start(listener.__aenter__)
@@ -218,7 +219,8 @@ async def test_a_modern_stream_is_asked_for_again_while_the_server_is_away(statu
         await entered.result()
         post.end()
         for _ in range(5):
-            (await wire.post("subscriptions/listen")).answer(status, b"<html>", EVENTS)
+            again = await wire.post("subscriptions/listen")
+            again.refuse(status, SERVER_BUSY) if is_json else again.answer(status, b"<html>", EVENTS)
         await acknowledged(wire)
         assert await waiting(listener) == [Change("tools")]
 

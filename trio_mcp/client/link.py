@@ -29,10 +29,9 @@ from typing import TypeVarTuple, Unpack
 import trio
 from sniffio import current_async_library
 
-from ..errors import Disconnected, PeerError, RequestRejected, RequestTimeout, SessionLost
+from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..logs import peer_logger
-from ..protocol.jsonrpc import SERVER_BUSY
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
 from ..types import Model, RequestParams
@@ -41,7 +40,7 @@ from .link_state import LinkEvent, LinkState, Phase
 from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
-from .requester import SendRequest, ServerFacts
+from .requester import SendRequest, ServerFacts, would_fail_again
 
 logger = peer_logger("trio_mcp.client")
 
@@ -212,7 +211,7 @@ class Link:
                     await self._reopen(generation)
                 except Exception as error:  # noqa: BLE001  the next attempt may work, or the subscribers get the error
                     logger.warning("the session was lost, and could not be reopened: %s", error)
-                    if is_final(error):
+                    if would_fail_again(error):
                         self._end_subscriptions(f"the session was lost, and could not be reopened: {error}")
                         return
         finally:
@@ -316,11 +315,6 @@ class Link:
         finally:
             if self._router.listeners is not None:
                 self._router.listeners.end(session.closed_because or Disconnected("the connection ended"))
-
-
-def is_final(error: Exception) -> bool:
-    """Return whether the server would answer `initialize` with the same error again."""
-    return isinstance(error, RequestRejected) or (isinstance(error, PeerError) and error.code != SERVER_BUSY)
 
 
 async def reject_request(method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:  # noqa: ARG001
