@@ -295,6 +295,13 @@ def test_what_json_cannot_hold_is_refused_with_its_path(value: JsonValue, root: 
         dumps(value, root)
 
 
+@pytest.mark.parametrize("number", [10**320, -(10**319)])
+def test_a_number_that_is_too_long_is_found_wherever_it_stands(number: int) -> None:
+    for before in range(40):
+        with pytest.raises(ValueError, match=naming("n", "320 characters")):
+            dumps({"x" * before: "é", "n": number})
+
+
 @pytest.mark.parametrize("value", [10**320 - 1, 1 - 10**319, "0" * 1000, [True, *[10**319] * 3], {"0" * 1000: 1.5}])
 def test_every_number_that_is_written_can_be_read(value: JsonValue) -> None:
     assert loads(dumps(value)) == value
