@@ -26,7 +26,7 @@ from ...types.base import MetaModel
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..meta import RESERVED, SERVER_INFO
 from ..revisions import Era, Method, Revision
-from ..strict_json import dumps, may_hold_bad_number
+from ..strict_json import dumps, has_long_number
 from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
 
 LATE_FIELDS: Final = frozenset(map(to_snake, LATE_MEMBERS))
@@ -128,8 +128,8 @@ class Writer:
         if _is_plain(model, form) and (self._modern or not _has_late_members(model)):
             with suppress(ValueError):  # raised again below, with the member at fault
                 raw = to_json(model, by_alias=True, exclude_none=True)
-                # Such numbers are no JSON (RFC 8259, 6), or rejected; `dumps` tells whether they stand in strings only.
-                if not may_hold_bad_number(raw):
+                # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
+                if b"NaN" not in raw and b"Infinity" not in raw and not has_long_number(raw):
                     return Encoded(raw)
         try:
             return Encoded(dumps(narrowed(self.revision.name, model, kind), root))
