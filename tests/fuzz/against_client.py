@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx2
 import trio
@@ -13,8 +13,8 @@ from checks import Oracle, check, records
 from dressing import DRESSES, standalone
 from hypothesis import note
 from hypothesis import strategies as st
-from literals import literal
 from hypothesis.errors import InvalidArgument
+from literals import literal
 from mutations import KINDS, Mutation, copied, mutated
 from peer import Json
 from scripted import living

@@ -20,7 +20,9 @@ def plain(messages: Sequence[bytes], status: int = 200, **headers: str) -> httpx
     return httpx2.Response(status if messages else 202, headers=named, content=b"".join(messages[-1:]))
 
 
-def stream(messages: Sequence[bytes], *, ending: str = "end", first: bytes = b"", number: bool = False) -> httpx2.Response:
+def stream(
+    messages: Sequence[bytes], *, ending: str = "end", first: bytes = b"", number: bool = False
+) -> httpx2.Response:
     """A stream of events, which ends, stays open or breaks off."""
     if not messages:
         return httpx2.Response(202)

@@ -26,7 +26,7 @@ ROLES: dict[str, tuple[Any, Callable[[Any], None]]] = {
     "server": (server_cases(), run_against_server),
     "client": (client_cases(), run_against_client),
 }
-BATCH = 150
+BATCH = 100
 """Cases between two looks at the clock."""
 CASE_SECONDS = 120
 """No case takes that long, unless the event loop never comes back."""

@@ -33,6 +33,8 @@ class Mutation(NamedTuple):
 class Text(str):
     """JSON text, or what looks like it, that stands in a message as it is."""
 
+    __slots__ = ()
+
 
 def encode(value: Any) -> str:
     """Return the text of a value that may hold `Text`."""
@@ -78,7 +80,24 @@ MANY = tuple(
     for count in (*(10, 40, 100) * 6, 3_000, 60_000)
     for opened, item, closed in (("[", "{}", "]"), ("[", "1.5", "]"), ("[", '"%d"', "]"), ("{", '"k%d":{}', "}"))
 )
-IDS = (1, 2, "1", "", 0, -1, None, True, 1.0, 1.5, {}, [], "x" * 257, Text("1e2"), Text("9007199254740993"), "@question@")
+IDS = (
+    1,
+    2,
+    "1",
+    "",
+    0,
+    -1,
+    None,
+    True,
+    1.0,
+    1.5,
+    {},
+    [],
+    "x" * 257,
+    Text("1e2"),
+    Text("9007199254740993"),
+    "@question@",
+)
 NAMES = ("", "ID", "Method", "method ", "__proto__", "_meta", "jsonrpc", "result", "error", "params", "id", "@key@")
 VERSION_NAMES = (*VERSIONS, "2099-01-01", "DRAFT", "", 1, None, "2026-07-28 ")
 META = (
@@ -88,7 +107,10 @@ META = (
     "x",
     {PROTOCOL_VERSION: MODERN},
     {CLIENT_CAPABILITIES: {}},
-    *({PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {"elicitation": {}, "sampling": {}}} for version in VERSION_NAMES),
+    *(
+        {PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {"elicitation": {}, "sampling": {}}}
+        for version in VERSION_NAMES
+    ),
     {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: []},
     {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {"elicitation": None, "sampling": {"tools": 1}, "roots": []}},
     {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}, LOG_LEVEL: "loud"},
@@ -141,7 +163,7 @@ def duplicate(slot: Slot, pick: int, _pool: Sequence[Json]) -> None:
 def rename(slot: Slot, pick: int, _pool: Sequence[Json]) -> None:
     container, key = slot
     if isinstance(container, dict):
-        names = (*NAMES, *(TEXTS[:10]), key.upper(), key + "\u0000", key.replace("e", "е"))
+        names = (*NAMES, *(TEXTS[:10]), key.upper(), key + "\u0000", key.replace("e", "\u0435"))
         container[names[pick % len(names)]] = container.pop(key)
 
 
@@ -211,7 +233,20 @@ def truncate(data: bytes, at: int, pick: int, _pool: Sequence[Json]) -> bytes:
     return data[: len(data) * (at % 100) // 100] if pick % 2 else data[len(data) * (at % 100) // 100 :]
 
 
-GARBAGE = (b"\x00", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\n", b"\r\n", b"\xef\xbb\xbf", b"{", b"}", b'"', b",", b"\\")
+GARBAGE = (
+    b"\x00",
+    b"\xff\xfe",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\n",
+    b"\r\n",
+    b"\xef\xbb\xbf",
+    b"{",
+    b"}",
+    b'"',
+    b",",
+    b"\\",
+)
 
 
 def garbage(data: bytes, at: int, pick: int, _pool: Sequence[Json]) -> bytes:

@@ -15,7 +15,9 @@ HELLO = Step(
 )
 OPEN = Step(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 ASK = Step(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{}}}')
-MODERN_META = b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}'
+MODERN_META = (
+    b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}'
+)
 MODERN_LIST = b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{' + MODERN_META
 
 REGRESSIONS: dict[str, ServerCase | ClientCase] = {

@@ -45,7 +45,10 @@ REQUESTS: list[tuple[str, Json]] = [
     ("resources/templates/list", {}),
     ("resources/read", {"uri": "note:today"}),
     ("resources/read", {"uri": "page://a/b%20c?q=1"}),
-    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "A"}}),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "A"}},
+    ),
     ("ping", {}),
 ]
 LEGACY_REQUESTS: list[tuple[str, Json]] = [
@@ -85,7 +88,9 @@ def handshake(version: str = NEWEST_LEGACY) -> Json:
 def to_a_server() -> tuple[Json, ...]:
     """What clients send."""
     meta = {"progressToken": 5, LOG_LEVEL: "debug"}
-    legacy = [request(method, {**params, "_meta": {"progressToken": 5}}) for method, params in REQUESTS + LEGACY_REQUESTS]
+    legacy = [
+        request(method, {**params, "_meta": {"progressToken": 5}}) for method, params in REQUESTS + LEGACY_REQUESTS
+    ]
     modern = [
         request(method, {**params, "_meta": modern_meta(EVERYTHING, meta)})
         for method, params in REQUESTS + MODERN_REQUESTS
@@ -107,8 +112,9 @@ def results(version: str, method: str) -> tuple[Json, ...]:
     codec = codec_for(version)
     found = [json.loads(codec.encode_result(method, each).raw) for each in RESULTS if type(each) is kind]
     if version == MODERN and method == "tools/call":
-        asked = {"k": {key: each[key] for key in ("method", "params")} for each in questions()[:1]}
-        found.append({"resultType": "input_required", "inputRequests": asked, "requestState": "s"})
+        for question in questions():
+            asked = {"k": {"method": question["method"], "params": question["params"]}}
+            found.append({"resultType": "input_required", "inputRequests": asked, "requestState": "s"})
         found.append({"resultType": "input_required", "requestState": "s"})
     return tuple(found)
 

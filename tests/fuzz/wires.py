@@ -161,7 +161,10 @@ class HttpWire:
             found += messages[seen:]
             self._replies[index] = (reply, len(messages))
             if "mcp-session-id" in reply.headers:
-                self._session = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+                self._session = {
+                    "mcp-session-id": reply.headers["mcp-session-id"],
+                    "mcp-protocol-version": "2025-11-25",
+                }
         return found
 
     async def close(self) -> None:
