@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import httpx2
@@ -25,8 +26,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Client, accept
 from trio_mcp.client import ClientOptions, Handlers
-from trio_mcp.errors import LocalProtocolError, McpError
-from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
+from trio_mcp.errors import LocalProtocolError, McpError, RequestTimeout
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, ErrorResponse, Malformed, Response, parse
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN, REVISIONS
 from trio_mcp.session import AnyChannel
@@ -130,6 +131,7 @@ async def attack(case: ClientCase, said: list[Reply]) -> None:
         async with trio.open_nursery() as nursery:
             connect = over_http if case.wire == "http" else over_memory
             client = Client(connect(server, nursery), options(case.mode))
+            ended = partial(ends, server)
             opened = await ended("open", OPENING, client.open())
             if opened and case.together:
                 async with trio.open_nursery() as calls:
@@ -145,7 +147,7 @@ async def attack(case: ClientCase, said: list[Reply]) -> None:
         check(living() == before, "tasks are left", living(), before)
 
 
-async def ended(name: str, seconds: float, call: Awaitable[object]) -> bool:
+async def ends(server: HostileServer, name: str, seconds: float, call: Awaitable[object]) -> bool:
     """Wait for the end of a call, which is a result or one of our errors; return whether it is a result."""
     try:
         with trio.fail_after(seconds):
@@ -154,6 +156,9 @@ async def ended(name: str, seconds: float, call: Awaitable[object]) -> bool:
         check(condition := False, f"{name} did not end within {seconds} s")
         return condition
     except McpError as error:
+        check(
+            server.was_silent or not isinstance(error, RequestTimeout), f"{name} waited although it was answered", error
+        )
         check(not isinstance(error, LocalProtocolError), f"{name} broke a rule itself", error)
         return False
     return True
@@ -204,6 +209,9 @@ class HostileServer:
         self._legacy = "2025-11-25"
         self._oracle = ClientOracle()
 
+        self.was_silent = False
+        """Whether a request had no answer that names it: then its call may wait for as long as its timeout."""
+
     @property
     def ended(self) -> bool:
         return self._rest == "ended"
@@ -227,6 +235,8 @@ class HostileServer:
         full = [filled_in(each, said) for each in messages]
         for each in full:
             self._oracle.sent(each)
+        answered = any(answers_to(message["id"], each) for each in full)
+        self.was_silent |= not answered or reply.dress % len(DRESSES) != 0
         return reply, full
 
     def _answer(self, request: Json, reply: Reply) -> bytes:
@@ -241,6 +251,15 @@ class HostileServer:
         if self._exhausted:  # else a list would never end, and only the client's own limit would end the case
             chosen.get("result", {}).pop("nextCursor", None)
         return mutated(jsonrpc({"id": "@id@", **chosen}), reply.mutations, to_a_client())
+
+
+def answers_to(request_id: object, data: bytes) -> bool:
+    """Whether a message is an answer to this request, or is unreadable and names it."""
+    match parse(data):
+        case Response(id=answered) | ErrorResponse(id=answered) | Malformed(answers=answered):
+            return answered == request_id
+        case _:
+            return False
 
 
 class ClientOracle(Oracle):
