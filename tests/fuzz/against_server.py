@@ -58,6 +58,7 @@ async def attack(case: ServerCase) -> None:
         await trio.sleep(LIFETIME)
         check_nothing_left(service.statistics())
         check(service.statistics().actors.ever_stuck == 0, "a call was stuck")
+        check(await wire.is_forgotten(), "a session is left")
         check(living() <= tasks, "tasks are left", living(), tasks)
     check_budget(before)
 

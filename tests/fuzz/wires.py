@@ -53,8 +53,12 @@ class Wire(Protocol):
 
     async def close(self) -> None: ...
 
+    async def is_forgotten(self) -> bool:
+        """Return whether the server knows nothing of this client any more."""
+        return True
 
-class MemoryWire:
+
+class MemoryWire(Wire):
     """A channel in memory."""
 
     def __init__(self, service: Service, nursery: trio.Nursery) -> None:
@@ -78,7 +82,7 @@ class MemoryWire:
         self._receives.close()
 
 
-class LineWire:
+class LineWire(Wire):
     """Two streams of bytes, as on stdio."""
 
     def __init__(self, service: Service, nursery: trio.Nursery) -> None:
@@ -102,7 +106,7 @@ class LineWire:
         self._to_server.put_eof()
 
 
-class SocketWire:
+class SocketWire(Wire):
     """A WebSocket, as the application meets it."""
 
     def __init__(self, app: Any, nursery: trio.Nursery) -> None:
@@ -133,7 +137,7 @@ class SocketWire:
         self._sends.send_nowait({"type": "websocket.disconnect", "code": 1006})
 
 
-class HttpWire:
+class HttpWire(Wire):
     """Requests over HTTP. They carry the headers that a right client sends, but for what a step changes."""
 
     def __init__(self, peer: AsgiPeer) -> None:
@@ -160,16 +164,24 @@ class HttpWire:
             messages = messages_of(reply)
             found += messages[seen:]
             self._replies[index] = (reply, len(messages))
-            if "mcp-session-id" in reply.headers:
+            if messages and "mcp-session-id" in reply.headers:
+                agreed = messages[0]["result"]["protocolVersion"]
                 self._session = {
                     "mcp-session-id": reply.headers["mcp-session-id"],
-                    "mcp-protocol-version": "2025-11-25",
+                    "mcp-protocol-version": agreed,
                 }
         return found
 
     async def close(self) -> None:
         for reply, _ in self._replies:
             reply.gone.set()
+
+    async def is_forgotten(self) -> bool:
+        """Return whether the session has ended."""
+        if not self._session:
+            return True
+        reply = await self._peer.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {**JSON_HEADERS, **self._session})
+        return reply.status == 404
 
 
 def messages_of(reply: Reply) -> list[Any]:

@@ -58,13 +58,12 @@ async def main(port: int, count: int, kind: str) -> None:
 
     async def join(beginning: bytes) -> None:
         async with opening:
-            sock = trio.socket.socket()
-            if kind == "deaf":
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LITTLE)
-            await sock.connect(("127.0.0.1", port))
-            stream = trio.SocketStream(sock)
-            await stream.send_all(beginning)
-            crowd.append(stream)
+            while True:
+                try:
+                    crowd.append(await begin(port, beginning, deaf=kind == "deaf"))
+                    return
+                except (OSError, trio.BrokenResourceError):  # the queue of new connections was full for too long
+                    await trio.sleep(0.1)
 
     async with trio.open_nursery() as nursery:
         for beginning in islice(cycle(BEGINNINGS[kind]), count):
@@ -78,6 +77,21 @@ async def main(port: int, count: int, kind: str) -> None:
         for stream in crowd:
             nursery.start_soon(read, stream, answers)
     print(f"{len(answers)} ended, {sum(b' 200 ' in answer for answer in answers)} with 200", flush=True)
+
+
+async def begin(port: int, beginning: bytes, *, deaf: bool) -> trio.SocketStream:
+    """Open a connection and send the beginning of what it never ends, or a call whose answer is not read."""
+    sock = trio.socket.socket()
+    if deaf:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LITTLE)
+    try:
+        await sock.connect(("127.0.0.1", port))
+        stream = trio.SocketStream(sock)
+        await stream.send_all(beginning)
+    except BaseException:
+        sock.close()
+        raise
+    return stream
 
 
 async def read(stream: trio.SocketStream, answers: list[bytes]) -> None:
