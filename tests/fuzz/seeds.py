@@ -15,7 +15,7 @@ from samples import NOTIFICATIONS, PARAMS, REQUEST_META, RESULTS
 from spec_schemas import SPEC_DIR, VERSIONS
 
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.meta import LOG_LEVEL
+from trio_mcp.protocol.meta import LOG_LEVEL, SUBSCRIPTION_ID
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 
 LEGACY_VERSIONS = tuple(version for version in VERSIONS if version != MODERN)
@@ -80,6 +80,19 @@ ANSWERS: list[Json] = [
 ]
 
 
+# What a server reports on the request that it belongs to.
+REPORTS: list[Json] = [
+    {"method": "notifications/progress", "params": {"progressToken": "@token@", "progress": 2, "total": 3}},
+    {
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"notifications": FILTER, "_meta": {SUBSCRIPTION_ID: "@id@"}},
+    },
+    {"method": "notifications/tools/list_changed", "params": {"_meta": {SUBSCRIPTION_ID: "@id@"}}},
+    {"method": "notifications/message", "params": {"level": "error", "data": [1], "_meta": {SUBSCRIPTION_ID: "@id@"}}},
+    {"method": "notifications/cancelled", "params": {"requestId": "@id@", "reason": "r"}},
+]
+
+
 def handshake(version: str = NEWEST_LEGACY) -> Json:
     return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello(version, EVERYTHING)}
 
@@ -102,7 +115,7 @@ def to_a_server() -> tuple[Json, ...]:
 @cache
 def to_a_client() -> tuple[Json, ...]:
     """What servers send when nobody asked: notifications, questions, and answers to nothing."""
-    return tuple(jsonrpc(each) for each in [*questions(), *NOTICES, *ANSWERS, *sampled(), *examples()])
+    return tuple(jsonrpc(each) for each in [*questions(), *REPORTS, *NOTICES, *ANSWERS, *sampled(), *examples()])
 
 
 @cache

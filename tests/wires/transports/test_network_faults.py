@@ -1,4 +1,4 @@
-"""What a network does to either end (reliability rows 33 to 36, 54, 58 and 61): silence, crowds, broken TLS, strange answers."""
+"""What a network does to either end (reliability rows 33, 36, 54, 58 and 61): silence, no free files, broken TLS."""
 
 from __future__ import annotations
 
