@@ -1,6 +1,6 @@
 """Many connections of one process: `crowd.py PORT COUNT KIND` opens them all, says `ready`, and then what became of them.
 
-A crowd of kind `deaf` calls the tool `flood` and reads nothing; it lasts until its stdin ends. One of kind `slow` begins what it
+A crowd of kind `deaf` calls the tool `flood` and reads one byte; it lasts until its stdin ends. One of kind `slow` begins what it
 never finishes and reads what it is told; when all have ended it says how many, and how many were told `200`.
 """
 
@@ -62,7 +62,7 @@ async def main(port: int, count: int, kind: str) -> None:
                 try:
                     crowd.append(await begin(port, beginning, deaf=kind == "deaf"))
                     return
-                except (OSError, trio.BrokenResourceError):  # the queue of new connections was full for too long
+                except (OSError, trio.BrokenResourceError):  # the queue of new connections was full
                     await trio.sleep(0.1)
 
     async with trio.open_nursery() as nursery:
@@ -80,7 +80,10 @@ async def main(port: int, count: int, kind: str) -> None:
 
 
 async def begin(port: int, beginning: bytes, *, deaf: bool) -> trio.SocketStream:
-    """Open a connection and send the beginning of what it never ends, or a call whose answer is not read."""
+    """Open a connection and send the beginning of what it never ends, or a call whose answer is not read.
+
+    The first byte of an answer is read: then the call has started.
+    """
     sock = trio.socket.socket()
     if deaf:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LITTLE)
@@ -88,6 +91,8 @@ async def begin(port: int, beginning: bytes, *, deaf: bool) -> trio.SocketStream
         await sock.connect(("127.0.0.1", port))
         stream = trio.SocketStream(sock)
         await stream.send_all(beginning)
+        if deaf and not await stream.receive_some(1):
+            raise trio.BrokenResourceError
     except BaseException:
         sock.close()
         raise
