@@ -21,6 +21,13 @@ MODERN_META = (
 MODERN_LIST = b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{' + MODERN_META
 
 REGRESSIONS: dict[str, ServerCase | ClientCase] = {
+    "a question that the agreed revision does not have": ServerCase(
+        "memory", (Step(HELLO.data.replace(b"2025-11-25", b"2024-11-05")), OPEN, ASK)
+    ),
+    "an error instead of an answer": ServerCase(
+        "websocket",
+        (HELLO, OPEN, ASK, Step(b'{"jsonrpc":"2.0","id":"@question@","error":{"code":-1,"message":"User rejected"}}')),
+    ),
     "client info with many wrong icons": ServerCase(
         "memory",
         (
