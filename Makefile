@@ -12,8 +12,11 @@ PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python
 # Tests run side by side where there is more than one processor.
 PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
 
+# How long `make fuzz` tries new messages; both roles share it.
+FUZZ_SECONDS ?= 120
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-wires long conformance autobahn mutants lint clean
+.PHONY: help demo test test-wires fuzz long conformance autobahn mutants lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -27,9 +30,13 @@ test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each 
 test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
 
+fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz --fuzz-seconds $(FUZZ_SECONDS)
+
 long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, full sweeps, mutants
 	TRIO_MCP_RUNS=5000 $(BIN)/python -m pytest $(PYTEST_FLAGS) -o faulthandler_timeout=0 --hypothesis-profile long -m 'long or hypothesis'
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/sweep --every-step
+	$(MAKE) fuzz FUZZ_SECONDS=14400
 	$(MAKE) mutants
 
 conformance: $(STAMPS)/dev  ## run the official conformance suite (npm has to be there)

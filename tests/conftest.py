@@ -32,6 +32,9 @@ settings.load_profile("house")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-step", action="store_true", help="let every sweep interrupt at every step")
+    parser.addoption(
+        "--fuzz-seconds", type=float, default=0, help="how long tests/fuzz tries new cases (0: the same few)"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

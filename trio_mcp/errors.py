@@ -4,6 +4,7 @@
     ├── ProtocolError            a rule of the protocol was broken; `code` is the JSON-RPC code of the response
     │   ├── LocalProtocolError       by us: a bug in the calling code
     │   └── RemoteProtocolError      by the peer
+    │       ├── RequestRejected          a server answered with an HTTP status (4xx) in place of a JSON-RPC message
     │       ├── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
     │       └── MalformedAnswer          a client sent no valid answer to a question of a handler
     ├── PeerError                the peer answered our request with an error
@@ -11,7 +12,7 @@
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
-    │   └── BranchLimit              by a branch: too deep, too many, out of tokens, out of time
+    │   └── BranchLimit              of one call: too deep, too many branches or questions, out of tokens, out of time
     ├── ResourceNotFound         raised by a resource: it does not exist
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
@@ -75,6 +76,10 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer broke a rule; the message is safe to send back and says what to change."""
+
+
+class RequestRejected(RemoteProtocolError):
+    """The server rejected a request with an HTTP status that a repetition would not change (4xx), and no JSON-RPC error."""
 
 
 class InvalidRequestState(RemoteProtocolError):
@@ -147,17 +152,22 @@ class LimitExceeded(McpError):
 
 
 class BranchLimit(LimitExceeded):
-    """A branch or a call reached its limit of depth, branches, tokens or time.
+    """A branch or a call reached its limit of depth, branches, questions, tokens or time.
 
     Attributes:
-        kind: "depth" (how deep branches nest), "branches" (how many the call runs at the same time), "tokens" (how many its
-            samples use) or "time" (seconds).
+        kind: "depth" (how deep branches nest), "branches" (how many the call runs at the same time), "questions" (how many of
+            the call are open), "tokens" (how many its samples use) or "time" (seconds).
         limit: the limit, in the unit of `kind`.
         used: how much was used, or would have been without the limit.
     """
 
     def __init__(
-        self, message: str, *, kind: Literal["depth", "branches", "tokens", "time"], limit: float, used: float
+        self,
+        message: str,
+        *,
+        kind: Literal["depth", "branches", "questions", "tokens", "time"],
+        limit: float,
+        used: float,
     ) -> None:
         super().__init__(message)
         self.kind = kind

@@ -92,10 +92,11 @@ async def test_a_ping_asks_for_a_sign_of_life_in_each_era(opening: Any, answer: 
         await ping.result()
 
 
-async def test_arguments_that_json_cannot_say_are_refused_and_the_connection_lives(opening: Any) -> None:
+@pytest.mark.parametrize("price", [float("nan"), 10**320], ids=["no number", "321 digits"])
+async def test_arguments_that_json_cannot_say_are_refused_and_the_connection_lives(opening: Any, price: float) -> None:
     async with conversation(opening) as (client, wire, start):
-        with pytest.raises(LocalProtocolError, match="arguments"):
-            await client.call_tool("book", {"price": float("nan")}, on_progress=lambda _params: None)
+        with pytest.raises(LocalProtocolError, match=naming("params.arguments.price")):
+            await client.call_tool("book", {"price": price}, on_progress=lambda _params: None)
         await works(client, wire, start)
 
 

@@ -102,6 +102,11 @@ async def test_a_page_to_open_reaches_its_own_handler() -> None:
     assert opened == ["https://example.test/login"]
 
 
+async def test_an_answer_with_a_number_that_the_server_would_reject_is_an_error_that_names_it() -> None:
+    answer = await answer_of(FORM_QUESTION, on_elicit=lambda _: accept(a=10**320))
+    assert unnamed(answer["error"]["message"], "result.content.a", "320 characters") == []
+
+
 @pytest.mark.parametrize("question", [FORM_QUESTION, ROOTS_QUESTION, {"method": "no/such", "params": {}}])
 async def test_a_question_without_a_handler_is_refused(question: Json) -> None:
     error = (await answer_of(question))["error"]

@@ -34,7 +34,7 @@ def listed(*names: str, **more: Any) -> ListToolsResult:
 
 
 def keep(mine: CacheView, result: Any = None, method: str = "tools/list", what: str | None = None) -> None:
-    mine.store(method, what, listed("a") if result is None else result, mine.generation())
+    mine.store(method, what, listed("a") if result is None else result, mine.ticket())
 
 
 def kept(mine: CacheView, method: str = "tools/list", what: str | None = None) -> bool:
@@ -85,7 +85,7 @@ async def test_an_answer_without_a_time_is_not_kept(opening: Any, cached: bool, 
 async def test_what_a_caller_does_to_an_answer_is_not_done_to_what_is_kept() -> None:
     cache = ResponseCache()
     mine = listed("a")
-    view(cache).store("tools/list", None, mine, 0)
+    view(cache).store("tools/list", None, mine, view(cache).ticket())
     mine.tools.clear()
     for _ in range(2):
         found = view(cache).find("tools/list", None)
@@ -300,6 +300,42 @@ async def test_an_answer_that_was_asked_for_before_the_change_is_not_kept() -> N
         await wire.respond(request, tools("old"))
         await listing.result()
         assert await list_tools(client, wire, start, tools("new")) == ["new"]
+
+
+@pytest.mark.parametrize(("server", "is_kept"), [("s", False), ("other", True)])
+async def test_a_change_of_another_server_does_not_keep_an_answer_out_of_a_shared_cache(
+    server: str, is_kept: bool
+) -> None:
+    cache = ResponseCache()
+    async with conversation(as_modern, cache=view(cache)) as (client, wire, start):
+        listing = start(client.list_tools)
+        request = await wire.request("tools/list")
+        view(cache, server).invalidate("tools/list")
+        await wire.respond(request, tools("a"))
+        await listing.result()
+        assert kept(view(cache)) == is_kept
+
+
+async def test_a_cleared_cache_keeps_no_answer_that_was_asked_for_before() -> None:
+    cache = ResponseCache()
+    async with conversation(as_modern, cache=view(cache)) as (client, wire, start):
+        listing = start(client.list_tools)
+        request = await wire.request("tools/list")
+        cache.clear()
+        await wire.respond(request, tools("a"))
+        await listing.result()
+        assert not kept(view(cache))
+
+
+async def test_an_answer_that_was_asked_for_after_a_change_is_kept_while_an_older_one_is_under_way() -> None:
+    mine = view(ResponseCache())
+    older = mine.ticket()
+    mine.invalidate("tools/list")
+    newer = mine.ticket()
+    mine.store("tools/list", None, listed("old"), older)
+    assert not kept(mine)
+    mine.store("tools/list", None, listed("new"), newer)
+    assert kept(mine)
 
 
 # limits

@@ -28,7 +28,9 @@ from trio_mcp.types import (
     JsonObject,
     JsonValue,
     ListToolsResult,
+    LoggingMessageNotificationParams,
     Model,
+    ProgressNotificationParams,
     RequestedSchema,
     RequestParams,
     ServerCapabilities,
@@ -292,9 +294,35 @@ def test_an_authors_own_result_class_is_written_as_the_type_it_extends():
 @pytest.mark.parametrize("version", [MODERN, "2024-11-05"])
 @pytest.mark.parametrize(
     ("content", "path"),
-    [([math.nan], "result.structuredContent.a[0]"), ("\udfff", "result.structuredContent.a")],
+    [
+        ([math.nan], "result.structuredContent.a[0]"),
+        ("\udfff", "result.structuredContent.a"),
+        ([10**320], "result.structuredContent.a[0]"),
+    ],
 )
 def test_what_json_cannot_carry_is_refused_with_its_path(version: str, content: JsonValue, path: str):
     broken = GetPromptResult(messages=[], structuredContent={"a": content})  # type: ignore[call-arg]
     with pytest.raises(LocalProtocolError, match=naming(path)):
         codec_for(version).encode_result("prompts/get", broken)
+
+
+@pytest.mark.parametrize("version", [MODERN, "2024-11-05"])
+def test_no_message_carries_a_number_that_its_reader_refuses(version: str) -> None:
+    codec, long = codec_for(version), 10**320
+    with pytest.raises(LocalProtocolError, match=naming("params.arguments.n", "320 characters")):
+        codec.encode_request("tools/call", CallToolRequestParams(name="t", arguments={"n": long}))
+    with pytest.raises(LocalProtocolError, match=naming("params.data", "320 characters")):
+        codec.encode_notification("notifications/message", LoggingMessageNotificationParams(level="info", data=long))
+    with pytest.raises(LocalProtocolError, match=naming("params.progress", "320 characters")):
+        codec.encode_notification("notifications/progress", ProgressNotificationParams(progress_token=1, progress=long))
+
+
+def test_no_answer_to_a_question_carries_a_number_that_its_reader_refuses() -> None:
+    answer = ElicitResult(action="accept", content={"n": 10**320})
+    with pytest.raises(LocalProtocolError, match=naming("result.content.n", "320 characters")):
+        codec_for("2025-06-18").encode_result("elicitation/create", answer)
+    retry = CallToolRequestParams(
+        name="t", input_responses={"k": codec_for(MODERN).encode_input_response("elicitation/create", answer)}
+    )
+    with pytest.raises(LocalProtocolError, match=naming("params.inputResponses.k.content.n", "320 characters")):
+        codec_for(MODERN).encode_request("tools/call", retry)

@@ -252,6 +252,7 @@ def test_a_reader_gets_the_members_of_encoded_and_plain_objects_alike() -> None:
         (Response(1, {"rows": [{"price": math.inf}]}), r"result\.rows\[0\]\.price"),
         (ErrorResponse(1, ErrorDetail(1, "x", {"a": math.nan})), r"error\.data\.a"),
         (ErrorResponse(1, ErrorDetail(1, "\ud800")), r"error\.message"),
+        (Request(1, "m", {"a": 10**320}), r"params\.a"),
         (Request("\ud800", "m"), "id"),
         (Notification("\ud800"), "method"),
     ],

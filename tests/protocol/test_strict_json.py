@@ -285,11 +285,26 @@ def test_text_that_only_speaks_of_such_numbers_is_written(text: str) -> None:
         ({"content": [{"text": "\ud800"}]}, "", ("content[0].text", "surrogate")),
         ({"content": {"\udfff": 1}}, "", (r'content["\udfff"]', "surrogate", "name")),
         ({"when": object()}, "", ("when", "object", "JSON")),
+        ({"rows": [1, 10**320]}, "result", ("result.rows[1]", "320 characters")),
+        ({"rows": [1, -(10**319)]}, "result", ("result.rows[1]", "320 characters")),
+        ({"x" * 320: "0" * 320, "total": 10**5000}, "", ("total", "320 characters")),
     ],
 )
 def test_what_json_cannot_hold_is_refused_with_its_path(value: JsonValue, root: str, names: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=naming(*names)):
         dumps(value, root)
+
+
+@pytest.mark.parametrize("number", [10**320, -(10**319)])
+def test_a_number_that_is_too_long_is_found_wherever_it_stands(number: int) -> None:
+    for before in range(40):
+        with pytest.raises(ValueError, match=naming("n", "320 characters")):
+            dumps({"x" * before: "é", "n": number})
+
+
+@pytest.mark.parametrize("value", [10**320 - 1, 1 - 10**319, "0" * 1000, [True, *[10**319] * 3], {"0" * 1000: 1.5}])
+def test_every_number_that_is_written_can_be_read(value: JsonValue) -> None:
+    assert loads(dumps(value)) == value
 
 
 def test_endless_and_too_deep_values_are_refused() -> None:

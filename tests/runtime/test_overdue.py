@@ -103,6 +103,25 @@ async def test_a_body_that_cleans_up_within_the_grace_is_not_stuck(autojump_cloc
         assert supervisor.statistics().ever_stuck == 0
 
 
+async def test_an_actor_that_had_the_time_but_no_turn_of_the_loop_is_not_stuck(mock_clock: MockClock) -> None:
+    async def unwinding(_actor: Actor) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            for _ in range(3):
+                await trio.lowlevel.cancel_shielded_checkpoint()
+
+    ended = Ended()
+    async with open_supervisor(grace=GRACE) as supervisor:
+        actors = [supervisor.start(unwinding, ended) for _ in range(10)]
+        await wait_all_tasks_blocked()
+        for actor in actors:
+            actor.cancel(CancelReason.DISCONNECT)
+        mock_clock.jump(2 * GRACE)  # as when a crowd that leaves keeps the loop busy for so long in one turn
+        await wait_all_tasks_blocked()
+        assert (counted(supervisor), supervisor.statistics().ever_stuck) == ((0, 0, 0), 0)
+
+
 async def test_an_actor_that_swallows_its_cancel_for_ever_is_stuck_too(autojump_clock: MockClock) -> None:
     ended = Ended()
 

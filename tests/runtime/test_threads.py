@@ -95,9 +95,9 @@ async def test_when_all_are_abandoned_the_next_is_refused_at_once_by_name_of_the
     threads = ThreadLimiter(2)
     async with trio.open_nursery() as nursery:
         await abandon(threads, stuck, nursery, 2, stuck)
-    with pytest.raises(LimitExceeded, match=naming("2 threads")):
+    with pytest.raises(LimitExceeded, match=naming("2 threads", "2 of them", "abandoned")):
         threads.admit()
-    with pytest.raises(LimitExceeded, match=naming("2 threads")):
+    with pytest.raises(LimitExceeded, match=naming("2 threads", "2 of them", "abandoned")):
         await threads.run(lambda: None)
     stuck.free.set()
     await settled(threads, 0)

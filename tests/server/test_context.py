@@ -12,12 +12,13 @@ import trio
 from naming import naming, unnamed
 from one_tool import failure_of, success_of, talk_with
 from talk import accept, talk_to
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded, ToolError
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.runtime import CancelReason
-from trio_mcp.server import Context, FormError, Server
+from trio_mcp.runtime import CancelReason, ThreadStatistics
+from trio_mcp.server import Context, FormError, Server, registration
 from trio_mcp.types import ModelPreferences, SamplingMessage, TextContent
 
 # steps
@@ -180,6 +181,28 @@ async def test_a_plain_function_runs_in_a_thread_and_blocks_no_other_call(gate: 
 async def test_a_thread_is_abandoned_when_its_time_is_up(gate: threading.Event) -> None:
     failure = await failure_of(lambda: gate.wait(5), name="blocks", timeout=0.05)
     assert unnamed(failure, "blocks", "0.05 seconds") == []
+
+
+async def test_an_abandoned_thread_is_in_the_statistics_and_in_the_refusal_of_the_next_call(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "MAX_THREADS", 1)
+    entered = trio.Event()
+
+    def stuck() -> None:
+        trio.from_thread.run_sync(entered.set)
+        assert gate.wait(5)
+
+    async with talk_with(stuck) as talk:
+        call = talk.leg("stuck")
+        await entered.wait()
+        talk.cancel(call)
+        await wait_all_tasks_blocked()
+        assert talk.service.statistics().threads == ThreadStatistics(running=1, abandoned=1, waiting=0, limit=1)
+        error = await talk.error(talk.leg("stuck"))
+        assert error["code"] == SERVER_BUSY
+        assert unnamed(error["message"], "1 threads", "1 of them", "abandoned") == []
+        gate.set()
 
 
 async def test_a_plain_function_may_use_its_context_through_trio() -> None:

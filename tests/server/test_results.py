@@ -205,6 +205,9 @@ class Loose(BaseModel):
         (dict[str, object], {"a": {"b": math.nan}}, "result.a.b"),
         (dict[str, object], {"a": ...}, "JSON"),
         (list[object], [math.nan], "result[0]"),
+        (int, 10**320, "result"),
+        (dict[str, int], {"a": -(10**319)}, "result.a"),
+        (Any, {"a": 10**320}, "result.a"),
         (Any, {"a": math.nan}, "result.a"),
         (list[str], ["\ud800"], "result[0]"),
         (Any, ["\ud800"], "result[0]"),
@@ -220,7 +223,11 @@ async def test_what_json_cannot_say_is_an_error_result_that_names_the_path(
     assert path in text
 
 
-@pytest.mark.parametrize("value", [{"structured_content": {"a": math.nan}}, {"meta": {"a": math.nan}}], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [{"structured_content": {"a": math.nan}}, {"structured_content": {"a": 10**320}}, {"meta": {"a": math.nan}}],
+    ids=str,
+)
 async def test_a_tool_result_that_json_cannot_say_is_an_error_result_that_names_the_path(value: Json) -> None:
     result = await called(ToolResult, ToolResult(content=[], **value))
     assert result["isError"]

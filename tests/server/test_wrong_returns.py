@@ -28,7 +28,7 @@ async def told(server: Server, method: str, **params: Any) -> str:
     return error["message"]
 
 
-@pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}, [float("inf")]])
+@pytest.mark.parametrize("value", [object(), float("nan"), {"a": object()}, [float("inf")], 10**320])
 async def test_a_resource_that_json_cannot_say_is_told_of(value: object) -> None:
     server = Server("wrong")
     server.add_resource("a://b", returning(value))

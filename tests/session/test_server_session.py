@@ -218,6 +218,19 @@ async def test_progress_that_does_not_rise_is_refused_in_the_tool(era: type[Lega
         assert len(values) - 1 == len(messages) - 1  # what was right before it was sent
 
 
+@pytest.mark.parametrize("value", [10**320, 10**5000], ids=["321 digits", "5001 digits"])
+async def test_progress_that_its_reader_would_refuse_is_refused_in_the_tool(era: type[Legacy], value: int) -> None:
+    async def steps(ctx: Context) -> str:
+        await ctx.progress(value)
+        return "done"
+
+    async with play(offering(steps), era) as player:
+        call = await player.call("steps", meta={"progressToken": "p"})
+        answer = await player.talk.receive()
+        assert answer["id"] == call
+        assert unnamed(str(answer), "params.progress", "320 characters") == []
+
+
 def progress_server() -> Server:
     async def steps(values: list[float], ctx: Context) -> str:
         for value in values:

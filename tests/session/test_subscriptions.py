@@ -55,7 +55,7 @@ async def test_to_unsubscribe_twice_or_without_need_is_no_error(talk: Talk) -> N
 async def test_there_is_a_limit_to_what_a_session_watches(talk: Talk) -> None:
     await subscribe(talk, "a:1", "a:2", "a:3", "a:3")
     error = await talk.error(talk.request("resources/subscribe", {"uri": "a:4"}))
-    assert error["code"] == -32000
+    assert error["code"] == -32602
     assert "3 resources" in error["message"]
 
 
@@ -66,7 +66,7 @@ async def test_long_uris_count_by_their_length(server: Server) -> None:
         error = await talk.error(talk.request("resources/subscribe", {"uri": f"a:4{'x' * 60_000}"}))
         assert await talk.result(talk.request("resources/unsubscribe", {"uri": f"a:0{'x' * 60_000}"})) == {}
         await subscribe(talk, f"a:4{'x' * 60_000}")
-    assert error["code"] == -32000
+    assert error["code"] == -32602
     assert "262144 characters" in error["message"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
+from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, modern_request, served
 from stage import Stage, Talk
 from talking import Session, said
 from trio.testing import wait_all_tasks_blocked
@@ -91,6 +91,90 @@ async def test_a_token_that_expires_is_refused_from_then_on() -> None:
         assert (await peer.post(legacy_call("whoami"), session)).status == 200
         expired.set()
         assert (await peer.post(legacy_call("whoami"), session)).status == 401
+
+
+# streams that stay open
+
+
+class Tokens:
+    """A hook whose answer may change while streams are open."""
+
+    def __init__(self) -> None:
+        self.principal: str | None = "alice"
+        self.asked = 0
+
+    async def __call__(self, _headers: Mapping[str, str]) -> str | None:
+        self.asked += 1
+        if self.principal == "fails":
+            raise RuntimeError("the database is down")
+        return self.principal
+
+
+LISTEN = {"notifications": {"resourcesListChanged": True}}
+ENDS = {"expired": None, "another's": "bob", "the hook fails": "fails"}
+
+
+async def listening(peer: AsgiPeer, kind: str) -> Reply:
+    """A stream of one kind, which stays open for as long as its client wants."""
+    if kind == "subscriptions/listen":
+        reply = peer.start(*modern_request("subscriptions/listen", LISTEN))
+    else:
+        session = Session(peer, await peer.open_session())
+        reply = await session.get()
+        if kind == "resumed":
+            await session.drop(reply)
+            reply = await session.get(reply.ids[0])
+    await wait_all_tasks_blocked()
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
+    return reply
+
+
+@pytest.mark.parametrize("later", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("kind", ["standing", "resumed", "subscriptions/listen"])
+async def test_a_stream_of_changes_ends_when_its_credentials_are_no_longer_accepted(
+    stage: Stage, kind: str, later: str | None
+) -> None:
+    tokens = Tokens()
+    async with guarded(tokens, stage, recheck_seconds=60) as peer:
+        reply = await listening(peer, kind)
+        await trio.sleep(1000)
+        asked = tokens.asked
+        assert not reply.ended.is_set()
+        tokens.principal = later
+        await trio.sleep(61)
+        assert (reply.ended.is_set(), tokens.asked) == (True, asked + 1)
+        assert peer.app.service.statistics().is_idle
+        stage.server.add_resource("news:late", lambda: "")
+        await trio.sleep(61)
+        assert b"list_changed" not in reply.body
+        assert tokens.asked == asked + 1
+
+
+@pytest.mark.parametrize("kind", ["standing", "resumed", "subscriptions/listen"])
+async def test_a_stream_that_its_client_has_left_is_authenticated_no_more(kind: str) -> None:
+    tokens = Tokens()
+    async with guarded(tokens, recheck_seconds=60) as peer:
+        reply = await listening(peer, kind)
+        reply.gone.set()
+        await wait_all_tasks_blocked()
+        asked = tokens.asked
+        await trio.sleep(1000)
+        assert tokens.asked == asked
+
+
+async def test_a_session_outlives_its_standing_stream_and_serves_the_next_token(stage: Stage) -> None:
+    tokens = Tokens()
+    async with guarded(tokens, stage, recheck_seconds=60) as peer:
+        session = Session(peer, await peer.open_session())
+        reply = await session.get()
+        tokens.principal = None
+        await trio.sleep(61)
+        stage.server.add_resource("news:late", lambda: "")
+        assert reply.ended.is_set()
+        assert (await session.get()).status == 401
+        tokens.principal = "alice"
+        again = await session.get()
+        assert b"list_changed" in again.body
 
 
 # a hook that fails

@@ -48,7 +48,30 @@ async def test_an_answer_that_is_all_there_is_to_say_stays_plain_json_and_out_of
     assert store.writes == 0
 
 
-async def test_a_long_silence_opens_the_stream_so_that_its_client_may_come_back(talk: Talk, session: Session) -> None:
+async def test_a_silent_call_is_primed_before_its_first_event_so_that_its_client_may_come_back(
+    talk: Talk, session: Session
+) -> None:
+    reply = await session.call()
+    await reply.until("\n\n", seconds=1)
+    assert reply.body == b"id: 1-0\ndata: \n\n"
+    await session.drop(reply)
+    await talk.answer()
+    assert said(await session.get("1-0")) == ["done"]
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26"])
+async def test_a_silent_call_of_an_older_revision_gets_no_event_that_its_client_could_not_read(
+    stage: Stage, version: str
+) -> None:
+    talk = stage.expect()
+    async with talking(stage, version=version) as session:
+        reply = await session.call()
+        await trio.sleep(14)
+        await talk.answer()
+        assert (await reply.end()).headers["content-type"] == "application/json"
+
+
+async def test_a_silent_stream_is_kept_alive_after_its_priming_event(talk: Talk, session: Session) -> None:
     reply = await session.call()
     await trio.sleep(16)
     assert reply.body == b"id: 1-0\ndata: \n\n: still here\n\n"

@@ -9,8 +9,8 @@ used least recently.
 # them. And requests that are under way: two callers that miss at the same time send two requests, because a shared one would
 # have to outlive the cancel of the caller that sent it.
 #
-# A change that is announced while a request is under way may be older or newer than its result. `changes` settles it: a result
-# that was requested before the last invalidation is returned to its caller, and not stored.
+# A change that is announced while a request is under way may be older or newer than its result. A `Ticket` settles it: a result
+# that was requested before the last invalidation of its server is returned to its caller, and not stored.
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -45,6 +46,12 @@ class CachedResult(NamedTuple):
     result: CacheableResult
     expires_at: float
     size: int
+
+
+class Ticket:
+    """Held by each request to a server whose result may be stored: as long as it is valid, nothing was invalidated meanwhile."""
+
+    __slots__ = ("__weakref__",)
 
 
 @dataclass(slots=True)
@@ -75,14 +82,14 @@ class ResponseCache:
         self._entries: OrderedDict[CacheKey, CachedResult] = OrderedDict()
         self._counts = CacheStatistics()
         self._run: trio.lowlevel.TrioToken | None = None
-        self.changes = 0
-        """Number of invalidations so far. A result that was requested before the last one is not stored."""
+        # The valid ticket of each server. Weak: a server without open requests takes no memory here.
+        self._tickets: WeakValueDictionary[Hashable, Ticket] = WeakValueDictionary()
 
     def clear(self) -> None:
         """Remove everything."""
         self._entries.clear()
         self._counts.bytes = 0
-        self.changes += 1
+        self._tickets.clear()
 
     def statistics(self) -> CacheStatistics:
         """Return the size of the cache, and its hits and misses so far."""
@@ -121,10 +128,19 @@ class ResponseCache:
         while len(self._entries) > self._max_entries or self._counts.bytes > self._max_bytes:
             self.remove(next(iter(self._entries)))
 
-    def invalidate(self, is_stale: Callable[[CacheKey], bool]) -> None:
-        """Remove the results whose key `is_stale` accepts, of all principals."""
-        self.changes += 1
-        for key in [key for key in self._entries if is_stale(key)]:
+    def ticket(self, server: Hashable) -> Ticket:
+        """Return the ticket of a server; it is valid until the next `invalidate` for this server, or `clear`."""
+        self._check_run()
+        return self._tickets.setdefault(server, Ticket())
+
+    def is_valid(self, server: Hashable, ticket: Ticket) -> bool:
+        """Return whether no result of the server was invalidated since the ticket was taken."""
+        return self._tickets.get(server) is ticket
+
+    def invalidate(self, server: Hashable, is_stale: Callable[[CacheKey], bool]) -> None:
+        """Remove the results of a server whose key `is_stale` accepts, of all principals."""
+        self._tickets.pop(server, None)
+        for key in [key for key in self._entries if key.server == server and is_stale(key)]:
             self.remove(key)
 
     def remove(self, key: CacheKey) -> None:
@@ -164,13 +180,13 @@ class CacheView:
             return None
         return self.cache.find(*self._keys(method, request_key))
 
-    def generation(self) -> int:
-        """Return the number of invalidations so far; take it before a request is sent, and give it to `store`."""
-        return 0 if self.cache is None else self.cache.changes
+    def ticket(self) -> Ticket | None:
+        """Return the ticket of this server; take it before a request is sent, and give it to `store`."""
+        return None if self.cache is None else self.cache.ticket(self.server)
 
-    def store(self, method: str, request_key: str | None, result: CacheableResult, generation: int) -> None:
-        """Store a result, unless something was invalidated since `generation`: it may be older than the change."""
-        if self.cache is None or generation != self.cache.changes:
+    def store(self, method: str, request_key: str | None, result: CacheableResult, ticket: Ticket | None) -> None:
+        """Store a result, unless a result of this server was invalidated since: it may be older than the change."""
+        if self.cache is None or ticket is None or not self.cache.is_valid(self.server, ticket):
             return
         private, public = self._keys(method, request_key)
         kept, other = (public, private) if result.cache_scope == "public" else (private, public)
@@ -181,17 +197,16 @@ class CacheView:
     def invalidate(self, *methods: str) -> None:
         """Remove every result of this server for these methods."""
         if self.cache is not None:
-            self.cache.invalidate(lambda key: key.server == self.server and key.method in methods)
+            self.cache.invalidate(self.server, lambda key: key.method in methods)
 
     def invalidate_resource(self, uri: str) -> None:
         """Remove the cached content of a resource, and of those that contain it."""
 
         def stale(key: CacheKey) -> bool:
-            ours = key.server == self.server and key.method == "resources/read"
-            return ours and key.request_key is not None and is_part_of(uri, key.request_key)
+            return key.method == "resources/read" and key.request_key is not None and is_part_of(uri, key.request_key)
 
         if self.cache is not None:
-            self.cache.invalidate(stale)
+            self.cache.invalidate(self.server, stale)
 
     def _keys(self, method: str, request_key: str | None) -> tuple[CacheKey, CacheKey]:
         """Return the keys of a private and of a public result."""

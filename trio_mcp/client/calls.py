@@ -137,10 +137,10 @@ class Calls:
         cached = None if options.meta else cache.find(method, uri)
         if isinstance(cached, ReadResourceResult):
             return cached
-        generation = cache.generation()
+        ticket = cache.ticket()
         result, rounds = await self._complete(method, params, ReadResourceResult, options, uri)
         if not rounds and not options.meta:
-            cache.store(method, uri, result, generation)
+            cache.store(method, uri, result, ticket)
         return result
 
     async def _complete(

@@ -80,7 +80,7 @@ class Listeners(ABC):
 
     @abstractmethod
     def end(self, why: Disconnected) -> None:
-        """End every subscription: the connection is closed."""
+        """End every subscription: the connection is closed, or nothing is announced on it any more."""
 
     @property
     def needs_session(self) -> bool:
@@ -89,6 +89,9 @@ class Listeners(ABC):
 
     def dispatch_change(self, change: Change) -> None:  # noqa: B027
         """Pass a change that came on the session to the subscribers that want it."""
+
+    def begin_session(self) -> None:  # noqa: B027
+        """Note that another session is being opened, in which changes may be announced again."""
 
     async def restore(self, session: ClientSession) -> None:  # noqa: B027
         """Subscribe again in a session that was reopened, and report what may have changed meanwhile."""
@@ -101,7 +104,8 @@ class Changes:
             async for change in changes:
                 ...
 
-    The iteration ends when the server ends the stream, and raises `Disconnected` when the connection ended. A change that
+    The iteration ends when the server ends the stream, and raises when no more changes can come: `Disconnected` if the connection
+    ended, or the stream of a legacy session; the server's error if it no longer accepts the subscription. A change that
     happens again before it is read is reported once. After an interruption, a change is reported for everything that you
     subscribed to, because some may have been missed.
     """
@@ -181,8 +185,8 @@ class Changes:
     # for the change source
 
     def offer(self, change: Change) -> None:
-        """Queue a change if the subscriber wants it."""
-        if not self._wants(change):
+        """Queue a change if the subscriber wants it; after the end nothing more is queued."""
+        if self._over or not self._wants(change):
             return
         if len(self._pending) >= MAX_PENDING and change not in self._pending:
             self._pending = {noted: None for noted in self._pending if noted.kind != "updated"}
@@ -198,6 +202,8 @@ class Changes:
 
     def report_missed(self, on_change: OnChange) -> None:
         """Report everything that the server honours as changed, because it may have changed during an interruption."""
+        if self._over:
+            return
         for change in changes_matching(self.honoured_filter):
             on_change(change)
         self.add_all()

@@ -40,7 +40,7 @@ from .link_state import LinkEvent, LinkState, Phase
 from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
-from .requester import SendRequest, ServerFacts
+from .requester import SendRequest, ServerFacts, would_fail_again
 
 logger = peer_logger("trio_mcp.client")
 
@@ -192,6 +192,11 @@ class Link:
             self._state.is_watched = True
             self.start(self._reopen_until_stable)
 
+    def _end_subscriptions(self, why: str) -> None:
+        """End every subscription: nothing will be announced in this session any more."""
+        if self._router.listeners is not None:
+            self._router.listeners.end(Disconnected(why))
+
     @property
     def _needs_session(self) -> bool:
         return self._router.listeners is not None and self._router.listeners.needs_session
@@ -204,8 +209,11 @@ class Link:
                 await trio.sleep(self._state.delay(trio.current_time()))
                 try:
                     await self._reopen(generation)
-                except Exception as error:  # noqa: BLE001  the subscribers keep waiting, and the next attempt may work
+                except Exception as error:  # noqa: BLE001  the next attempt may work, or the subscribers get the error
                     logger.warning("the session was lost, and could not be reopened: %s", error)
+                    if would_fail_again(error):
+                        self._end_subscriptions(f"the session was lost, and could not be reopened: {error}")
+                        return
         finally:
             self._state.is_watched = False
 
@@ -275,7 +283,11 @@ class Link:
     async def _serve(self) -> None:
         async with self._channel as channel, trio.open_nursery() as nursery:
             session = ClientSession(
-                channel, self._options.handlers.request_handlers, self._router.dispatch, self._session_lost
+                channel,
+                self._options.handlers.request_handlers,
+                self._router.dispatch,
+                self._session_lost,
+                self._end_subscriptions,
             )
             nursery.start_soon(self._run, session, nursery)
             await self._open_dialect(session)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import trio
 
 from ..backoff import RECONNECT_BACKOFF, STABLE_AFTER
-from ..errors import Disconnected, RemoteProtocolError, RequestTimeout, without_traceback
+from ..errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout, without_traceback
 from ..logs import peer_logger
 from ..session.changes import change_of
 from ..types import (
@@ -25,7 +25,7 @@ from ..types import (
     SubscriptionsListenRequestParams,
 )
 from .changes import Changes, Listeners, OnChange, intersection
-from .requester import Requester
+from .requester import Requester, would_fail_again
 from .timeouts import SUBSCRIBE_TIMEOUT, UNSUBSCRIBE_TIMEOUT
 
 logger = peer_logger("trio_mcp.client")
@@ -63,9 +63,11 @@ class ListenStream:
                 await self._open()
                 self._changes.end()
                 return
-            except (Disconnected, RequestTimeout, RemoteProtocolError) as error:
-                # The first stream's failure is the caller's to handle; a closed connection brings no other stream.
-                if not self.started.is_set() or self._link.session.closed_because is not None:
+            except (Disconnected, PeerError, RequestTimeout, RemoteProtocolError) as error:
+                # The first stream's failure is the caller's to handle; a closed connection brings no other stream, and a server
+                # that rejects the request, for example since a token has expired, rejects the next one too.
+                is_closed = self._link.session.closed_because is not None
+                if is_closed or not self.started.is_set() or would_fail_again(error):
                     raise
                 logger.info("a stream of changes was lost; reopening it: %s", error)
             # Measured from the acknowledgement: a server that accepts the connection and drops it after ten seconds without

@@ -124,7 +124,7 @@ class Lists:
         if isinstance(cached, PaginatedResult):
             return cached, True
         # Taken before the request: a change that is announced while it is under way makes the page stale.
-        generation = self._cache.generation()
+        ticket = self._cache.ticket()
         try:
             page = await self._link.request(method, PaginatedRequestParams(cursor=cursor), timeout=timeout)
         except PeerError as error:
@@ -136,7 +136,7 @@ class Lists:
             raise
         assert isinstance(page, PaginatedResult)
         assert isinstance(page, CacheableResult)
-        self._cache.store(method, cursor, page, generation)
+        self._cache.store(method, cursor, page, ticket)
         return page, False
 
     def _usable(self, page: PaginatedResult) -> PaginatedResult:

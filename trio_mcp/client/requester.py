@@ -1,4 +1,4 @@
-"""What the parts of a client use of its link to the server.
+"""What the parts of a client use of its link to the server, and which errors of the server are final.
 
 They get these types and not the link, which knows them: the imports would close a circle.
 """
@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, Unpack
 
+from ..errors import PeerError, RequestRejected
+from ..protocol.jsonrpc import SERVER_BUSY
 from ..session import ClientSession
 from ..session.client import RequestOptions
 from ..types import Implementation, Model, RequestParams, ServerCapabilities
@@ -43,3 +45,8 @@ class Requester(Protocol):
 
     def start(self, fn: Callable[[], Awaitable[object]], /) -> None:
         """Run a function in a task of the link; it must let only `trio.Cancelled` out."""
+
+
+def would_fail_again(error: Exception) -> bool:
+    """Return whether the server would reject the same request again: it has answered, and is not merely busy."""
+    return isinstance(error, RequestRejected) or (isinstance(error, PeerError) and error.code != SERVER_BUSY)

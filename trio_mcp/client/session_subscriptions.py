@@ -13,7 +13,7 @@ from collections import Counter
 
 import trio
 
-from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
+from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError, without_traceback
 from ..logs import peer_logger
 from ..session import ClientSession
 from ..session.changes import Change, announced_lists, filter_of
@@ -32,6 +32,8 @@ class Subscriptions(Listeners):
     def __init__(self, link: Requester, on_change: OnChange) -> None:
         super().__init__(link, on_change)
         self._open: dict[Changes, None] = {}
+        self._ended: Disconnected | None = None
+        """Why nothing is announced any more in the session that is open now."""
         self._uris: Counter[str] = Counter()
         """Subscribers of each resource."""
         # Requests to subscribe and to unsubscribe must reach the server in the order of the counts above. Over HTTP each is
@@ -40,6 +42,7 @@ class Subscriptions(Listeners):
         self._turn = trio.Lock()
 
     async def begin(self, changes: Changes, /) -> None:
+        self._check_announces()
         self._open[changes] = None
         wanted = changes.wanted
         offered = self._link.facts.capabilities
@@ -74,6 +77,7 @@ class Subscriptions(Listeners):
 
     async def subscribe(self, uri: str) -> None:
         """Subscribe to one resource. After a cancel the server may or may not have received the request."""
+        self._check_announces()
         async with self._turn:
             # Counted before the request: if the session is lost while it waits, `restore` subscribes to this one too.
             self._uris[uri] += 1
@@ -115,7 +119,10 @@ class Subscriptions(Listeners):
 
     @property
     def needs_session(self) -> bool:
-        return bool(self._open or self._uris)
+        return self._ended is None and bool(self._open or self._uris)
+
+    def begin_session(self) -> None:
+        self._ended = None
 
     async def restore(self, session: ClientSession) -> None:
         with trio.move_on_after(SUBSCRIBE_TIMEOUT) as bound:
@@ -133,5 +140,10 @@ class Subscriptions(Listeners):
             changes.report_missed(self._on_change)
 
     def end(self, why: Disconnected) -> None:
+        self._ended = why
         for changes in self._open:
             changes.end(why)
+
+    def _check_announces(self) -> None:
+        if self._ended is not None:
+            raise without_traceback(self._ended)

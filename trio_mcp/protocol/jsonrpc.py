@@ -137,7 +137,7 @@ class Unanswered(NamedTuple):
     """No message either: the transport has learned that our request `id` will get no answer.
 
     Attributes:
-        id: None when it is about no request: then all it says is that the session is lost.
+        id: None when it is about no request: then the session is lost, or else what belongs to no request no longer arrives.
         session_lost: the server no longer knows the session; it did nothing for the request.
     """
 

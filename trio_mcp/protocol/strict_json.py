@@ -98,8 +98,8 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
         root: the name of the value in error messages, for example `result`.
 
     Raises:
-        ValueError: it holds NaN, an infinite number or a lone surrogate, or is nested deeper than 255. The message has the path
-            of the first one, like `result.rows[3].price`.
+        ValueError: it holds NaN, an infinite number, a number of more than 320 characters or a lone surrogate, or is nested
+            deeper than 255. The message has the path of the first one, like `result.rows[3].price`.
     """
     try:
         raw = to_json(value)
@@ -107,8 +107,9 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
         raise ValueError(_first_flaw(value, root) or str(error)) from None
     # pydantic_core writes NaN and Infinity without quotes, but a string may hold these words too. With another spelling for the
     # numbers the two texts differ only if there is such a number.
-    if (b"NaN" in raw or b"Infinity" in raw) and raw != to_json(value, inf_nan_mode="null"):
-        raise ValueError(_first_flaw(value, root) or "NaN and infinite numbers are not JSON")
+    is_not_finite = (b"NaN" in raw or b"Infinity" in raw) and raw != to_json(value, inf_nan_mode="null")
+    if is_not_finite or has_long_number(raw):
+        raise ValueError(_first_flaw(value, root) or "NaN, infinite and very long numbers cannot be sent")
     return raw
 
 
@@ -121,6 +122,25 @@ def held_size(data: bytes) -> int:
     if values * VALUE_SIZE > len(data) + EXACT_FROM:
         values = _count_values(_without_strings(data, len(data)))
     return width * len(data) + VALUE_SIZE * values
+
+
+def has_long_number(raw: bytes) -> bool:
+    """Return whether a JSON text has a number of more than 320 characters: readers with the default limits reject the message."""
+    # Such a number is an integer with 320 digits in a row, of which a sample takes 24. Only if the sample has as many is the text
+    # searched, and then again without its strings: a search of every picture that is sent would cost as much as its encoding.
+    if len(raw) <= _MAX_NUMBER_CHARS or _SAMPLED_DIGITS not in raw[::_SAMPLE_STEP].translate(_DIGITS_AS_ZEROS):
+        return False
+    if _MANY_DIGITS not in raw.translate(_DIGITS_AS_ZEROS):
+        return False
+    numbers = _outside_strings(_without_escapes(raw)).translate(_DIGITS_AS_ZEROS)
+    return b"0" + _MANY_DIGITS in numbers or b"-" + _MANY_DIGITS in numbers
+
+
+_MAX_NUMBER_CHARS = DEFAULT_LIMITS.max_number_chars
+_SAMPLE_STEP = 13  # not a power of two, or a text that repeats itself could show the same byte in every sample
+_DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_MANY_DIGITS = b"0" * _MAX_NUMBER_CHARS
+_SAMPLED_DIGITS = b"0" * (_MAX_NUMBER_CHARS // _SAMPLE_STEP)
 
 
 # Decoding
@@ -189,11 +209,20 @@ def _check_shape(data: bytes, limits: JsonLimits) -> None:
 
 def _without_strings(data: bytes, max_values: int) -> bytes:
     """Return a JSON text with a quote in place of each string."""
-    # Not by a regular expression: it would take a step for each escape, of which there may be millions.
-    text = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    text = _without_escapes(data)
     # A value has at most two strings, itself and its name, of two quotes each.
     if text.count(b'"') > 4 * max_values:
         raise _over_limit("has too many values", max_values, "max_values")
+    return _outside_strings(text)
+
+
+def _without_escapes(data: bytes) -> bytes:
+    """Return a JSON text in which every quote begins or ends a string."""
+    # Not by a regular expression: it would take a step for each escape, of which there may be millions.
+    return data.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _outside_strings(text: bytes) -> bytes:
     return b'"'.join(text.split(b'"')[::2])
 
 
@@ -249,8 +278,13 @@ def _first_flaw(value: JsonValue, root: str) -> str | None:
 def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
     """Return the reason why the first value below cannot be encoded, or None; `steps` then leads to it."""
     match value:
-        case None | bool() | int():
+        case None | bool():
             return None
+        case int():
+            # The sign is one of the characters.
+            if -(10 ** (_MAX_NUMBER_CHARS - 1)) < value < 10**_MAX_NUMBER_CHARS:
+                return None
+            return f"is a number of more than {_MAX_NUMBER_CHARS} characters, which JSON readers reject"
         case float():
             return None if isfinite(value) else f"is {value}, which JSON cannot hold"
         case str():

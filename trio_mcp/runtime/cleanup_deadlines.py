@@ -38,6 +38,10 @@ MAX_STACKS = 8
 """Tasks of a stuck actor whose stacks are shown."""
 
 
+TURNS = 10
+"""Turns of the event loop that the clean-up of an actor has at least, however long they take."""
+
+
 class CleanupDeadline(NamedTuple):
     """A time on Trio's clock (seconds); the serial number distinguishes entries with the same time."""
 
@@ -102,17 +106,23 @@ class CleanupDeadlines:
         while not self._stopped:
             with self._scope:
                 await trio.sleep_forever()
+            if self._stopped:
+                return
+            now = trio.current_time()
+            # When a crowd leaves at once, one turn of the loop may take longer than the grace period: the clean-up of a call
+            # has had its time then, but no chance to run.
+            for _ in range(TURNS):
+                await trio.lowlevel.cancel_shielded_checkpoint()
             if not self._stopped:
-                self._renew()
+                self._renew(now)
 
     def stop(self) -> None:
         """End the task. No actor is left, and none will be started."""
         self._stopped = True
         self._scope.cancel()
 
-    def _renew(self) -> None:
-        """Report the actors whose time has passed, and wait for the next time."""
-        now = trio.current_time()
+    def _renew(self, now: float) -> None:
+        """Report the actors whose time had passed by `now`, and wait for the next time."""
         self._scope = trio.CancelScope(shield=True)
         while self._earliest <= now:
             entry = heappop(self._entries)

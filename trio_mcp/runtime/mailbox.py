@@ -26,7 +26,7 @@ from typing import Final, Generic, TypeVar, cast
 import trio
 from outcome import Error, Outcome, Value
 
-from ..errors import LimitExceeded, without_traceback
+from ..errors import BranchLimit, without_traceback
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Mailbox:
         `on_settled` is called once, in the same step in which the slot is answered, failed or given up.
 
         Raises:
-            LimitExceeded: the mailbox already has as many open slots as allowed.
+            BranchLimit: the mailbox already has as many open slots as allowed.
             ValueError: the key is open already.
         """
         if self._closed is not None:
@@ -62,10 +62,12 @@ class Mailbox:
         """Raise if there are too many open questions; `queued` counts those that the owner is going to open later.
 
         Raises:
-            LimitExceeded: one more would exceed the limit.
+            BranchLimit: one more would exceed the limit.
         """
-        if len(self._slots) + queued >= self.limit:
-            raise LimitExceeded(f"this call already has {self.limit} open questions, which is the limit")
+        wanted = len(self._slots) + queued + 1
+        if wanted > self.limit:
+            why = f"this call already has {self.limit} open questions, which is the limit"
+            raise BranchLimit(why, kind="questions", limit=self.limit, used=wanted)
 
     def post(self, key: str, answer: object) -> bool:
         """Deliver an answer, or raise it in the lane that waits if it is an exception. Return False if none waits."""

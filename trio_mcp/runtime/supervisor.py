@@ -8,8 +8,8 @@ tool never ends the process. `start` is a plain function and not an async one, s
 #
 #   event                state after   scope.deadline               overdue_at                 counters
 #   start                RUNNING       deadline                     deadline + grace           actors +1
-#   park                 PARKED        min(deadline, now + ttl)     scope.deadline + grace     parked +1, parked_bytes + held
-#   resume               RUNNING       deadline                     deadline + grace           parked -1, parked_bytes - held
+#   park                 PARKED        min(deadline, now + ttl)     scope.deadline + grace     parked +1
+#   resume               RUNNING       deadline                     deadline + grace           parked -1
 #   cancel               same          same                         min(same, now + grace)     -
 #   the body ends        DONE          -                            inf                        actors -1, parked -1 if it was
 #   overdue_at passes    STUCK         -                            inf                        stuck +1, parked -1 if it was

@@ -107,7 +107,8 @@ class ThreadLimiter:
 
     def _refusal(self) -> LimitExceeded:
         return LimitExceeded(
-            f"{self._limit} threads are held by calls that were cancelled and have not returned, which is this server's limit"
+            f"no thread is free: this server's limit is {self._limit} threads, and {self._abandoned} of them are abandoned "
+            "(their calls were cancelled, and their functions have not returned)"
         )
 
     def __repr__(self) -> str:

@@ -105,6 +105,7 @@ class ClientSession:
         request_handlers: the handlers of the server's requests, by method.
         on_notification: called with each notification that belongs to no request of this client.
         on_session_lost: called when the transport learns that the server no longer knows the session that is open now.
+        on_stream_lost: called with the reason when what belongs to no request no longer arrives in this session.
 
     Attributes:
         terms: the terms of every message; the client sets them once it knows the revision.
@@ -117,12 +118,14 @@ class ClientSession:
         request_handlers: Mapping[str, RequestHandler],
         on_notification: OnNotification,
         on_session_lost: Callable[[], None] = lambda: None,
+        on_stream_lost: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
+        self._on_stream_lost = on_stream_lost
         self._outbox: Outbox[Envelope] = Outbox()
         self._server_requests = ServerRequests(request_handlers, self.connection, self._outbox)
         self._mailbox = Mailbox(limit=100_000)
@@ -271,8 +274,11 @@ class ClientSession:
     def _receive(self, nursery: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
         message = envelope.message
         # With an id, the request itself gets `SessionLost`, and its sender reopens the session.
-        if isinstance(message, Unanswered) and message.session_lost and message.id is None:
-            self._on_session_lost()
+        if isinstance(message, Unanswered) and message.id is None:
+            if message.session_lost:
+                self._on_session_lost()
+            else:
+                self._on_stream_lost(message.why)
         event = self.connection.receive(message)
         match event:
             case ReplyIn(request_id, result):

@@ -9,8 +9,6 @@ from functools import partial
 
 import trio
 
-from ..errors import LimitExceeded, RemoteProtocolError
-from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import SUBSCRIPTION_ID
 from ..runtime import Actor
 from ..types import (
@@ -40,16 +38,8 @@ def listen_plan(service: Service, params: SubscriptionsListenRequestParams) -> P
     subscriber = Subscriber(lists, service.options.watched, signal.unpark_all)
     if declares(service.capabilities, "resources.subscribe"):
         for uri in wanted.resource_subscriptions or ():
-            check_subscription(subscriber, uri)
+            subscriber.subscribe(uri)
     return Plan(partial(run_listen, service.subscriptions, subscriber, signal), "subscriptions/listen")
-
-
-def check_subscription(subscriber: Subscriber, uri: str) -> None:
-    """Subscribe to a resource. Raises -32602 if there are too many subscriptions already."""
-    try:
-        subscriber.subscribe(uri)
-    except LimitExceeded as error:
-        raise RemoteProtocolError(f"params.notifications.resourceSubscriptions: {error}", code=INVALID_PARAMS) from None
 
 
 async def run_listen(

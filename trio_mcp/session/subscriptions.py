@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from ..errors import LimitExceeded
+from ..errors import LimitExceeded, RemoteProtocolError
+from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.parts import ancestor_uris
 from ..protocol.uri.uris import check_uri
 from .changes import Change
@@ -58,16 +59,17 @@ class Subscriber:
         """Subscribe to a resource; once the subscriber was added, only through `Subscriptions.subscribe`.
 
         Raises:
-            RemoteProtocolError: -32602, that is no URI.
-            LimitExceeded: it has too many subscriptions already, or their URIs are too long.
+            RemoteProtocolError: -32602, that is no URI; or it has too many subscriptions already, or their URIs are too long.
         """
         check_uri(uri)
         if uri in self.uris:
             return
         if len(self.uris) >= self.limit:
-            raise LimitExceeded(f"there are subscriptions to {self.limit} resources already, which is the limit")
+            why = f"there are subscriptions to {self.limit} resources already, which is the limit"
+            raise RemoteProtocolError(why, code=INVALID_PARAMS)
         if self._characters + len(uri) > MAX_CHARACTERS:
-            raise LimitExceeded(f"the URIs of all subscriptions may have {MAX_CHARACTERS} characters in total")
+            why = f"the URIs of all subscriptions may have {MAX_CHARACTERS} characters in total, which is the limit"
+            raise RemoteProtocolError(why, code=INVALID_PARAMS)
         self._characters += len(uri)
         self.uris[uri] = None
 

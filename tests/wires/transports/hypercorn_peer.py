@@ -21,6 +21,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 OK = [(b"content-length", b"2")]
 SOON = 5.0
+LIMIT = 25.0
 
 
 def get(path: str, *headers: str) -> bytes:
@@ -165,8 +166,8 @@ class Server:
 
 
 @asynccontextmanager
-async def running(app: App, config: Config | None = None) -> AsyncIterator[Server]:
-    """`app` served by hypercorn in a nursery of its own, whose failure is kept in the server's `error`."""
+async def running(app: App, config: Config | None = None, limit: float = LIMIT) -> AsyncIterator[Server]:
+    """`app` served by hypercorn in a nursery of its own, whose failure is kept in the server's `error`; for `limit` seconds."""
     server, listening = Server(), trio.Event()
     config = config or Config()
     config.bind = ["127.0.0.1:0"]
@@ -190,7 +191,7 @@ async def running(app: App, config: Config | None = None) -> AsyncIterator[Serve
             server.ended.set()
 
     try:
-        with trio.fail_after(25):
+        with trio.fail_after(limit):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run)
                 await listening.wait()

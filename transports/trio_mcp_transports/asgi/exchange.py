@@ -12,7 +12,8 @@ A message is processed in one step, without waiting, and nothing of it is kept b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
@@ -40,8 +41,11 @@ from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import Era
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
+from trio_mcp.session.session_state import LISTEN_METHOD
 
+from ..background import open_background
 from .access import HttpRejection
+from .authentication import Expiry
 from .messages import AuthorizedRequest, Respond, respond
 
 MODERN_STATUS = {
@@ -164,7 +168,7 @@ class Exchange:
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
         self.outbox.written()
-        with trio.CancelScope(deadline=trio.current_time() + KEEP_ALIVE_SECONDS) as ready:
+        with trio.CancelScope(deadline=trio.current_time() + self._max_silence) as ready:
             wake = self._wake = self.outbox.on_ready = partial(expire, ready)
             try:
                 # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
@@ -179,6 +183,11 @@ class Exchange:
         if not (self.outbox.items or self.outbox.closed or self.is_ending):
             await self._keep_alive()
         return True
+
+    @property
+    def _max_silence(self) -> float:
+        """Seconds after which `_keep_alive` is called if there is nothing to send."""
+        return KEEP_ALIVE_SECONDS
 
     async def _keep_alive(self) -> None:
         if not self._opened:
@@ -228,6 +237,29 @@ def expire(scope: trio.CancelScope) -> None:
     scope.deadline = -math.inf
 
 
+@asynccontextmanager
+async def ended_when_expired(exchange: Exchange, expiry: Expiry | None) -> AsyncGenerator[None]:
+    """End the response when its credentials are no longer accepted, while the block runs.
+
+    For a stream without an end of its own: its headers came once, and would otherwise count for as long as its client likes.
+    """
+    async with open_background() as nursery:
+        if expiry is not None:
+            nursery.start_soon(_end_when_expired, exchange, expiry)
+        yield
+
+
+async def _end_when_expired(exchange: Exchange, expiry: Expiry) -> None:
+    await expiry()
+    exchange.end_response()
+
+
+async def run_listening(exchange: Exchange, expiry: Expiry | None) -> bool:
+    """Run the exchange of a `subscriptions/listen`; False if its client left first, or is no longer accepted."""
+    async with ended_when_expired(exchange, expiry):
+        return await exchange.run() and not exchange.is_ending
+
+
 def process_modern(
     session: ServerSession, inbound: Inbound, envelope: Envelope[Received], incoming: AuthorizedRequest
 ) -> Respond:
@@ -253,13 +285,18 @@ def process_modern(
     check_headers(headers, inbound.version, message)
     outbox = session.service.open_outbox(envelope.peer)
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
-    return partial(respond_modern, session, Exchange(incoming, MODERN_STATUS, outbox), target)
+    exchange = Exchange(incoming, MODERN_STATUS, outbox)
+    listens = message.method == LISTEN_METHOD
+    run = partial(run_listening, exchange, incoming.expiry) if listens else exchange.run
+    return partial(respond_modern, session, exchange, target, run)
 
 
-async def respond_modern(session: ServerSession, exchange: Exchange, target: object) -> None:
+async def respond_modern(
+    session: ServerSession, exchange: Exchange, target: object, run: Callable[[], Awaitable[bool]]
+) -> None:
     """Send what a modern request says, to its answer; the end of its connection is its cancellation (M-HTTP-10s)."""
     with exchange.outbox:
         if not isinstance(target, ReplyTarget):
             await exchange.reject(MODERN_STATUS, other=400)
-        elif not await exchange.run():
+        elif not await run():
             session.disconnect(target)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import RemoteProtocolError, RequestRejected
 from trio_mcp.protocol.http.headers import SESSION_HEADER
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, ErrorResponse, Malformed, Request, Unanswered, parse
 
 SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
+
+WORTH_A_RETRY: Final = (408, 425, 429)
+"""Statuses that blame the time of a request (Request Timeout, Too Early, Too Many Requests), and not the request."""
 
 
 def error_reply(
@@ -30,7 +33,8 @@ def error_reply(
         return Unanswered(request.id, SESSION_LOST_MESSAGE, session_lost=True)
     if error is not None:
         return ErrorResponse(request.id, error)
-    return Malformed(RemoteProtocolError(f"the server answered HTTP {status}{excerpt(body)}"), request.id)
+    kind = RequestRejected if 400 <= status < 500 and status not in WORTH_A_RETRY else RemoteProtocolError
+    return Malformed(kind(f"the server answered HTTP {status}{excerpt(body)}"), request.id)
 
 
 def excerpt(body: bytes) -> str:

@@ -22,13 +22,11 @@ from trio_mcp.session import Envelope, Received, ServerSession, Service
 from trio_mcp.session.sizes import SESSION_SIZE
 
 from ..asgi.access import HttpRejection, check_content, check_stream
-from ..asgi.authentication import Expiry
-from ..asgi.exchange import LEGACY_STATUS, Exchange
+from ..asgi.exchange import LEGACY_STATUS, Exchange, ended_when_expired
 from ..asgi.limits import HttpLimits
 from ..asgi.messages import AuthorizedRequest, check_room, respond, send_error
 from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable
-from ..background import open_background
 
 ReadMessage: TypeAlias = Callable[[AuthorizedRequest, Account], Awaitable[Envelope[Received]]]
 
@@ -99,17 +97,12 @@ class SseEndpoint:
         entry = self.sessions.add(SseSession(self._service, incoming))
         with entry.stream.outbox:
             try:
-                await self._serve_stream(entry, incoming)
+                root = str(incoming.scope.get("root_path", "")).rstrip("/")
+                uri = f"{quote(root)}{self._message_path}?session_id={entry.id}"
+                async with ended_when_expired(entry.stream, incoming.expiry):
+                    await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
             finally:
                 self.sessions.end(entry, CancelReason.DISCONNECT)
-
-    async def _serve_stream(self, entry: SseSession, incoming: AuthorizedRequest) -> None:
-        root = str(incoming.scope.get("root_path", "")).rstrip("/")
-        uri = f"{quote(root)}{self._message_path}?session_id={entry.id}"
-        async with open_background() as nursery:
-            if incoming.expiry is not None:
-                nursery.start_soon(self._end_when_expired, entry, incoming.expiry)
-            await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
 
     async def post(self, incoming: AuthorizedRequest) -> None:
         """Take one message. Its answer goes to the stream; only invalid messages are answered here."""
@@ -133,10 +126,6 @@ class SseEndpoint:
         await respond(incoming.send, 202)
 
     # one step each
-
-    async def _end_when_expired(self, entry: SseSession, expiry: Expiry) -> None:
-        await expiry()
-        entry.stream.end_response()
 
     def _find_session(self, incoming: AuthorizedRequest) -> SseSession:
         """Return the session that a message is posted to."""

@@ -6,6 +6,7 @@ import secrets
 from typing import TypeVar
 
 from ...errors import (
+    BranchLimit,
     CapabilityError,
     LimitExceeded,
     LocalProtocolError,
@@ -73,6 +74,9 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             )
         case ResourceNotFound(uri=uri):
             return ErrorDetail(facts.terms.codec.revision.missing_resource, str(error), {"uri": uri})
+        # A limit of this one call: the same request reaches it again, so it is no reason to try later (503 over HTTP).
+        case BranchLimit():
+            return ErrorDetail(INTERNAL_ERROR, str(error))
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
         case _:

@@ -42,7 +42,10 @@ def lent_server(stage: Stage) -> Iterator[Server]:
     server, door = _spare.pop() if _spare else built()
     door.now = stage
     stage.measured_by(partial(gauges_of, server))
-    yield server.with_options(service_options(stage.options))
+    options = service_options(stage.options)
+    yield server.with_options(options)
+    held = options.memory.statistics().drawn
+    assert not held, f"the server has ended and still counts {held} bytes of its memory budget"
     if not (stage.spent or server.services):
         door.now = Stage()
         _spare.append((server, door))
@@ -79,7 +82,6 @@ def gauges_of(server: Server) -> Gauges:
         now = service.statistics()
         actors, threads = now.actors, now.threads
         found.update(running=actors.running, parked=actors.parked, stuck=actors.stuck, questions=now.open_questions)
-        found.update(bytes=now.memory.drawn)
         if threads is not None:
             found.update(threads=threads.running + threads.waiting)
     return found

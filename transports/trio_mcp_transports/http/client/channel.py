@@ -88,6 +88,8 @@ class HttpChannel(MessageChannel):
         self._nursery = nursery
         self._standalone = trio.CancelScope()
         """Of the stream that brings what belongs to no request (L-HTTP-10c)."""
+        self._had_standalone = False
+        """Whether an earlier session had such a stream."""
         self._answering = trio.Semaphore(MAX_ANSWERING)
         self._closed = False
         self._opening = trio.CancelScope()
@@ -243,12 +245,22 @@ class HttpChannel(MessageChannel):
             try:
                 await stream.resume(math.inf, at_once=True)
             except NotResumable as end:
-                logger.debug("there is no stream for what belongs to no request: %s", end)
-                # A server without such a stream may answer 404 to the first GET. Later it means that the session is lost.
+                # A server without such a stream may answer 404 or 405 to the first GET. Later it means that the session is lost,
+                # or the stream.
                 if end.status == 404 and stream.opened:
                     await self._connection.report_session_lost(session)
+                elif stream.opened or self._had_standalone:
+                    await self._report_stream_lost(end)
+                else:
+                    logger.debug("there is no stream for what belongs to no request: %s", end)
             except RemoteProtocolError as error:
-                logger.warning("messages that belong to no request are no longer received: %s", error)
+                await self._report_stream_lost(error)
+            finally:
+                self._had_standalone = self._had_standalone or stream.opened > 0
+
+    async def _report_stream_lost(self, why: Exception) -> None:
+        logger.warning("messages that belong to no request are no longer received: %s", why)
+        await self._connection.deliver(Unanswered(None, f"the stream of changes has ended: {why}"))
 
     async def _on_standalone_event(self, event: SseEvent) -> None:
         await self._connection.deliver(parse(event.data.encode(), self._connection.json_limits))

@@ -22,7 +22,7 @@ from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, HttpRejection, check_stream
-from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange
+from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, ended_when_expired
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Respond, respond
 from .event_log import read_event_id
@@ -137,7 +137,8 @@ class LegacyEndpoint:
             stream.outbox.post(envelope)
         streams.standalone = stream
         reader = StreamReader(incoming, stream)
-        await self._serve_stream(entry, reader, reader.listen)
+        async with ended_when_expired(reader, incoming.expiry):
+            await self._serve_stream(entry, reader, reader.listen)
 
     async def _resume(self, entry: LegacySession, last: str, incoming: AuthorizedRequest) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""
@@ -146,7 +147,8 @@ class LegacyEndpoint:
         events = await self._missed_events(entry, number, after)
         stream = entry.streams.active.get(number) or entry.streams.ended(number)
         reader = StreamReader(incoming, stream)
-        await self._serve_stream(entry, reader, partial(reader.resume, after, events))
+        async with ended_when_expired(reader, incoming.expiry):
+            await self._serve_stream(entry, reader, partial(reader.resume, after, events))
 
     async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
         """The first part of what came after an event, or why there is none; the session may end meanwhile."""

@@ -7,6 +7,7 @@ sends what the log has and then continues with the outbox: no event is missing b
 | state      | consumer           | event                                    | next state                                        |
 |------------|--------------------|------------------------------------------|---------------------------------------------------|
 | new        | `StreamReader`     | it sends its first event (`open`)        | read: it has a number, and is logged from now on  |
+| new        | `StreamReader`     | `PRIMING_SECONDS` have passed (`open`)   | read, if the revision has priming events          |
 | new        | `StreamReader`     | the answer comes first                   | done, as plain JSON and without a log             |
 | read       | `StreamReader`     | the client disconnects                   | unread; a standalone stream: waiting              |
 | read       | `StreamReader`     | a GET resumes it                         | read, by the new one; the old one is replaced     |
@@ -41,9 +42,13 @@ from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 
 from ...asgi.access import HttpRejection
-from ...asgi.exchange import LEGACY_STATUS, Exchange
+from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange
 from ...asgi.messages import AuthorizedRequest
 from .event_log import EventLog, event_id, never_sent
+
+PRIMING_SECONDS: Final = 0.5
+"""Seconds that a call may take before its stream is opened with a priming event. Most calls are faster: a plain JSON response is
+cheaper for both sides, and needs no event id."""
 
 MAX_UNREAD_EVENTS: Final = 256
 """Events that are logged without a reader; then the calls that send them wait."""
@@ -259,6 +264,23 @@ class StreamReader(Exchange):
         """Note that the response has ended, or no longer carries this stream."""
         if self._response_ended is not None:
             self._response_ended.set()
+
+    @property
+    def _has_no_id(self) -> bool:
+        """Whether a priming event is still to come: without it the client could not resume the stream (L-HTTP-7s)."""
+        # Not before 2025-11-25: some clients of older revisions read the empty data of a priming event as a malformed message,
+        # and others do not keep the id of an event that has no data at all.
+        return self.stream.sends_priming_event and not self.stream.number
+
+    @property
+    def _max_silence(self) -> float:
+        return PRIMING_SECONDS if self._has_no_id else KEEP_ALIVE_SECONDS
+
+    async def _keep_alive(self) -> None:
+        if self._has_no_id:
+            await self._send_events()
+        else:
+            await super()._keep_alive()
 
     async def _events(self) -> bytes:
         stream = self.stream
