@@ -27,7 +27,7 @@ from math import isfinite
 from pydantic_core import to_json
 
 from ..errors import RemoteProtocolError
-from ..types.base import JsonObject, JsonValue
+from ..types.base import JsonObject, JsonValue, may_hold_nan
 
 _MAX_ENCODED_DEPTH = 255  # the limit of pydantic_core
 _MAX_DIGITS = 640  # the least value that `sys.set_int_max_str_digits` allows
@@ -79,7 +79,8 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
         raise _not_json(_other_encoding(data) or f"{error.msg} (character {error.pos})") from None
     except RecursionError:
         raise _over_limit("is nested too deep for the stack", limits.max_depth, "max_depth") from None
-    if "\\ud" in text or "\\uD" in text:
+    # Nearly every text ends at the search for one character, which is fifty times faster than one for several.
+    if "\\" in text and "\\u" in text and ("\\ud" in text or "\\uD" in text):
         _check_surrogates(value)
     return value
 
@@ -100,7 +101,7 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
         raise ValueError(_first_flaw(value, root) or str(error)) from None
     # pydantic_core writes NaN and Infinity without quotes, but a string may hold these words too. With another spelling for the
     # numbers the two texts differ only if there is such a number.
-    if (b"NaN" in raw or b"Infinity" in raw) and raw != to_json(value, inf_nan_mode="null"):
+    if may_hold_nan(raw) and raw != to_json(value, inf_nan_mode="null"):
         raise ValueError(_first_flaw(value, root) or "NaN and infinite numbers are not JSON")
     return raw
 
@@ -162,11 +163,18 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 def _check_shape(data: bytes, limits: JsonLimits) -> None:
     """Raise if the text has too many values or is nested too deep. Takes milliseconds for each MiB, whatever is in it."""
     # These counts include what stands in strings. Only if there is enough of it are strings taken out and the rest measured.
-    brackets = data.count(b"[") + data.count(b"{")
-    if brackets > limits.max_depth or brackets + data.count(b",") >= limits.max_values:
+    brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
+    if brackets > limits.max_depth or brackets + _count(data, b",", limits.max_values) >= limits.max_values:
         skeleton = _without_strings(data, limits.max_values)
         _check_values(skeleton, limits.max_values)
         _check_depth(skeleton, limits.max_depth)
+
+
+def _count(data: bytes, byte: bytes, limit: int) -> int:
+    """Return how often a byte occurs, or the limit if that is less."""
+    # A replacement finds the next occurrence with `memchr`. `bytes.count` looks at each byte, which takes ten times longer where
+    # the byte is rare: a picture in base64 has none.
+    return len(data) - len(data.replace(byte, b"", limit))
 
 
 def _without_strings(data: bytes, max_values: int) -> bytes:

@@ -85,15 +85,48 @@ def request_digest(params: Model) -> str:
     Raises:
         ValueError: an argument is NaN or infinite.
     """
+    return digest(*_asked_for(params))
+
+
+def _asked_for(params: Model) -> tuple[str, JsonObject]:
     match params:
         case CallToolRequestParams(name=name, arguments=arguments):
-            return digest(name, arguments or {})
+            return name, arguments or {}
         case GetPromptRequestParams(name=name, arguments=texts):
-            return digest(name, dict(texts or {}))
+            return name, dict(texts or {})
         case ResourceRequestParams(uri=uri):
-            return digest(uri, {})
+            return uri, {}
         case _:
-            return digest("", {})
+            return "", {}
+
+
+class RequestDigest:
+    """The digest of a request. Only a call that asks its client needs it, and it is dear for large arguments.
+
+    Args:
+        request: the params, or their digest.
+
+    Raises:
+        ValueError: an argument is NaN or infinite.
+    """
+
+    __slots__ = ("_asked_for", "_digest")
+
+    def __init__(self, request: Model | str) -> None:
+        self._digest = request if isinstance(request, str) else ""
+        self._asked_for: tuple[str, JsonObject] | None = None
+        if not isinstance(request, str):
+            name, arguments = _asked_for(request)
+            # The body may change an array or an object that it was handed, and the retry brings what was sent.
+            if any(isinstance(value, list | dict) for value in arguments.values()):
+                self._digest = digest(name, arguments)
+            else:
+                self._asked_for = name, dict(arguments)
+
+    def __str__(self) -> str:
+        if self._asked_for is not None:
+            self._digest, self._asked_for = digest(*self._asked_for), None
+        return self._digest
 
 
 def to_base64url(data: bytes) -> str:
