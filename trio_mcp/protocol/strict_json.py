@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -125,9 +124,13 @@ def _quoted(text: str) -> str:
 def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     members = dict(pairs)
     if len(members) != len(pairs):
-        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise _not_json(f"the name {_quoted(name)} occurs twice in one object")
+        raise _not_json(f"the name {_quoted(_first_twice(pairs))} occurs twice in one object")
     return members
+
+
+def _first_twice(pairs: list[tuple[str, JsonValue]]) -> str:
+    seen = set[str]()
+    return next(name for name, _ in pairs if name in seen or seen.add(name))
 
 
 def _constant(name: str) -> JsonValue:
@@ -252,6 +255,9 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
     if len(steps) >= _MAX_ENCODED_DEPTH:
         return f"is nested more than {_MAX_ENCODED_DEPTH} levels deep, or contains itself"
     for step, member in members:
+        # Most members are plain text or whole numbers, and there may be a hundred thousand of them.
+        if (type(member) is int or (type(member) is str and member.isascii())) and (type(step) is int or step.isascii()):
+            continue
         steps.append(step)
         if isinstance(step, str) and _SURROGATE.search(step):
             return "has a lone surrogate in its name"

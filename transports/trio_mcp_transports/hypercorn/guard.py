@@ -237,6 +237,10 @@ class GuardedTCPServer(TCPServer):
         if self._idle and not self._in_head:
             self._start_head()
         left = self.protocol.take(data)
+        # A part was taken. More than that is taken in turn with other tasks.
+        while left and len(left) < len(data):
+            await trio.lowlevel.checkpoint()
+            data, left = left, self.protocol.take(left)
         if left:
             await self.protocol.handle(RawData(left))
         while self.protocol.paused:

@@ -27,6 +27,7 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.server import Server
 from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
+from trio_mcp.session.channel import TURN
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
@@ -273,7 +274,11 @@ class McpApp:
         limits, peer = self.limits, incoming.peer
         announced = peer.headers.get("content-length")
         body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced)
-        return Envelope(parse(body, self._json_limits), peer=peer, size=len(body))
+        message = parse(body, self._json_limits)
+        # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
+        if len(body) > TURN:
+            await trio.lowlevel.checkpoint()
+        return Envelope(message, peer=peer, size=len(body))
 
     # WebSocket
 
