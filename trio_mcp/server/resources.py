@@ -13,7 +13,7 @@ from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.matching import ascii_uri
 from ..protocol.uri.template import UriTemplate
-from ..protocol.uri.uris import check_uri, is_uri
+from ..protocol.uri.uris import MAX_URI, check_uri, is_uri
 from ..runtime import ThreadLimiter
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
@@ -183,7 +183,7 @@ def make_resource(uri: str, function: Function, options: ResourceKeywords, threa
         ValueError: that is not a URI.
     """
     if not is_uri(uri):
-        raise ValueError(f"{uri!r} is not a URI: it needs a scheme, such as config: or file:")
+        raise ValueError(f"{uri[:128]!r} is not a URI: it needs a scheme, such as config: or file:, and {MAX_URI} characters at most")
     reader = make_reader(function, options, threads)
     if names := reader.arguments.names:
         raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(names))}")

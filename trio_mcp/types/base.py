@@ -1,7 +1,7 @@
 """The base of every MCP model, and the JSON aliases."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias, cast
 
 from pydantic import (
     BaseModel,
@@ -13,7 +13,7 @@ from pydantic import (
     model_serializer,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from .fail_fast import fail_fast
 
@@ -111,6 +111,30 @@ def _to_int(value: object) -> object:
 
 Integer: TypeAlias = Annotated[int, BeforeValidator(_to_int)]
 """An integer of JSON Schema: 10.0 is one (2020-12 section 6.1.1)."""
+
+def at_most(limit: int) -> BeforeValidator:
+    """Return a validator that rejects a list or an object of more members before any of them is validated.
+
+    A model takes some ten times longer to validate than the text of it to parse, so that a list of them has a limit where a server
+    receives it.
+    """
+
+    def check(value: object) -> object:
+        if isinstance(value, list | dict):
+            check_count(len(value), limit)
+        return value
+
+    return BeforeValidator(check)
+
+
+def check_count(count: int, limit: int) -> None:
+    """Raise, as the error of a validator, if there are more than `limit`."""
+    if count > limit:
+        raise PydanticCustomError("too_many", "has {count} members; the limit is {limit}", {"count": count, "limit": limit})
+
+
+MAX_RECEIVED: Final = 5_000
+"""How many models one member of what a server receives may hold."""
 
 Number: TypeAlias = int | float
 
