@@ -18,7 +18,7 @@ import trio
 
 from trio_mcp.checks import check_callable, check_instance
 from trio_mcp.errors import ProtocolError
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
@@ -119,6 +119,7 @@ class McpApp:
         # Compared with None: a store with a length is falsy while it is empty.
         self._event_store = MemoryEventStore() if event_store is None else event_store
         self._authenticate = authenticate
+        self._records = RepeatedRecords(logger)
         self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
         self._running: AppState | None = None
         self._not_found_text = not_found_text(paths)
@@ -169,7 +170,7 @@ class McpApp:
         """
         if self._authenticate is None:
             return None
-        return await authenticated_principal(self._authenticate, headers)
+        return await authenticated_principal(self._authenticate, headers, self._records)
 
     @property
     def service(self) -> Service:
