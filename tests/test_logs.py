@@ -48,7 +48,9 @@ def test_a_warning_that_repeats_is_summarized_once_a_minute_and_at_the_end(caplo
     assert "1 more" in last
 
 
-def test_errors_of_two_types_are_two_kinds_and_the_last_summary_keeps_the_level(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_two_types_are_two_kinds_and_the_last_summary_keeps_the_level(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     records = RepeatedRecords(peer_logger("trio_mcp.test"), lambda: 0.0)
     for error in (KeyError("a"), ValueError("b"), KeyError("c"), KeyError("d")):
         records.log("failed after %d s", 3, level=logging.ERROR, exc_info=error)

@@ -1,8 +1,8 @@
 """How long one message holds the event loop of a server: `python tests/bench/worst_messages.py [PART OF A NAME]`.
 
-Each shape is as large as the limits allow: 4 MiB, or 100,000 values. A server parses a message in one step and validates it in the
-next, with a turn of the loop in between, so that the larger of the two columns is what another client waits for. Both are CPU time
-of the thread, the least of several runs: other programs disturb them little. The last column is what the message was answered with.
+Each shape is as large as the limits allow: 4 MiB, or 100,000 values. A server parses a message in one step and validates it in
+the next, with a turn of the loop in between, so that the larger of the two columns is what another client waits for. Both are CPU
+time of the thread, the least of several runs. The last column is what the message was answered with.
 """
 
 from __future__ import annotations
@@ -41,22 +41,24 @@ class Row(BaseModel):
 
 
 @server.tool
-async def anything(a: Any) -> str:  # noqa: ARG001
+async def anything(a: Any) -> str:
     return "done"
 
 
 @server.tool
-async def rows(a: list[Row]) -> str:  # noqa: ARG001
+async def rows(a: list[Row]) -> str:
     return "done"
 
 
 @server.tool
-async def table(a: dict[str, int]) -> str:  # noqa: ARG001
+async def table(a: dict[str, int]) -> str:
     return "done"
 
 
-@server.tool(input_schema={"type": "object", "properties": {"a": {"items": {"anyOf": [{"minimum": 2}, {"type": "string"}]}}}})
-async def checked(arguments: dict[str, Any]) -> str:  # noqa: ARG001
+@server.tool(
+    input_schema={"type": "object", "properties": {"a": {"items": {"anyOf": [{"minimum": 2}, {"type": "string"}]}}}}
+)
+async def checked(arguments: dict[str, Any]) -> str:
     return "done"
 
 
@@ -121,8 +123,12 @@ SHAPES: dict[str, bytes] = {
     "unknown members of params": request("tools/call", b'"name":"anything","arguments":{},' + members(b"1")[1:-1]),
     "unknown members of _meta": request("ping", b'"a":1', META[:-1] + b"," + members(b"1")[1:]),
     "icons": introduced(b'{"name":"x","version":"1","icons":%b}' % array(b'{"src":"a:b"}', VALUES // 2)),
-    "5,000 icons": introduced(b'{"name":"x","version":"1","icons":%b}' % array(b'{"src":"a:b","sizes":["any"]}', 5_000)),
-    "answers to questions": request("tools/call", b'"name":"asking","requestState":"x","inputResponses":' + members(b"{}")),
+    "5,000 icons": introduced(
+        b'{"name":"x","version":"1","icons":%b}' % array(b'{"src":"a:b","sizes":["any"]}', 5_000)
+    ),
+    "answers to questions": request(
+        "tools/call", b'"name":"asking","requestState":"x","inputResponses":' + members(b"{}")
+    ),
     "a filter of one URI": request(
         "subscriptions/listen", b'"notifications":{"resourceSubscriptions":%b}' % array(b'"a:b"')
     ),
@@ -162,7 +168,10 @@ async def main(part: str) -> None:
         for name, data in SHAPES.items():
             if part in name:
                 parsing, validating, answer = await measure(service, data)
-                print(f"| {name} | {len(data) / 1e6:.1f} | {parsing * 1e3:.1f} | {validating * 1e3:.1f} | {answer} |", flush=True)
+                print(
+                    f"| {name} | {len(data) / 1e6:.1f} | {parsing * 1e3:.1f} | {validating * 1e3:.1f} | {answer} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

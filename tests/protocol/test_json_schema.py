@@ -15,8 +15,16 @@ from naming import unnamed
 
 from trio_mcp.protocol.schema import compiled
 from trio_mcp.protocol.schema.json_schema import Schema
-from trio_mcp.protocol.schema.limits import QUICK_STEPS, QUICK_VALUES, STEPS_WITHOUT_PAUSE, CheckTooDear
-from trio_mcp.protocol.schema.limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS
+from trio_mcp.protocol.schema.limits import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_STEPS,
+    MAX_SUBSCHEMAS,
+    QUICK_STEPS,
+    QUICK_VALUES,
+    STEPS_WITHOUT_PAUSE,
+    CheckTooDear,
+)
 from trio_mcp.types import JsonObject, JsonValue
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -357,7 +365,9 @@ def test_any_object_is_a_schema_or_refused(schema: JsonObject, value: JsonValue)
 
 
 @pytest.mark.parametrize(
-    "value", [[1] * QUICK_VALUES, [[[[]]]] * QUICK_VALUES, {str(n): n for n in range(QUICK_VALUES)}], ids=["1", "[[[]]]", "{}"]
+    "value",
+    [[1] * QUICK_VALUES, [[[[]]]] * QUICK_VALUES, {str(n): n for n in range(QUICK_VALUES)}],
+    ids=["1", "[[[]]]", "{}"],
 )
 def test_a_large_value_is_not_checked_in_one_go(value: JsonValue) -> None:
     with pytest.raises(CheckTooDear):
@@ -376,7 +386,9 @@ def test_a_small_value_can_be_dear_by_its_schema() -> None:
     value: JsonValue = None
     for _ in range(12):
         value = [value]
-    schema = Schema.compile({"anyOf": [{"items": {"$ref": "#"}, "minItems": 2}, {"items": {"$ref": "#"}, "minItems": 2}]}, "it")
+    schema = Schema.compile(
+        {"anyOf": [{"items": {"$ref": "#"}, "minItems": 2}, {"items": {"$ref": "#"}, "minItems": 2}]}, "it"
+    )
     with pytest.raises(CheckTooDear):
         schema.quick_check(value)
 

@@ -311,8 +311,23 @@ def test_a_template_beyond_ascii_matches_both_ways_to_write_it() -> None:
 @given(
     st.sampled_from(
         [
-            "t:{a}", "t:{a}/{b}", "t:{+a}.{b}", "{a,b}", "t:{/a*}/x", "t:{?a,b}", "t:{a}{?b*}", "t:{;a,b}", "t{.a,b}",
-            "t:{#a}", "{+a,b}x", "t:{a}{#b}", "t:{a}{/b}{?c}", "t:{a}[b]{&d}", "t:({a})*.{b}$", "t:{a:3}-{b}", "t{&a}",
+            "t:{a}",
+            "t:{a}/{b}",
+            "t:{+a}.{b}",
+            "{a,b}",
+            "t:{/a*}/x",
+            "t:{?a,b}",
+            "t:{a}{?b*}",
+            "t:{;a,b}",
+            "t{.a,b}",
+            "t:{#a}",
+            "{+a,b}x",
+            "t:{a}{#b}",
+            "t:{a}{/b}{?c}",
+            "t:{a}[b]{&d}",
+            "t:({a})*.{b}$",
+            "t:{a:3}-{b}",
+            "t{&a}",
         ]
     ),
     st.text(alphabet="t:abx/.,?=&;#%20[]^$-\n", max_size=14),

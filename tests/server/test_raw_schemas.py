@@ -132,7 +132,9 @@ def checkers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     threads: list[int] = []
     check = Schema.check
 
-    def checking(self: Schema, value: JsonValue, root: str = "", pause: Callable[[], object] | None = None) -> str | None:
+    def checking(
+        self: Schema, value: JsonValue, root: str = "", pause: Callable[[], object] | None = None
+    ) -> str | None:
         threads.append(threading.get_ident())
         return check(self, value, root, pause)
 

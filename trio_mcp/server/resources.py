@@ -183,7 +183,9 @@ def make_resource(uri: str, function: Function, options: ResourceKeywords, threa
         ValueError: that is not a URI.
     """
     if not is_uri(uri):
-        raise ValueError(f"{uri[:128]!r} is not a URI: it needs a scheme, such as config: or file:, and {MAX_URI} characters at most")
+        raise ValueError(
+            f"{uri[:128]!r} is not a URI: it needs a scheme, such as config: or file:, and {MAX_URI} characters at most"
+        )
     reader = make_reader(function, options, threads)
     if names := reader.arguments.names:
         raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(names))}")

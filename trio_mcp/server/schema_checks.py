@@ -1,8 +1,8 @@
 """Checks by an author's JSON Schema of values that a peer chose, beside the event loop if they are dear.
 
-A hostile value can cost a second. Nearly every check takes less than a millisecond, and is made where the value is needed. One that
-would take more than some ten milliseconds is given up there and made again in a thread, which pauses each millisecond, so that
-other tasks go on.
+A hostile value can cost a second. Nearly every check takes less than a millisecond, and is made where the value is needed. One
+that would take more than some ten milliseconds is given up there and made again in a thread, which pauses each millisecond, so
+that other tasks go on.
 """
 
 from __future__ import annotations
@@ -57,6 +57,6 @@ def checked(schema: Schema, value: JsonValue, then: Callable[[str | None], T]) -
     """
     with suppress(CheckTooDear):
         return then(schema.quick_check(value))
-    # After the block, so that the first error is not its context: their tracebacks would keep the value until the garbage collector
-    # runs.
+    # After the block, so that the first error is not its context: their tracebacks would keep the value until the garbage
+    # collector runs.
     raise DearCheck(lambda: then(schema.check(value, pause=partial(time.sleep, 0))))

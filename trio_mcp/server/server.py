@@ -115,7 +115,7 @@ class Server(Registration):
         """
         if not is_uri(uri):
             raise ValueError(
-                f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, such as file:, and {MAX_URI} characters at most"
+                f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, like file:, and at most {MAX_URI} characters"
             )
         self._announce(Change("updated", uri))
 

@@ -15,7 +15,6 @@ import trio
 from ..runtime import Outbox
 from .envelope import Envelope, Received, Sent
 
-
 TURN: Final = 64 * 1024
 """What one connection may read before every other task had a turn: in bytes, where a message counts as `MESSAGE_COST` more."""
 

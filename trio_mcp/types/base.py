@@ -112,11 +112,12 @@ def _to_int(value: object) -> object:
 Integer: TypeAlias = Annotated[int, BeforeValidator(_to_int)]
 """An integer of JSON Schema: 10.0 is one (2020-12 section 6.1.1)."""
 
+
 def at_most(limit: int) -> BeforeValidator:
     """Return a validator that rejects a list or an object of more members before any of them is validated.
 
-    A model takes some ten times longer to validate than the text of it to parse, so that a list of them has a limit where a server
-    receives it.
+    A model takes some ten times longer to validate than the text of it to parse, so that a list of them has a limit where a
+    server receives it.
     """
 
     def check(value: object) -> object:
@@ -130,7 +131,9 @@ def at_most(limit: int) -> BeforeValidator:
 def check_count(count: int, limit: int) -> None:
     """Raise, as the error of a validator, if there are more than `limit`."""
     if count > limit:
-        raise PydanticCustomError("too_many", "has {count} members; the limit is {limit}", {"count": count, "limit": limit})
+        raise PydanticCustomError(
+            "too_many", "has {count} members; the limit is {limit}", {"count": count, "limit": limit}
+        )
 
 
 MAX_RECEIVED: Final = 5_000

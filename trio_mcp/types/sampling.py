@@ -12,7 +12,9 @@ from .tools import Tool
 
 def _few_blocks(content: object) -> object:
     blocks = content if isinstance(content, list) else [content]
-    nested = (block["content"] for block in blocks if isinstance(block, dict) and isinstance(block.get("content"), list))
+    nested = (
+        block["content"] for block in blocks if isinstance(block, dict) and isinstance(block.get("content"), list)
+    )
     check_count(len(blocks) + sum(map(len, nested)), MAX_RECEIVED)
     return content
 

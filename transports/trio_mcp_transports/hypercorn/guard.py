@@ -255,7 +255,9 @@ class GuardedTCPServer(TCPServer):
         if self.protocol.buffered <= self._limits.max_pipelined:
             return True
         records = connections_of(self.config).records
-        records.log("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined, level=logging.INFO)
+        records.log(
+            "a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined, level=logging.INFO
+        )
         return False
 
     def _set_idle(self, idle: bool) -> None:

@@ -129,7 +129,9 @@ class RequestDigest:
         """
         if self._asked_for is not None:
             name, kept = self._asked_for
-            self._digest, self._asked_for = digest(name, marshal.loads(kept) if isinstance(kept, bytes) else kept), None
+            # Only this object has written these bytes, a moment ago.
+            arguments = marshal.loads(kept) if isinstance(kept, bytes) else kept  # noqa: S302
+            self._digest, self._asked_for = digest(name, arguments), None
         return self._digest
 
 
