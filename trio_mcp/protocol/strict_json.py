@@ -273,9 +273,8 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
         return f"is nested more than {_MAX_ENCODED_DEPTH} levels deep, or contains itself"
     for step, member in members:
         # Most members are plain text or whole numbers, and there may be a hundred thousand of them.
-        if (type(member) is int or (type(member) is str and member.isascii())) and (
-            type(step) is int or step.isascii()
-        ):
+        plain = member.isascii() if isinstance(member, str) else isinstance(member, int)
+        if plain and (isinstance(step, int) or step.isascii()):
             continue
         steps.append(step)
         if isinstance(step, str) and _SURROGATE.search(step):
