@@ -8,7 +8,9 @@ from trio_mcp.errors import (
     CapabilityError,
     Disconnected,
     InvalidRequestState,
+    MalformedAnswer,
     PeerError,
+    QuestionRejected,
     RemoteProtocolError,
     ResourceNotFound,
     without_traceback,
@@ -20,6 +22,8 @@ KEPT = [
     RemoteProtocolError("wrong", code=-32602, data={"at": 1}, request_id=3),
     InvalidRequestState("expired"),
     CapabilityError("cannot", {"sampling": {}}),
+    QuestionRejected("its folders", PeerError(-32601, "Method not found", [1])),
+    MalformedAnswer("its folders", RemoteProtocolError("result.roots: missing", code=-32602)),
     ResourceNotFound("note://a"),
     ValueError("whatever", 2),
 ]

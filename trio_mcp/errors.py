@@ -4,8 +4,10 @@
     ├── ProtocolError            a rule of the protocol was broken; `code` is the JSON-RPC code of the response
     │   ├── LocalProtocolError       by us: a bug in the calling code
     │   └── RemoteProtocolError      by the peer
-    │       └── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
+    │       ├── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
+    │       └── MalformedAnswer          a client sent no valid answer to a question of a handler
     ├── PeerError                the peer answered our request with an error
+    │   └── QuestionRejected         a client answered a question of a handler with an error
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
@@ -85,6 +87,17 @@ class InvalidRequestState(RemoteProtocolError):
         self.reason = reason
 
 
+class MalformedAnswer(RemoteProtocolError):
+    """The client sent something that is no answer to a question of a tool, prompt or resource.
+
+    A handler that does not catch it fails with this text, which says what was expected and why it was not that.
+    """
+
+    def __init__(self, expected: str, error: RemoteProtocolError) -> None:
+        text = f"the client sent something malformed instead of {expected}: {error.args[0]}"
+        super().__init__(text, code=error.code, data=error.data)
+
+
 class PeerError(McpError):
     """The peer responded to a request of this side with a JSON-RPC error.
 
@@ -99,6 +112,18 @@ class PeerError(McpError):
         self.code = code
         self.message = message
         self.data = data
+
+
+class QuestionRejected(PeerError):
+    """The client answered a question of a tool, prompt or resource with an error: its user refused, say.
+
+    A handler that does not catch it fails with this text, which has the client's own. The error of another server, which a
+    handler may be the client of, is a plain `PeerError`: its text is not meant for the caller.
+    """
+
+    def __init__(self, expected: str, error: PeerError) -> None:
+        super().__init__(error.code, error.message, error.data)
+        self.args = (f"the client returned an error instead of {expected}: {error.args[0]}",)
 
 
 class ConfigurationError(McpError, ValueError):

@@ -54,11 +54,8 @@ from trio_mcp.types import (
     RequestParams,
 )
 
-HELLO: JsonObject = {
-    "protocolVersion": NEWEST_LEGACY,
-    "capabilities": {},
-    "clientInfo": {"name": "tester", "version": "1"},
-}
+ME: JsonObject = {"name": "tester", "version": "1"}
+HELLO: JsonObject = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": ME}
 
 
 def call(request_id: RequestId = 1, **meta: object) -> Request:
@@ -72,6 +69,16 @@ def modern(request_id: RequestId = 1, version: str = MODERN) -> Request:
 def opened(peer: Side = Side.CLIENT, *, shared_channel: bool = True) -> Connection:
     connection = Connection(peer, shared_channel=shared_channel)
     connection.set_version(NEWEST_LEGACY)
+    return connection
+
+
+def handshaken(version: str = NEWEST_LEGACY) -> Connection:
+    """A server's end after the handshake HELLO, which it answered with this revision."""
+    connection = Connection(Side.CLIENT)
+    params = accepted(connection.receive(Request(1, "initialize", HELLO))).params
+    assert isinstance(params, InitializeRequestParams)
+    connection.accept_handshake(params, version)
+    connection.release_id(1)
     return connection
 
 
@@ -132,11 +139,39 @@ def test_a_call_before_initialize_is_refused_and_told_both_ways_out(method: str)
     refused(Connection(Side.CLIENT).receive(Request(1, method, {})), INVALID_REQUEST, 1, "initialize", PROTOCOL_VERSION)
 
 
-def test_a_second_initialize_is_refused_and_changes_nothing() -> None:
-    connection = Connection(Side.CLIENT)
-    connection.set_version("2025-03-26")
-    refused(connection.receive(Request(2, "initialize", HELLO)), INVALID_REQUEST, 2, "already")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocolVersion": "2025-06-18"},
+        {"capabilities": {"experimental": {"a": {}}}},
+        {"clientInfo": {"name": "other", "version": "1"}},
+        {"clientInfo": {**ME, "vendor": 1}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_different_second_initialize_is_refused_and_changes_nothing(change: JsonObject) -> None:
+    connection = handshaken("2025-03-26")
+    refused(connection.receive(Request(2, "initialize", {**HELLO, **change})), INVALID_REQUEST, 2, "already")
     assert (connection.terms.phase, connection.terms.codec.revision.name) == (Phase.OPEN, "2025-03-26")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"_meta": {"progressToken": 7, "traceparent": "00-0af7"}}, {"vendor": 1}],
+    ids=["nothing", "_meta", "unknown"],
+)
+def test_an_equal_second_initialize_is_taken(change: JsonObject) -> None:
+    """`_meta` belongs to the request: its progress token and its trace are other ones. Unknown members mean nothing."""
+    event = accepted(handshaken("2025-03-26").receive(Request(2, "initialize", {**HELLO, **change})))
+    assert (event.id, isinstance(event.params, InitializeRequestParams)) == (2, True)
+
+
+def test_a_malformed_second_initialize_is_refused() -> None:
+    refused(handshaken().receive(Request(2, "initialize", {})), INVALID_PARAMS, 2, "params")
+
+
+def test_a_client_takes_no_handshake(client: Connection) -> None:
+    refused(client.receive(Request(2, "initialize", HELLO)), METHOD_NOT_FOUND, 2, "initialize")
 
 
 @pytest.mark.parametrize("version", [version for version in SUPPORTED if version != MODERN])

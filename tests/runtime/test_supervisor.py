@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -97,6 +98,13 @@ async def test_an_actor_cancelled_before_its_first_step_has_an_outcome_too(super
     ended = Ended()
     supervisor.start(forever, ended).cancel(CancelReason.DISCONNECT)
     assert Cancelled(CancelReason.DISCONNECT) == await ended.wait()
+
+
+def test_a_cancel_reason_is_its_text() -> None:
+    """In a format, in JSON and in a comparison, without `.value`."""
+    assert f"{CancelReason.DISCONNECT}" == json.dumps(CancelReason.DISCONNECT).strip('"') == "disconnect"
+    assert CancelReason("disconnect") is CancelReason.DISCONNECT
+    assert isinstance(CancelReason.DISCONNECT, str)
 
 
 async def test_the_first_cancel_reason_stands(supervisor: Supervisor) -> None:

@@ -42,7 +42,7 @@ class Travel:
         try:
             choice = number_of(await ctx.elicit(f"Which flight to {to}?", int))
         except trio.Cancelled:
-            self.effects.append(f"gave up: {ctx.cancel_reason.value if ctx.cancel_reason else None}")
+            self.effects.append(f"gave up: {ctx.cancel_reason}")
             raise
         self.effects.append("booked")
         return f"Booked {flights[choice]} to {to}"

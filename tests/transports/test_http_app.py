@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from asgi_peer import JSON_HEADERS, AsgiPeer, initialize, legacy_call, modern_call, served
+from asgi_peer import JSON_HEADERS, LEGACY, AsgiPeer, initialize, legacy_call, modern_call, served
 from stage import Stage
 from talking import Session
 
@@ -145,6 +145,27 @@ async def test_an_unknown_session_and_a_missing_one_are_told_apart(peer: AsgiPee
     missing = await peer.post(call)
     assert (unknown.status, missing.status) == (404, 400)
     assert "initialize" in unknown.json["error"]["message"]
+
+
+async def test_an_equal_handshake_in_a_session_is_answered_with_its_id_and_opens_no_other(peer: AsgiPeer) -> None:
+    headers = await peer.open_session()
+    for more in ({}, {"_meta": {"progressToken": 7}}):
+        message = initialize({"elicitation": {}})
+        message["params"] |= more
+        again = await peer.post({**message, "id": "again"}, headers)
+        assert (again.status, again.headers["mcp-session-id"]) == (200, headers["mcp-session-id"])
+        assert (again.json["id"], again.json["result"]["protocolVersion"]) == ("again", LEGACY)
+    for opened in range(2):  # of three that may be open
+        assert (await peer.open_session())["mcp-session-id"] != headers["mcp-session-id"], opened
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), headers)).status == 200
+
+
+async def test_a_different_handshake_in_a_session_is_refused(peer: AsgiPeer) -> None:
+    headers = await peer.open_session()
+    refused = await peer.post(initialize({}), headers)
+    assert refused.json["error"]["code"] == -32600
+    assert "mcp-session-id" not in refused.headers
+    assert (await peer.post(legacy_call("echo", {"text": "x"}), headers)).status == 200
 
 
 async def test_refused_requests_leave_no_session(peer: AsgiPeer) -> None:

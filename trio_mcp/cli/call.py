@@ -18,10 +18,11 @@ import trio
 
 from ..client import Client
 from ..logs import printable
+from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..protocol.revisions import SUPPORTED
 from ..types import Tool
 from .arguments import pairs, read_arguments, signature
-from .errors import CommandError, Status, translate_errors
+from .errors import CommandError, Status, rejected, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
 from .output import PrintableFormatter, log_to_stderr, show_log, show_progress, show_result
@@ -151,6 +152,9 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
     # First, because the result only says that the user closed a question.
     if prompting.problem is not None:
         raise prompting.problem
+    # A legacy server says it in a result, which a model reads; to a person it is the same as the error of a modern one.
+    if result.is_error and (missing := (result.meta or {}).get(REQUIRED_CAPABILITIES)) is not None:
+        raise rejected(result.text, missing)
     show_result(result)
     return Status.TOOL_ERROR if result.is_error else Status.OK
 

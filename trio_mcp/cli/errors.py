@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
+from ..json_value import JsonValue
 
 
 class Status(IntEnum):
@@ -46,13 +47,20 @@ DECLARED_BY = {"roots": "--root FOLDER", "sampling": "--sample TEXT"}
 """The option of `trio-mcp call` that declares a capability."""
 
 
+class Rejection(PeerError):
+    """The user refused to answer a question. A legacy server receives it as this error; a modern one receives nothing."""
+
+
 @contextmanager
 def translate_errors() -> Generator[None]:
     """Raise `CommandError`, with a text and a status for the user, for an error of the library or the system."""
     try:
         yield
+    except Rejection as error:
+        raise CommandError(error.message, Status.REFUSED) from error
     except PeerError as error:
-        raise CommandError(f"the server rejected it: {error}{capability_hint(error)}", Status.REFUSED) from error
+        missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+        raise rejected(str(error), missing) from error
     except Disconnected as error:
         raise CommandError(str(error), Status.UNREACHABLE) from error
     # Before `McpError`, whose subclass it is: arguments or answers that JSON cannot hold are the user's mistake.
@@ -64,8 +72,8 @@ def translate_errors() -> Generator[None]:
         raise CommandError(f"the server could not be started: {error}", Status.UNREACHABLE) from error
 
 
-def capability_hint(error: PeerError) -> str:
-    """Return which option would declare the capability that the server requires."""
-    missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+def rejected(why: str, missing: JsonValue) -> CommandError:
+    """Return the error of a call that the server rejected; it names the options that declare the `missing` capabilities."""
     wanted = [option for name, option in DECLARED_BY.items() if isinstance(missing, dict) and name in missing]
-    return f"; give {' and '.join(wanted)}" if wanted else ""
+    hint = f"; give {' and '.join(wanted)}" if wanted else ""
+    return CommandError(f"the server rejected it: {why}{hint}", Status.REFUSED)

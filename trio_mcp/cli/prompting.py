@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import trio
 
-from ..errors import PeerError
 from ..types import (
     CreateMessageRequestParams,
     ElicitRequestFormParams,
@@ -15,7 +14,7 @@ from ..types import (
     PrimitiveSchemaDefinition,
     TextContent,
 )
-from .errors import CommandError
+from .errors import CommandError, Rejection
 from .fields import default_text, hint, read_field
 from .output import note
 from .terminal import Terminal
@@ -85,7 +84,7 @@ class Prompting:
         """Answer as the model.
 
         Raises:
-            PeerError: the user closed the question.
+            Rejection: the user closed the question.
         """
         async with self._turn:
             if self._sample is not None:
@@ -96,7 +95,7 @@ class Prompting:
             # One line only: a terminal has no way to end a longer text that would not also be a way to close the question.
             text = await self._terminal.ask("  your answer as the model: ")
             if text is None or text.strip() == "!decline":
-                raise PeerError(REJECTED, "The user rejected the sampling request")
+                raise Rejection(REJECTED, "The user rejected the sampling request")
             return text
 
     async def _fill_in(self, params: ElicitRequestFormParams) -> dict[str, ElicitValue]:

@@ -6,7 +6,7 @@ written in: a request that carries a modern `_meta` names its own, everything el
 
     phase        may receive (legacy methods)             leaves it by
     OPENING      initialize, ping                          a valid initialize (server) or its result (client)
-    OPEN         everything but initialize                 close
+    OPEN         everything; initialize only as before     close
     CLOSED       nothing
 
 Modern requests are valid in every phase but CLOSED: they carry all their context with them (protocol.md M-ST-1s).
@@ -18,7 +18,8 @@ A batch, which only 2025-03-26 has, is taken apart: each of its messages is then
 #
 #     tools/list, id 1                          Rejected    OPENING: neither a session nor a modern `_meta`
 #     initialize, id 1, 2025-11-25              RequestIn   OPENING, id 1 is open
-#     set_version("2025-11-25"), release_id(1)  -           OPEN, id 1 is free
+#     accept_handshake(...), release_id(1)      -           OPEN, id 1 is free
+#     the same initialize, id 2                 RequestIn   answered again; with other params it is Rejected
 #     tools/call, id 7, `_meta` 2026-07-28      RequestIn   in any phase: its terms come from its `_meta`
 #     tools/call, id 7 again                    Rejected    the id is in use until `release_id(7)`
 #     notifications/cancelled of 7              CancelIn    the id stays in use until `release_id(7)`
@@ -34,7 +35,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
-from ..types import CancelledNotificationParams, Model
+from ..types import CancelledNotificationParams, InitializeRequestParams, Model
 from .codec import Codec, codec_for
 from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, classify, read_request
 from .jsonrpc import (
@@ -158,6 +159,13 @@ class Connection:
         self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = 0
         self._withdrawn: dict[RequestId, None] = {}
+
+    def accept_handshake(self, params: InitializeRequestParams, version: str) -> None:
+        """Open the session that a client asked for, with the revision that was chosen for it."""
+        self.set_version(version)
+        self.terms.proposed_version = params.protocol_version
+        self.terms.client_capabilities = params.capabilities
+        self.terms.client_info = params.client_info
 
     def set_version(self, version: str) -> None:
         """Open the session with the revision that the handshake has chosen."""

@@ -10,6 +10,8 @@ CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+REQUIRED_CAPABILITIES: Final = "trio-mcp/requiredCapabilities"
+"""In an error result of ours: the capabilities that the client would have to declare, as it would declare them."""
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  a member name, no secret
 
 RESERVED: frozenset[str] = frozenset(

@@ -106,6 +106,8 @@ class Revision:
     Attributes:
         inputs: what a server may ask of its client inside an interim result (2026-07-28); empty before.
         missing_capability: the error code for a capability that the client did not declare.
+        missing_capability_is_result: a tool answers with an error result instead of this code. Before 2026-07-28 the code has no
+            meaning of its own, and hosts raise for it and show the model nothing; an official SDK returns a result there.
         missing_resource: the error code for a resource that does not exist.
         hides_gated: a listing leaves out what this client could not call. Before 2026-07-28 it belongs to a session and may;
             since then it may not vary (M-ST-3s).
@@ -120,6 +122,7 @@ class Revision:
     notifications: Mapping[str, Method]
     inputs: Mapping[str, Method]
     missing_capability: int = INVALID_REQUEST
+    missing_capability_is_result: bool = True
     missing_resource: int = RESOURCE_NOT_FOUND
     hides_gated: bool = True
     mirrors: bool = False
@@ -248,6 +251,7 @@ _2026_07_28 = replace(
     ),
     inputs=_by_name(_ELICIT, _SAMPLE, _ROOTS),
     missing_capability=MISSING_CAPABILITY,
+    missing_capability_is_result=False,
     missing_resource=INVALID_PARAMS,
     hides_gated=False,
     mirrors=True,

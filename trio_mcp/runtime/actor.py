@@ -56,7 +56,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
@@ -68,7 +68,7 @@ from .mailbox import Mailbox, Slot
 T = TypeVar("T")
 
 
-class CancelReason(Enum):
+class CancelReason(StrEnum):
     """Why a call or a branch was cancelled. If there are several reasons, the first one is kept."""
 
     CLIENT = "client"
@@ -235,7 +235,7 @@ class Actor:
             self.on_quiescent()
 
     def __repr__(self) -> str:
-        reason = f" cancelled={self.cancel_reason.value}" if self.cancel_reason else ""
+        reason = f" cancelled={self.cancel_reason}" if self.cancel_reason else ""
         return f"<Actor {self.name} {self.state.value} busy={self.busy} {self.mailbox!r}{reason}>"
 
 

@@ -306,7 +306,7 @@ class Supervisor:
         logger.error(
             "%s is stuck: it was cancelled (%s) and has not ended within its grace period; its caller got an error\n%s",
             actor.name,
-            reason.value,
+            reason,
             OwnText(where),
         )
         self._unpark(actor)

@@ -84,6 +84,7 @@ class Context:
             ElicitationInvalid: no answer matched the schema.
             FormError: the schema is not flat; the message names the member.
             LookupError: the tool did not declare this `Elicit`.
+            PeerError: the client returned an error, which is no choice of its user; see `sample`.
             RequestTimeout: there was no answer within `timeout`; the question was withdrawn.
 
         A legacy client receives the questions of one call one at a time (see `ServiceOptions.parallel_prompts`). A cancel
@@ -134,7 +135,8 @@ class Context:
             BranchLimit: no tokens of this branch or of the call are left, or the answer exceeded them.
             RequestTimeout: there was no answer within `timeout`; the request was withdrawn.
             CapabilityError: the client offers no model; nothing was sent.
-            PeerError: the client returned an error. Only a legacy client can; a modern one does not retry the call.
+            PeerError: the client returned an error; uncaught, it is the error result of the tool. Only a legacy client can; a
+                modern one does not retry the call.
             TypeError: neither or both of `prompt` and `messages` were given.
 
         A cancel withdraws the request.
@@ -170,6 +172,7 @@ class Context:
 
         Raises:
             CapabilityError: the client does not declare roots.
+            PeerError: the client returned an error; see `sample`.
             RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
         question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))

@@ -109,9 +109,9 @@ def schema_return_spec(schema: JsonObject) -> ReturnSpec:
     return ReturnSpec(schema, lambda value: schema_checked_result(declared, value))
 
 
-def error_result(text: str) -> CallToolResult:
-    """Return a result that tells the model about an error."""
-    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
+    """Return a result that tells the model about an error, and programs what is in `meta`."""
+    return CallToolResult(content=[TextContent(text=text)], is_error=True, meta=meta)
 
 
 def unstructured_result(value: object) -> CallToolResult:

@@ -15,7 +15,9 @@ from ..errors import (
     CapabilityError,
     LimitExceeded,
     LocalProtocolError,
+    MalformedAnswer,
     ProtocolError,
+    QuestionRejected,
     RemoteProtocolError,
     RequestTimeout,
     ToolError,
@@ -23,6 +25,7 @@ from ..errors import (
 from ..logs import peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
+from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..runtime import Actor, CancelReason, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
@@ -104,16 +107,22 @@ class Tool:
         return not self.requires or lacks(client, self.requires) is None
 
     def plan(self, facts: RequestFacts, arguments: JsonObject) -> Plan | CallToolResult:
-        """Return how to run one call, or the result that says what is wrong with its arguments (L-TOOL-7s, SEP-1303).
+        """Return how to run one call, or the result that says why it does not run (L-TOOL-7s, SEP-1303).
+
+        It does not if its arguments are wrong, or if the client lacks a capability and its revision has no error code for that.
 
         Raises:
-            CapabilityError: the client lacks a capability that the tool requires; the function does not run.
+            CapabilityError: the client lacks a capability that the tool requires, and its revision has an error code for it.
             LimitExceeded: the function needs a thread, and cancelled calls hold them all.
         """
         # Before the arguments: another client can do nothing about them.
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
-            raise CapabilityError(f"the tool {self.name} needs a client that supports {needed}", missing)
+            lacking = CapabilityError(f"the tool {self.name} needs a client that supports {needed}", missing)
+            result = self._error_result(facts, lacking)
+            if result is None:
+                raise lacking
+            return result
         handler = self._handler
         try:
             run = partial(handler.run, self._arguments.bind(arguments), self._convert)
@@ -136,17 +145,20 @@ class Tool:
         # A result and not a protocol error, so that the model reads it and corrects its call.
         return error_result(f"Invalid arguments for {self.name}: {error}")
 
-    def _error_result(self, cause: BaseException | CancelReason) -> CallToolResult | None:
+    def _error_result(self, facts: RequestFacts, cause: BaseException | CancelReason) -> CallToolResult | None:
         """Return the result for a failure; None to answer with a protocol error, or not at all."""
         match cause:
             # The first case that matches counts: `LocalProtocolError` is a `ProtocolError` too, but a bug of this tool.
             case LocalProtocolError():
                 logger.error("the tool %s broke a rule", self.name, exc_info=cause)
                 return error_result(f"{self.name}: {cause}")
+            case CapabilityError() if facts.terms.codec.revision.missing_capability_is_result:
+                return error_result(str(cause), {REQUIRED_CAPABILITIES: cause.required})
+            # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
+            case ToolError() | LimitExceeded() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
+                return error_result(str(cause))
             case CancelReason() | ProtocolError() | CapabilityError():
                 return None
-            case ToolError() | LimitExceeded() | RequestTimeout():
-                return error_result(str(cause))
             case _:
                 # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)

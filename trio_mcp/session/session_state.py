@@ -19,6 +19,7 @@ from ..types import (
     InitializeRequestParams,
     InitializeResult,
     Model,
+    ServerCapabilities,
     SetLevelRequestParams,
     SubscribeRequestParams,
     SubscriptionsListenRequestParams,
@@ -47,6 +48,8 @@ class SessionState:
     _connection: Connection
     _subscriber: Subscriber | None = None
     _outbox: Outbox[Envelope] | None = None
+    _declared: ServerCapabilities | None = None
+    """What `initialize` was answered with: a repeated one gets the same. None before the first."""
 
     # messages that belong to no request
 
@@ -97,25 +100,30 @@ class SessionState:
     # its own methods
 
     def initialize(self, params: Model) -> Encoded:
-        """Open the session. The result is written in the revision that was negotiated here."""
+        """Open the session, or answer an equal handshake once more; the connection rejects any other.
+
+        The result is written in the revision that was negotiated here.
+        """
         assert isinstance(params, InitializeRequestParams)
+        if self._declared is None:
+            self._declared = self._open(params)
+        codec = self._connection.terms.codec
+        result = InitializeResult(
+            protocol_version=codec.revision.name,
+            capabilities=self._declared,
+            server_info=self._service.identity,
+            instructions=self._service.instructions,
+        )
+        return codec.encode_result("initialize", result)
+
+    def _open(self, params: InitializeRequestParams) -> ServerCapabilities:
+        """Open the session; return what the server offers now."""
         if (size := len(params.encode())) > MAX_INITIALIZE:
             raise RemoteProtocolError(
                 f"the params of initialize have {size} bytes; the limit is {MAX_INITIALIZE}", code=INVALID_PARAMS
             )
-        # The codec changes here, before the result is encoded: the answer to `initialize` is written in the new revision.
-        version = negotiated_version(params.protocol_version)
-        connection = self._connection
-        connection.set_version(version)
-        connection.terms.client_capabilities = params.capabilities
-        connection.terms.client_info = params.client_info
-        result = InitializeResult(
-            protocol_version=version,
-            capabilities=self._service.capabilities,
-            server_info=self._service.identity,
-            instructions=self._service.instructions,
-        )
-        return connection.terms.codec.encode_result("initialize", result)
+        self._connection.accept_handshake(params, negotiated_version(params.protocol_version))
+        return self._service.capabilities
 
     def ping(self, _params: Model) -> Model:
         return EmptyResult()

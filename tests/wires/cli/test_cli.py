@@ -165,8 +165,16 @@ def test_ctrl_d_refuses_to_answer_as_the_model() -> None:
         person.sees("system: Be brief.")
         person.sees("your answer as the model: ")
         person.presses("\x04")
-        person.sees("The user rejected the sampling request")
+        person.sees("trio-mcp: The user rejected the sampling request")
         assert person.waits() == 4
+
+
+def test_a_legacy_tool_learns_that_the_model_was_not_asked_and_says_so() -> None:
+    with Person("call", "--mode", "legacy", FORMS, "ask_model") as person:
+        person.sees("your answer as the model: ")
+        person.presses("\x04")
+        person.sees("instead of its model's answer: The user rejected the sampling request")
+        assert person.waits() == 1
 
 
 # serving

@@ -21,6 +21,7 @@ from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
     Implementation,
+    InitializeRequestParams,
     InputRequiredResult,
     JsonObject,
     JsonValue,
@@ -213,11 +214,13 @@ _NOTHING_DECLARED: Final = ClientCapabilities()
 class SessionTerms:
     """What a session has agreed on: the terms of every request that does not state its own.
 
-    `initialize` and `logging/setLevel` change it.
+    `initialize` and `logging/setLevel` change it. `proposed_version` is the one that the client asked for; the codec has the
+    revision that it got.
     """
 
     phase: Phase = Phase.OPENING
     codec: Codec = CODECS[NEWEST_LEGACY]
+    proposed_version: str | None = None
     client_capabilities: ClientCapabilities = _NOTHING_DECLARED
     client_info: Implementation | None = None
     log_threshold: LogThreshold = field(default_factory=LogThreshold)
@@ -229,8 +232,17 @@ class SessionTerms:
                 f'{method} came before initialize: open the session first, or put "{PROTOCOL_VERSION}" into params._meta',
                 code=INVALID_PARAMS if method in MODERN_ONLY else INVALID_REQUEST,  # M-META-1s
             )
-        if self.phase is Phase.OPEN and method == "initialize":
-            raise RemoteProtocolError("this session is initialized already", code=INVALID_REQUEST)
+
+    def check_handshake(self, params: InitializeRequestParams) -> None:
+        """Raise `RemoteProtocolError` if this handshake would change a session that is open.
+
+        A gateway may send the handshake of its client again. It is the same one if version, capabilities and client info are
+        equal. `_meta` is not compared, because it describes the request (its progress token, its trace) and not the client; nor
+        are unknown members, which mean nothing.
+        """
+        agreed = (self.proposed_version, self.client_capabilities, self.client_info)
+        if self.phase is Phase.OPEN and agreed != (params.protocol_version, params.capabilities, params.client_info):
+            raise RemoteProtocolError("this session is initialized already, with other params", code=INVALID_REQUEST)
 
     def for_request(self, params: JsonObject) -> RequestTerms:
         """Return the terms of a legacy request with these params."""
@@ -319,7 +331,12 @@ def read_request(
         session.check_phase(message.method)
     else:
         terms = modern_terms(meta)
-    return terms, terms.codec.decode_request(message.method, params, sender=sender)
+    model = terms.codec.decode_request(message.method, params, sender=sender)
+    # By its name: to ask pydantic for the type of a model takes half a microsecond, for every request.
+    if message.method == "initialize":
+        assert isinstance(model, InitializeRequestParams)
+        session.check_handshake(model)
+    return terms, model
 
 
 # JSON to models

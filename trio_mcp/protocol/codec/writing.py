@@ -55,6 +55,10 @@ class Writer:
             name for name, known in revision.requests.items() if issubclass(known.params, InputResponseRequestParams)
         )
 
+    def can_ask(self, method: str) -> bool:
+        """Return whether a server can put this question to its client."""
+        return method in (self.revision.inputs if self._modern else self.revision.requests)
+
     def encode_request(self, method: str, params: Model) -> Encoded:
         """The params of a request, as this revision writes them."""
         return self.encode(params, _params_kind(params, self._known(self.revision.requests, method)), "params")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
-from ...errors import Disconnected, LimitExceeded
+from ...errors import Disconnected, LimitExceeded, MalformedAnswer, PeerError, QuestionRejected, RemoteProtocolError
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Lane, Mailbox, Slot
@@ -19,6 +20,13 @@ from .facts import Question
 from .failures import check_capabilities
 
 T = TypeVar("T", bound=Model)
+
+EXPECTED: Final[Mapping[str, str]] = {
+    "elicit": "its user's answer",
+    "sample": "its model's answer",
+    "roots": "its folders",
+}
+"""What a question asks a client for, by its kind, in the words of an error."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -61,7 +69,7 @@ class CallByRequests(Call[PendingAsks]):
     async def ask(self, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check_can_ask(sends_requests=True)
-        check_capabilities(self.facts, question.needs)
+        check_capabilities(self.facts, question)
         in_turn = question.kind == "elicit" and not self.services.options.parallel_prompts
         if in_turn:
             await self._wait_turn()
@@ -77,9 +85,15 @@ class CallByRequests(Call[PendingAsks]):
                 self._origin.settle(request.id)
                 slot.give_up()
                 raise
+            expected = EXPECTED.get(question.kind, "an answer")
             # A person may take an hour, and a thousand calls may wait: a kilobyte each.
             del question, request, target
-            return await slot.take()
+            try:
+                return await slot.take()
+            except PeerError as error:
+                raise QuestionRejected(expected, error) from None
+            except RemoteProtocolError as error:
+                raise MalformedAnswer(expected, error) from None
         finally:
             if in_turn:
                 self._pass_turn()

@@ -41,7 +41,7 @@ class CallInRounds(Call[RequestDigest]):
         if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
             self.check_can_ask(sends_requests=False)
         if self.is_answering:
-            check_capabilities(self.facts, question.needs)
+            check_capabilities(self.facts, question)
         key, order = lane.next_question(question.kind, question.name)
         fingerprint = ""
         if self.memory is not None:
@@ -213,7 +213,7 @@ class CallInRounds(Call[RequestDigest]):
                 decoded[key] = decoded_answer(facts.terms.codec, key, asked.question.method, answer)
         self.services.stray_replies[StrayKind.UNKNOWN] += len(answers.keys() - questions.keys())
         for key in questions.keys() - decoded.keys():
-            check_capabilities(facts, questions[key].question.needs)
+            check_capabilities(facts, questions[key].question)
         return decoded
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:

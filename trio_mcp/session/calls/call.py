@@ -183,7 +183,8 @@ class Call(ABC, Generic[OriginT_co]):
             LimitExceeded: the call has too many open questions; nothing was sent.
             LocalProtocolError: the call was cancelled, and its shielded clean-up asks; nothing was sent.
             Disconnected: the call has ended, though one of its threads may still run; or it is stuck.
-            PeerError: the client answered with an error (legacy only).
+            QuestionRejected: the client answered with an error (legacy only).
+            MalformedAnswer: it answered with something else (legacy only; in a round the answer is rejected).
         """
 
     @property
@@ -345,7 +346,7 @@ class Call(ABC, Generic[OriginT_co]):
                 cause = (
                     timeout_error(plan.target, plan.timeout, self.services.options.max_seconds) if timed_out else reason
                 )
-        result = plan.error_result(cause)
+        result = plan.error_result(self.facts, cause)
         if result is not None:
             return self._encoded(result)
         return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
@@ -355,7 +356,7 @@ class Call(ABC, Generic[OriginT_co]):
         try:
             return facts.terms.codec.encode_result(facts.method, result, info)
         except LocalProtocolError as error:
-            instead = self._plan.error_result(error)
+            instead = self._plan.error_result(facts, error)
             if instead is None:
                 raise
             return facts.terms.codec.encode_result(facts.method, instead, info)
@@ -385,7 +386,7 @@ class Plan(NamedTuple):
     run: Body
     target: str
     timeout: float = math.inf
-    error_result: Callable[[BaseException | CancelReason], Model | None] = lambda _cause: None
+    error_result: Callable[[RequestFacts, BaseException | CancelReason], Model | None] = lambda _facts, _cause: None
     resume: ResumeMode = ResumeMode.PARKED
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from typing import TypeVar
 
 from ...errors import (
     CapabilityError,
     LimitExceeded,
     LocalProtocolError,
+    MalformedAnswer,
     ProtocolError,
+    QuestionRejected,
     RequestTimeout,
     ResourceNotFound,
     ToolError,
@@ -17,8 +19,11 @@ from ...errors import (
 from ...logs import peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
+from ...types import ClientCapabilities, Model
 from ...types.capabilities import lacks
-from .facts import RequestFacts
+from .facts import Question, RequestFacts
+
+T = TypeVar("T", bound=Model)
 
 logger = peer_logger("trio_mcp.call")
 
@@ -57,6 +62,9 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
         case LocalProtocolError():
             logger.error("%s broke a rule", log_name(facts, target), exc_info=error)
             return ErrorDetail(INTERNAL_ERROR, str(error))
+        # Before `ProtocolError`, and not with the code of the client: its -32601 would say that this server lacks the method.
+        case ToolError() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
+            return ErrorDetail(INTERNAL_ERROR, str(error))
         case ProtocolError():
             return ErrorDetail(error.code, str(error), error.data)
         case CapabilityError():
@@ -67,20 +75,23 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(facts.terms.codec.revision.missing_resource, str(error), {"uri": uri})
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
-        case ToolError() | RequestTimeout():
-            return ErrorDetail(INTERNAL_ERROR, str(error))
         case _:
             reference = secrets.token_hex(4)
             logger.error("%s failed [%s]", log_name(facts, target), reference, exc_info=error)
             return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
 
 
-def check_capabilities(facts: RequestFacts, needs: Sequence[str]) -> None:
+def check_capabilities(facts: RequestFacts, question: Question[T]) -> None:
     """Raise `CapabilityError` unless the client declared, for this request, all that a question needs."""
+    codec, needs = facts.terms.codec, question.needs
     missing = lacks(facts.terms.client_capabilities, needs)
     if missing is not None:
         names = ", ".join(missing)
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+    # A client declares all that it has before a revision is agreed on, which may be older.
+    if not codec.can_ask(question.method):
+        needed = lacks(ClientCapabilities(), needs) or {}
+        raise CapabilityError(f"this client speaks {codec.revision.name}, which has no {question.method}", needed)
 
 
 def timeout_error(target: str, timeout: float, max_seconds: float) -> LimitExceeded:

@@ -291,6 +291,19 @@ class Call:
         assert result.get("isError"), result
         return text_of(result)
 
+    async def lacks(self, **required: JsonValue) -> None:
+        """Check that its reply names the capabilities that the client would have to declare.
+
+        It is an error result, which a model reads; in the modern era an error with a code of its own, and with the capabilities.
+        """
+        if not self._peer.modern:
+            text = await self.failure()
+            assert all(name in text for name in required), text
+            return
+        error = await self.error()
+        assert error["code"] == -32021, error
+        assert error["data"] == {"requiredCapabilities": required}, error
+
     async def cancel(self) -> None:
         await self._peer.cancel(self.id)
 

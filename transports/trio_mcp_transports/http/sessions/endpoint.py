@@ -46,8 +46,9 @@ class LegacyEndpoint:
         """One message of a client, or several."""
         message, headers = envelope.message, incoming.peer.headers
         check_version(headers)
-        # With a session header it is a second handshake in a session, which that session refuses.
-        if isinstance(message, Request) and message.method == "initialize" and SESSION_HEADER not in headers:
+        # With a session header it is a second handshake in that session, which knows whether it is the same as the first.
+        is_handshake = isinstance(message, Request) and message.method == "initialize"
+        if is_handshake and SESSION_HEADER not in headers:
             await self._open_session(envelope, Exchange(incoming, LEGACY_STATUS, self._outbox()))
             return
         entry = self._find_session(incoming.peer)
@@ -55,6 +56,8 @@ class LegacyEndpoint:
         reader = StreamReader(incoming, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
+            if is_handshake:
+                reader.add_header(SESSION_HEADER.encode(), entry.id.encode())
             stream.serve_request(listener, may_pause=self._grace > 0)
             await self._serve_stream(entry, reader, reader.run())
         elif isinstance(message, Request):

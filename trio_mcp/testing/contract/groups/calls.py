@@ -13,7 +13,7 @@ from ..peer import INFO, Peer
 from ..rules import ELICITS, LEGACY, rule
 from ..stage import BOUND
 from ..subjects.faults import MISHAPS, SECRET
-from .peers import LIVE, ONE_ROUND, never_marked, undisturbed
+from .peers import LIVE, ONE_ROUND, never_marked, said, undisturbed
 
 NO_HANDSHAKE = "modern revisions have no handshake"
 OPENS_ANOTHER = "an initialize without a session id opens another session"
@@ -240,15 +240,41 @@ async def a_result_that_cannot_be_serialized_is_an_error_that_names_the_location
 
 
 @rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs={Trait.SHARED: OPENS_ANOTHER})
-async def a_second_handshake_is_rejected_and_changes_nothing(pair: Pair) -> None:
+async def an_equal_second_handshake_is_answered_again_and_changes_nothing(pair: Pair) -> None:
+    async with pair.unopened() as peer:
+        first = await peer.open()
+        async with undisturbed(pair, peer):
+            call = await peer.call("ask_model", {"prompt": "still declared?"})
+            question = await call.question()
+            # What `_meta` says belongs to the request and not to the session.
+            again = await peer.request("initialize", handshake(peer), progress="another")
+            assert await peer.result(again) == first
+            assert question.method == "sampling/createMessage"
+            await call.answer(question, said("yes"))
+            assert await call.text() == "yes"
+
+
+@rule("calls", revisions=LEGACY, why=NO_HANDSHAKE, needs={Trait.SHARED: OPENS_ANOTHER})
+async def a_different_second_handshake_is_rejected_and_changes_nothing(pair: Pair) -> None:
     async with pair.peer() as peer, undisturbed(pair, peer):
-        params: JsonObject = {"protocolVersion": pair.revision, "capabilities": {}, "clientInfo": INFO}
-        assert (await peer.error(await peer.request("initialize", params)))["code"] == -32600
+        changes: list[JsonObject] = [
+            {"protocolVersion": "1999-01-01"},
+            {"capabilities": {}},
+            {"clientInfo": {**INFO, "version": "2"}},
+        ]
+        for change in changes:
+            request = await peer.request("initialize", {**handshake(peer), **change})
+            assert (await peer.error(request))["code"] == -32600
         call = await peer.call("ask_model", {"prompt": "still declared?"})
         question = await call.question()
         assert question.method == "sampling/createMessage"
         await call.cancel()
         await pair.stage.marked("ask_model finally client")
+
+
+def handshake(peer: Peer) -> JsonObject:
+    """Return the params with which the peer opened its session."""
+    return {"protocolVersion": peer.revision, "capabilities": peer.capabilities, "clientInfo": INFO}
 
 
 @contextmanager

@@ -138,8 +138,7 @@ async def a_tool_that_a_client_can_serve_is_shown_to_it_and_called(pair: Pair) -
 @rule("E")
 async def a_tool_that_a_client_cannot_serve_is_rejected_before_it_runs(pair: Pair) -> None:
     async with pair.peer({}) as peer:
-        error = await (await peer.call("gated")).error()
-        assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
+        await (await peer.call("gated")).lacks(sampling={})
         await peer.ping()
     assert pair.stage.count("gated") == 0
 
@@ -147,8 +146,7 @@ async def a_tool_that_a_client_cannot_serve_is_rejected_before_it_runs(pair: Pai
 @rule("E", revisions=ELICITS, why="elicitation was added in 2025-06-18")
 async def a_question_that_a_client_cannot_answer_is_not_asked(pair: Pair) -> None:
     async with pair.peer({"sampling": {}}) as peer:
-        error = await (await peer.call("ask")).error()
-        assert "elicitation" in error["data"]["requiredCapabilities"]  # type: ignore[operator, call-overload, index]
+        await (await peer.call("ask")).lacks(elicitation={"form": {}})
         await peer.ping()
     assert pair.stage.count("ask finally done") == 1
 

@@ -14,7 +14,6 @@ from ..pair import Pair
 from ..peer import Peer, accepted
 from ..rules import ELICITS, LEGACY, MODERN, rule
 from ..stage import BOUND
-from ..subjects.faults import SECRET
 
 LIVE = tuple(name for name in ELICITS if name in LEGACY)
 """The revisions in which a user is asked by a request of the server's own."""
@@ -148,9 +147,7 @@ async def an_answer_of_another_kind_fails_the_call_that_asked_and_no_other(pair:
         for answer in WRONG_ANSWERS:
             call = await peer.call("ask")
             await call.answer(await call.question(), answer)
-            error = await call.error()
-            assert error["code"] == -32602
-            assert "action" in str(error["message"])
+            assert "action" in await call.failure()
 
 
 @rule("peers", revisions=MODERN, why="a legacy answer of this kind fails its call")
@@ -183,8 +180,8 @@ async def an_error_instead_of_an_answer_is_raised_in_the_tool_that_asked(pair: P
     async with pair.peer() as peer, undisturbed(pair, peer):
         call = await peer.call("ask_model", {"prompt": "?"})
         question = await call.question()
-        await peer.send({"id": question.key, "error": {"code": -1, "message": SECRET}})
-        assert await call.failure()
+        await peer.refuse(question.key, -1, "User rejected sampling request")
+        assert "User rejected sampling request" in await call.failure()
         await pair.stage.marked("ask_model finally done")
 
 
@@ -220,10 +217,8 @@ async def a_round_after_the_deadline_receives_the_error_of_the_deadline(pair: Pa
 @rule("peers", revisions=ELICITS, why=NO_ELICITATION)
 async def a_client_that_cannot_answer_receives_the_missing_capability_and_no_question(pair: Pair) -> None:
     async with pair.peer({"roots": {}}) as peer, undisturbed(pair, peer):
-        error = await (await peer.call("ask")).error()
-        assert "elicitation" in str(error["data"]), error
-        error = await (await peer.call("ask_model", {"prompt": "?"})).error()
-        assert "sampling" in str(error["data"]), error
+        await (await peer.call("ask")).lacks(elicitation={"form": {}})
+        await (await peer.call("ask_model", {"prompt": "?"})).lacks(sampling={})
         assert [message for message in peer.unread() if "method" in message] == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....errors import PeerError
 from ....types import CreateMessageRequestParams, CreateMessageResult, JsonObject, JsonValue, TextContent
+from ..expecting import failure
 from ..pair import Pair
 from ..peer import Peer, Question
 from ..rules import LEGACY, MODERN, rule
@@ -113,9 +114,7 @@ async def a_client_without_a_model_is_asked_nothing(pair: Pair) -> None:
 @rule("C")
 async def the_caller_of_a_tool_that_needs_a_model_learns_which_capability_is_missing(pair: Pair) -> None:
     async with pair.peer({"roots": {}}) as peer:
-        error = await (await peer.call("ask_model", {"prompt": "Hello"})).error()
-        assert error["code"] == (-32021 if peer.modern else -32600)
-        assert error["data"] == {"requiredCapabilities": {"sampling": {}}}
+        await (await peer.call("ask_model", {"prompt": "Hello"})).lacks(sampling={})
 
 
 @rule("C", revisions=LEGACY, why=SILENT)
@@ -138,9 +137,20 @@ async def a_failed_sample_fails_only_its_own_call(pair: Pair) -> None:
         failed, asks = await peer.call("ask_model", {"prompt": "one"}), await peer.call("ask_model", {"prompt": "two"})
         questions = sorted([await failed.question(), await asks.question()], key=prompted)
         await peer.refuse(questions[0].key, -32603, "no credit left")
-        await failed.failure()
+        assert "no credit left" in await failed.failure()
         await asks.answer(questions[1], answer(TEXT))
         assert await asks.text() == "A line."
+
+
+@rule("C", revisions=LEGACY, why=SILENT)
+async def the_caller_reads_why_the_client_did_not_answer(pair: Pair) -> None:
+    async with pair.peer() as peer:
+        for code, why in ((-1, "User rejected sampling request"), (-32601, "Method not found")):
+            call = await peer.call("ask_model", {"prompt": "Hello"})
+            await peer.refuse((await call.question()).key, code, why)
+            text = await call.failure()
+            assert why in text, text
+            assert str(code) in text, text
 
 
 @rule("C", revisions=LEGACY, why="a modern answer is part of a request, which can be rejected")
@@ -194,11 +204,19 @@ async def a_client_receives_the_messages_of_the_tool(pair: Pair) -> None:
 
 @rule("C", revisions=LEGACY, why=SILENT)
 async def a_client_whose_user_rejects_sends_its_error_code(pair: Pair) -> None:
-    def rejects(_params: CreateMessageRequestParams) -> str:
-        raise PeerError(-1, "User rejected sampling request")
-
     async with pair.client(on_sample=rejects) as client:
         assert (await client.call_tool("ask_bravely")).text == "refused with -1: User rejected sampling request"
+
+
+@rule("C", revisions=MODERN, why="a legacy server is waiting, and the call goes on", options={"park_ttl": 0.2})
+async def a_call_of_a_client_whose_user_rejects_ends_with_its_error(pair: Pair) -> None:
+    async with pair.client(on_sample=rejects) as client:
+        error = await failure(PeerError, client.call_tool("ask_model", {"prompt": "Hello"}))
+        assert (error.code, error.message) == (-1, "User rejected sampling request")
+
+
+def rejects(_params: CreateMessageRequestParams) -> str:
+    raise PeerError(-1, "User rejected sampling request")
 
 
 async def shown(peer: Peer, kind: str, said: JsonObject) -> str:

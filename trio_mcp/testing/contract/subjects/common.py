@@ -16,4 +16,4 @@ class Seat(BaseModel):
 
 def reason_of(ctx: Context) -> str:
     """Return why a call was cancelled, as part of a mark."""
-    return "done" if ctx.cancel_reason is None else ctx.cancel_reason.value
+    return "done" if ctx.cancel_reason is None else ctx.cancel_reason
