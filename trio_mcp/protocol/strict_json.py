@@ -20,8 +20,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, compress
 from math import isfinite
+from operator import ne
 
 from pydantic_core import to_json
 
@@ -131,7 +132,8 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
 
 def _first_twice(pairs: list[tuple[str, JsonValue]], members: JsonObject) -> str:
     # A dict has each name where it came first: the two go side by side up to the first name that comes again.
-    return next((name for (name, _), first in zip(pairs, members, strict=False) if name != first), pairs[-1][0])
+    names = [name for name, _ in pairs]
+    return next(compress(names, map(ne, names, members)), names[-1])
 
 
 def _constant(name: str) -> JsonValue:
