@@ -1,11 +1,25 @@
-"""Signal handlers for the length of a block."""
+"""The signals that ask a server to end, and handlers for them for the length of a block."""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Final
+
+END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def unignored_signals() -> list[signal.Signals]:
+    """Return those of `END_SIGNALS` that are to be handled: none outside the main thread, and none that is ignored."""
+    # Python delivers signals to the main thread only, and `signal.signal` raises elsewhere. A program that is started with a
+    # signal ignored, as `nohup` does with SIGHUP, is to leave it so.
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    return [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
@@ -19,3 +33,38 @@ def signal_handlers(
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+
+
+@contextmanager
+def noticed_in_thread(numbers: Collection[signal.Signals], act: Callable[[], None]) -> Generator[None]:
+    """Call `act` in a thread for these signals in the block, in which Trio runs. For the main thread only, unless there are none.
+
+    Python calls handlers in the main thread, between two steps of Python code: not while it is in C code, such as a database
+    driver. A thread still runs then.
+    """
+    if not numbers:
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    # Python writes the number of each signal to this descriptor as soon as it arrives. It was Trio's, which is woken by it.
+    trio_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def read_signals() -> None:
+        while received := os.read(reader, 64):
+            # If it is full, Trio will wake up anyway; and in guest mode there may be none.
+            with suppress(OSError):
+                os.write(trio_wakeup, received)
+            if not set(received).isdisjoint(numbers):
+                act()
+
+    thread = threading.Thread(target=read_signals, name="trio_mcp signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(trio_wakeup, warn_on_full_buffer=False)
+        # The thread reads the end.
+        os.close(writer)
+        thread.join()
+        os.close(reader)

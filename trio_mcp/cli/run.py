@@ -13,7 +13,7 @@ examples:
   trio-mcp run examples/travel.py
   trio-mcp run examples/travel.py:server
 
-The server ends when stdin does, or on SIGTERM. This is what the configuration of an MCP host starts.
+The server ends when stdin does, or on SIGTERM or SIGHUP. This is what the configuration of an MCP host starts.
 """
 
 

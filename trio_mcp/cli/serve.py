@@ -21,7 +21,7 @@ examples:
 WebSocket clients find it under the same URL with ws:// in place of http://.
 
 It listens on this machine only, unless --host gives another address. Then --allowed-host must list the names under which
-clients reach it, so that no other web site can. SIGTERM or Ctrl-C ends it, with status 0, within about --drain seconds:
+clients reach it, so that no other web site can. SIGTERM, SIGHUP or Ctrl-C ends it, with status 0, within about --drain seconds:
 running calls may continue for 70% of that time, then they are cancelled and answered.
 """
 

@@ -16,6 +16,7 @@ from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.changes import Change
+from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
@@ -122,13 +123,17 @@ class Server(Registration):
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Run a Trio loop and serve in it until the transport ends: `run()` on stdio, `run("http", port=8000)` over HTTP.
 
+        In the main thread, the process is taken to exist for this server: after a signal or the end of stdin, it is also ended by
+        force if threads that tools have left behind keep it when the main thread has ended. Use `serve` in a larger program.
+
         Options are the transport's. Raises `LookupError` for a transport that is not installed.
         """
         # Modules and tools live as long as the process. Frozen, they are never scanned again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
-        trio.run(partial(self.serve, transport, **options))
+        with owned_process():
+            trio.run(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.

@@ -5,17 +5,32 @@ A transport is found by name through the entry-point group `trio_mcp.transports`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from inspect import Parameter, signature
-from typing import Literal, Protocol, cast
+from typing import Final, Literal, Protocol, cast
 
 from .channel import AnyChannel
 
 GROUP = "trio_mcp.transports"
 BUILT_IN = ("stdio", "http", "websocket", "memory")
 """Those that a wrong option may have been meant for; `sse` has those of `http`, for which it is the older form."""
+
+OWNS_PROCESS: Final = ContextVar("OWNS_PROCESS", default=False)
+"""Whether the process exists to serve: the time that a shutdown may take then covers the end of the interpreter, too."""
+
+
+@contextmanager
+def owned_process() -> Generator[None]:
+    """Set `OWNS_PROCESS` in the block, if that is in the main thread."""
+    before = OWNS_PROCESS.set(threading.current_thread() is threading.main_thread())
+    try:
+        yield
+    finally:
+        OWNS_PROCESS.reset(before)
 
 
 class ChannelServer(Protocol):

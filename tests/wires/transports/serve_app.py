@@ -89,7 +89,7 @@ class App:
 
 
 async def main(options: dict[str, Any]) -> None:
-    vars(serving).update({"HARD_EXIT_AFTER": options.get("hard_end_after", serving.HARD_EXIT_AFTER)})
+    vars(serving).update({"HARD_END_AFTER": options.get("hard_end_after", serving.HARD_END_AFTER)})
     app = App(options)
     serve = partial(
         serving.serve_asgi,

@@ -55,6 +55,8 @@ class App:
             case "hang":
                 print("busy")
                 await trio.sleep_forever()
+            case "slow":
+                await trio.sleep(0.5)
             case "block":
                 print("busy")
                 time.sleep(3600)  # noqa: ASYNC251

@@ -21,8 +21,8 @@ import serving
 import trio
 from hypercorn_peer import SOON, Client, Server, get, lifespan, reply
 
-from trio_mcp_transports.hypercorn.hard_exit import HARD_EXIT_CODE
-from trio_mcp_transports.hypercorn.serve import serve_asgi
+from trio_mcp_transports.hypercorn.serve import HARD_END_STATUS, serve_asgi
+from trio_mcp_transports.signals import END_SIGNALS
 
 QUICK = 0.3  # seconds of a drain that is meant to run out
 
@@ -65,7 +65,7 @@ async def child(**options: Any) -> AsyncIterator[ServerChild]:
 # By signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", END_SIGNALS)
 async def test_a_signal_lets_streams_and_calls_end_in_order_and_the_process_exits_with_0(number: int) -> None:
     async with child() as server, server.asked("/stream") as stream, server.asked("/call") as call:
         server.kill(number)
@@ -147,7 +147,7 @@ async def test_a_signal_ends_an_app_that_is_still_starting() -> None:
 async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
     async with child(drain=0.1, hard_end_after=QUICK) as server, server.asked(path):
         server.kill()
-        assert await server.exit_code() == HARD_EXIT_CODE == 70
+        assert await server.exit_code() == HARD_END_STATUS == 70
 
 
 # By a cancel
@@ -165,7 +165,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def test_a_cancel_ends_everything_at_once_and_leaves_the_signals_as_they_were() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    before = [signal.getsignal(number) for number in END_SIGNALS]
     with trio.fail_after(SOON):
         async with trio.open_nursery() as nursery:
             (address,) = await nursery.start(partial(serve_asgi, application, port=0))
@@ -173,7 +173,7 @@ async def test_a_cancel_ends_everything_at_once_and_leaves_the_signals_as_they_w
                 await client.send(get("/hang"))
                 await client.head()
                 nursery.cancel_scope.cancel()
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+    assert [signal.getsignal(number) for number in END_SIGNALS] == before
 
 
 def port_of(address: str) -> int:

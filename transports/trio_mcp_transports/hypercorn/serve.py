@@ -3,7 +3,7 @@
 The shutdown has four steps, each with a time limit: no connection is accepted any more and idle ones are
 closed; `on_drain` notifies the app, and open requests continue, for at most `drain` seconds; the rest is cut, and may write for
 one more second; the app's lifespan ends, within three. A shield, or code that blocks the event loop, can delay each of them,
-which is why there is a watchdog thread.
+which is why there is a hard end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import signal
 import socket
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -28,21 +27,22 @@ from trio_mcp.logs import peer_logger
 
 from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
-from ..signals import signal_handlers
+from ..hard_end import HardEnd
+from ..signals import noticed_in_thread, signal_handlers, unignored_signals
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
 from .guard import install
-from .hard_exit import HardExit
 
 logger = peer_logger("trio_mcp.http")
 
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Address: TypeAlias = tuple[str | int | bytes, ...]
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 AFTER_DRAIN: Final = 1.0
 LIFESPAN_TIMEOUT: Final = 3.0
-HARD_EXIT_AFTER: Final = 5.0
+HARD_END_AFTER: Final = 5.0
+# EX_SOFTWARE of sysexits.h, so that a supervisor can tell it from the crash of an app.
+HARD_END_STATUS: Final = 70
 UNUSABLE_ADDRESS_ERRNOS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -58,15 +58,16 @@ async def serve_asgi(
     config: GuardedConfig | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` over HTTP/1.1 and WebSocket until SIGTERM or SIGINT, in this process.
+    """Serve `app` over HTTP/1.1 and WebSocket until SIGTERM, SIGINT or SIGHUP, in this process.
 
     The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open requests may finish.
     Connections that are still open `drain` seconds later, or one second after `on_drain` returned, are cut. A second signal cuts
     them immediately. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has
-    not returned `drain + 5` seconds after the first signal, the process is ended by `os._exit(HARD_EXIT_CODE)`, which is 70.
+    not returned `drain + 5` seconds after the first signal, the process is ended by force, with the status `HARD_END_STATUS`,
+    which is 70, and the stacks of its threads on stderr; see `HardEnd`.
 
-    Signals are only handled in the main thread. A cancel cuts every connection immediately; the app's lifespan is cancelled with
-    it. Use several processes with shared sockets for more cores.
+    Signals are only handled in the main thread, and those that are ignored stay so (`nohup`). A cancel cuts every connection
+    immediately; the app's lifespan is cancelled with it. Use several processes with shared sockets for more cores.
 
     Args:
         app: an ASGI 3 application.
@@ -97,10 +98,9 @@ async def serve_asgi(
             shutdown.serving = True
             task_status.started(value or [])
 
-    # Python delivers signals to the main thread only, and `signal.signal` raises elsewhere.
-    in_charge = signals and threading.current_thread() is threading.main_thread()
+    numbers = unignored_signals() if signals else []
     try:
-        with watched_signals(drain + HARD_EXIT_AFTER) if in_charge else nullcontext() as received:
+        with watched_signals(numbers, drain + HARD_END_AFTER) if numbers else nullcontext() as received:
             async with trio.open_nursery() as nursery:
                 if received is not None:
                     nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
@@ -189,20 +189,20 @@ class Shutdown:
 
 
 @contextmanager
-def watched_signals(seconds: float) -> Generator[AsyncIterator[int]]:
-    """Receive the signals, and arm the watchdog from their very handlers: it must work when the event loop hangs."""
-    with HardExit() as watchdog, trio.open_signal_receiver(*SIGNALS) as received:
-        # Trio has installed its handlers just now; ours arm the watchdog and call them. A task could not: when the
-        # event loop hangs it never runs.
-        receivers = {number: signal.getsignal(number) for number in SIGNALS}
+def watched_signals(numbers: Sequence[signal.Signals], seconds: float) -> Generator[AsyncIterator[int]]:
+    """Receive the signals, and arm the hard end from their very handlers: it must work when the event loop hangs."""
+    with HardEnd(HARD_END_STATUS) as hard_end, trio.open_signal_receiver(*numbers) as received:
+        # Trio has installed its handlers just now; ours arm the hard end and call them. A task could not: when the
+        # event loop hangs it never runs. And a thread arms it when the loop hangs in C code, which runs no handler.
+        receivers = {number: signal.getsignal(number) for number in numbers}
 
         def arm_and_receive(number: int, frame: FrameType | None) -> None:
-            watchdog.arm(seconds)
+            hard_end.arm(seconds)
             receiver = receivers[signal.Signals(number)]
             if callable(receiver):
                 receiver(number, frame)
 
-        with signal_handlers(SIGNALS, arm_and_receive):
+        with signal_handlers(numbers, arm_and_receive), noticed_in_thread(numbers, partial(hard_end.arm, seconds)):
             yield received
 
 

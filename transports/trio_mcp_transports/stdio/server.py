@@ -11,24 +11,23 @@ fd 1, a child that reads fd 0. So the two descriptors are moved away to private,
 | SIGINT (unless ignored)                    | calls are cancelled and answered         | 130         |
 | the parent process is gone                 | everything is cancelled, within 5 s      | 0           |
 | stdout is closed (EPIPE), or is not read   | `send` raises; the session ends          | 0           |
-| clean-up takes longer than the grace       | stacks to stderr, the process is ended   | 1           |
+| the end takes longer than the grace        | stacks to stderr, the process is ended   | 1           |
 | a second signal                            | the process is ended                     | 1           |
 
-SIGPIPE is ignored by Python and shows as EPIPE; SIGKILL cannot be seen.
+SIGPIPE is ignored by Python and shows as EPIPE; SIGKILL cannot be seen. The end of stdin and the death of the parent are also
+noticed while a tool blocks the event loop (`client_watch.py`). `hard_end.py` says what the grace covers.
 """
 
 from __future__ import annotations
 
 import errno
-import faulthandler
 import io
 import os
 import signal
-import stat
 import sys
-import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Final, TextIO
 
@@ -36,13 +35,15 @@ import trio
 
 from trio_mcp.session.transport import ChannelServer
 
-from ..background import open_background
-from ..signals import signal_handlers
+from ..descriptors import private_copy
+from ..hard_end import HardEnd
+from ..signals import noticed_in_thread, signal_handlers, unignored_signals
 from .channel import MAX_LINE, MAX_VALUES, WRITE_DEADLINE, LineChannel, Pipe
+from .client_watch import watched_client
 
 # A session takes 2 s at most to clean up.
 SHUTDOWN_GRACE: Final = 3.0
-PARENT_CHECK: Final = 2.0
+HARD_END_STATUS: Final = 1
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -68,18 +69,24 @@ async def serve(
     Raises:
         SystemExit: with code 130, after SIGINT.
     """
-    ending = _Shutdown(shutdown_grace)
     # Before anything is answered: a parent that has its answer may be gone the moment after, and its successor would
     # look like the parent.
     parent = os.getppid()
-    async with guarded_stdio(max_line=max_line, max_values=max_values, write_deadline=write_deadline) as channel:
-        with signal_handlers(_wanted_signals(), ending.on_signal), closing(ending):
-            async with open_background() as watchers:
-                watchers.start_soon(_watch_parent, ending, parent)
-                channel.on_end = ending.limit_clean_up
-                ending.channel = channel
-                with ending.scope:
-                    await server.serve_channel(channel)
+    # Outermost: putting stdin and stdout back flushes them, which may block, too.
+    with HardEnd(HARD_END_STATUS) as hard_end, _take_over_stdio() as (wire_in, wire_out):
+        ending = _Shutdown(shutdown_grace, hard_end)
+        orphaned = partial(ending.scope.cancel, "the parent process is gone")
+        numbers = unignored_signals()
+        with (
+            _line_channel(wire_in, wire_out, max_line, max_values, write_deadline) as channel,
+            signal_handlers(numbers, ending.on_signal),
+            noticed_in_thread(numbers, ending.limit_clean_up),
+            watched_client(wire_in, parent=parent, grace=shutdown_grace, hard_end=hard_end, on_orphaned=orphaned),
+        ):
+            channel.on_end = ending.limit_clean_up
+            ending.channel = channel
+            with ending.scope:
+                await server.serve_channel(channel)
     # SystemExit and not `os._exit`: the program around it may have to clean up, too.
     if ending.status:
         raise SystemExit(ending.status)
@@ -99,9 +106,17 @@ async def guarded_stdio(
     """
     with (
         _take_over_stdio() as (wire_in, wire_out),
-        closing(Pipe(wire_in)) as receive_stream,
-        closing(Pipe(wire_out)) as send_stream,
+        _line_channel(wire_in, wire_out, max_line, max_values, write_deadline) as channel,
     ):
+        yield channel
+
+
+@contextmanager
+def _line_channel(
+    wire_in: int, wire_out: int, max_line: int, max_values: int, write_deadline: float
+) -> Generator[LineChannel]:
+    """Use two descriptors as a channel; they are closed at the end."""
+    with closing(Pipe(wire_in)) as receive_stream, closing(Pipe(wire_out)) as send_stream:
         yield LineChannel(
             receive_stream, send_stream, max_line=max_line, max_values=max_values, write_deadline=write_deadline
         )
@@ -110,27 +125,29 @@ async def guarded_stdio(
 class _Shutdown:
     """Why the process is to end.
 
-    The clean-up is bounded by faulthandler's own thread, so that neither a shielded tool nor one that blocks the event
-    loop outlasts it; the stacks that it shows then tell which tool it was. For the same reason signals come here
-    directly and not through a task.
+    The clean-up is bounded by the hard end, so that neither a shielded tool nor one that blocks the event loop outlasts
+    it; the stacks that it shows then tell which tool it was. For the same reason signals come here directly and not
+    through a task.
     """
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, grace: float, hard_end: HardEnd) -> None:
         self.scope = trio.CancelScope()
         self.channel: LineChannel | None = None
         """What is served, and may be stopped in order."""
         self.status = 0
         self._grace = grace
-        self._begun = False
+        self._hard_end = hard_end
+        self._signalled = False
         self._token = trio.lowlevel.current_trio_token()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler. It may run between any two steps of the main thread, so the loop does the cancelling."""
-        if self._begun:
+        if self._signalled:
             with suppress(OSError):
                 os.write(STDERR, b"trio_mcp: a second signal came; the process ends at once\n")
             # No clean-up: the first signal began one, and the second says that it takes too long.
-            os._exit(1)
+            os._exit(HARD_END_STATUS)
+        self._signalled = True
         self.status = 130 if number == signal.SIGINT else 0
         self.limit_clean_up()
         # Handlers run between two bytecodes of whatever the main thread does; only `run_sync_soon` may touch Trio from
@@ -139,16 +156,7 @@ class _Shutdown:
 
     def limit_clean_up(self) -> None:
         """From now on what is left may take the grace, and no longer: a tool may ignore its cancellation."""
-        if self._begun:
-            return
-        self._begun = True
-        # A thread of C code: it works while Python code holds the event loop, or the GIL in a long call.
-        faulthandler.dump_traceback_later(self._grace, exit=True, file=STDERR)
-
-    def cut(self, reason: str) -> None:
-        """Cancel everything, without replies: the client is gone."""
-        self.limit_clean_up()
-        self.scope.cancel(reason)
+        self._hard_end.arm(self._grace)
 
     def _stop(self, reason: str) -> None:
         """Let the server come to an end in order, if it can."""
@@ -156,27 +164,6 @@ class _Shutdown:
             self.scope.cancel(reason)
         else:
             self.channel.on_stop()
-
-    def close(self) -> None:
-        """The clean-up is done."""
-        if self._begun:
-            faulthandler.cancel_dump_traceback_later()
-
-
-def _wanted_signals() -> list[signal.Signals]:
-    """Only the main thread may handle signals, and one that was set to be ignored from outside (nohup) stays so."""
-    if threading.current_thread() is not threading.main_thread():
-        return []
-    candidates = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [number for number in candidates if signal.getsignal(number) is not signal.SIG_IGN]
-
-
-async def _watch_parent(ending: _Shutdown, parent: int) -> None:
-    """End of stdin usually tells first; not so when some other process has inherited the writing end of the pipe."""
-    # No portable event tells it: prctl(PR_SET_PDEATHSIG) is for Linux alone, and it follows the parent's thread.
-    while os.getppid() == parent:  # noqa: ASYNC110
-        await trio.sleep(PARENT_CHECK)
-    ending.cut("the parent process is gone")
 
 
 @contextmanager
@@ -187,7 +174,7 @@ def _take_over_stdio() -> Generator[tuple[int, int]]:
     with open(os.devnull, "r+b", buffering=0) as null:
         # Without a stderr, number 2 is free or belongs to something else; if it was free, `null` has it now.
         prints_to = null.fileno() if sys.__stderr__ is None else STDERR
-        wire_in, wire_out = _private_copy(STDIN, os.O_RDONLY), _private_copy(STDOUT, os.O_WRONLY)
+        wire_in, wire_out = private_copy(STDIN, os.O_RDONLY), private_copy(STDOUT, os.O_WRONLY)
         with _redirected(STDIN, null.fileno()), _redirected(STDOUT, prints_to), _prompt_prints():
             yield wire_in, wire_out
 
@@ -196,21 +183,6 @@ def _check_open(stream: TextIO | None, name: str) -> None:
     """What Python found closed when it started has no stream; by now the number may belong to another file."""
     if stream is None:
         raise OSError(errno.EBADF, f"{name} is closed, and the stdio transport speaks through it")
-
-
-def _private_copy(fd: int, flags: int) -> int:
-    """Return a close-on-exec descriptor of our own for what `fd` refers to.
-
-    Trio makes it non-blocking, and that mode belongs to the open file, not to the descriptor. With a mere duplicate, a
-    stderr that shares the terminal or the pipe (`2>&1`) would turn non-blocking too and lose log lines. So both are
-    opened again where the system can; a regular file keeps its offset, and a socket cannot be opened.
-    """
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        with suppress(OSError):
-            # O_NOCTTY: opening a terminal anew must not make it the controlling one.
-            return os.open(f"/dev/fd/{fd}", flags | os.O_NONBLOCK | os.O_NOCTTY)
-    return os.dup(fd)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ async def serve_http(
     signals: bool = True,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM or SIGINT; see `serve_asgi` for how it ends.
+    """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM, SIGINT or SIGHUP; `serve_asgi` says how it ends.
 
     Args:
         host: the address to listen on. Any but loopback requires `allowed_hosts`, the host names that clients use.
@@ -54,7 +54,7 @@ async def serve_http(
             cancelled and their callers receive an error.
         scheme: the scheme of the printed URLs; both HTTP and WebSocket are always served.
         announce: whether to print the server's URLs to stderr.
-        signals: whether to handle SIGTERM and SIGINT; False for a server inside a larger program.
+        signals: whether to handle SIGTERM, SIGINT and SIGHUP; False for a server inside a larger program.
         task_status: started with the server's URLs; those of HTTP+SSE come last.
 
     Raises:
