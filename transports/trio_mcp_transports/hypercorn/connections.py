@@ -12,7 +12,7 @@ from typing import Final
 import trio
 from hypercorn.config import Config
 
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords, peer_logger
 
 from .config import ConnectionLimits, limits_of
 
@@ -35,7 +35,8 @@ class Connections:
         self._limit = limit
         self._open: set[trio.CancelScope] = set()
         self._refusing = 0
-        self._full = False
+        self.records = RepeatedRecords(logger)
+        """What the peers of this server can cause again and again, by another connection each time."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -45,16 +46,11 @@ class Connections:
         if len(self._open) < self._limit:
             self._open.add(connection)
             return True
-        if not self._full:
-            self._full = True
-            logger.warning("new connections are refused: %d are open, the limit (max_connections)", self._limit)
+        self.records.log("a new connection is refused: %d are open, the limit (max_connections)", self._limit)
         return False
 
     def remove(self, connection: trio.CancelScope) -> None:
         self._open.discard(connection)
-        # With hysteresis, so that a flood is one warning and not one for each connection around the limit.
-        if self._full and len(self._open) <= self._limit * 0.9:
-            self._full = False
 
     def cut(self) -> None:
         """Cancel what every open connection is doing; its last write may take another second."""

@@ -15,6 +15,7 @@ cancelled and shortens the deadlines.
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import socket
 import struct
@@ -31,15 +32,11 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from trio_mcp.logs import peer_logger
-
 from ..asgi.failures import log_failures
 from .config import ALPN_PROTOCOLS, limits_of
 from .connections import connections_of
 from .exchange import LAST_SEND, ConnectionTasks
 from .h11 import GuardedH11Protocol
-
-logger = peer_logger("trio_mcp.http")
 
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16
@@ -109,7 +106,7 @@ class GuardedTCPServer(TCPServer):
         connections, scope = connections_of(self.config), trio.CancelScope()
         try:
             # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
-            with log_failures("a connection failed and was closed"):
+            with log_failures("a connection failed and was closed", connections.records):
                 if connections.admit(scope):
                     with scope:
                         await self._serve()
@@ -237,6 +234,10 @@ class GuardedTCPServer(TCPServer):
         if self._idle and not self._in_head:
             self._start_head()
         left = self.protocol.take(data)
+        # A part was taken. More than that is taken in turn with other tasks.
+        while left and len(left) < len(data):
+            await trio.lowlevel.checkpoint()
+            data, left = left, self.protocol.take(left)
         if left:
             await self.protocol.handle(RawData(left))
         while self.protocol.paused:
@@ -253,7 +254,10 @@ class GuardedTCPServer(TCPServer):
         self.protocol.connection.receive_data(data)
         if self.protocol.buffered <= self._limits.max_pipelined:
             return True
-        logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)
+        records = connections_of(self.config).records
+        records.log(
+            "a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined, level=logging.INFO
+        )
         return False
 
     def _set_idle(self, idle: bool) -> None:
