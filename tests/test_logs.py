@@ -48,6 +48,20 @@ def test_a_warning_that_repeats_is_summarized_once_a_minute_and_at_the_end(caplo
     assert "1 more" in last
 
 
+def test_errors_of_two_types_are_two_kinds_and_the_last_summary_keeps_the_level(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    records = RepeatedRecords(peer_logger("trio_mcp.test"), lambda: 0.0)
+    for error in (KeyError("a"), ValueError("b"), KeyError("c"), KeyError("d")):
+        records.log("failed after %d s", 3, level=logging.ERROR, exc_info=error)
+    records.close()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "failed after 3 s"),
+        ("ERROR", "failed after 3 s"),
+        ("ERROR", "2 more of these: failed after ... s"),
+    ]
+
+
 def test_a_level_that_is_off_costs_no_text(caplog: pytest.LogCaptureFixture) -> None:
     class Costly:
         def __str__(self) -> str:

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 MAX_CHARACTERS: Final = 1_000
 """Characters of one argument in a record."""
@@ -56,6 +56,10 @@ def peer_logger(name: str) -> PeerLogger:
     return PeerLogger(logging.getLogger(name), {})
 
 
+RecordKind: TypeAlias = tuple[str, type[BaseException | None], int]
+_PLACE = re.compile(r"%[a-z]")
+
+
 class RepeatedRecords:
     """The records that one peer can cause again and again: of each kind the first one, and then a summary a minute.
 
@@ -68,8 +72,8 @@ class RepeatedRecords:
     def __init__(self, logger: PeerLogger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
         self._clock = clock
-        self._unshown: dict[str, int] = {}
-        self._shown_at: dict[str, float] = {}
+        self._unshown: dict[RecordKind, int] = {}
+        self._shown_at: dict[RecordKind, float] = {}
 
     def log(
         self, kind: str, *args: object, level: int = logging.WARNING, exc_info: BaseException | None = None
@@ -78,23 +82,23 @@ class RepeatedRecords:
 
         Args:
             kind: the message, with a place for each of the arguments. As many are kept as the code has.
-            exc_info: the traceback to show with the first record and with each summary.
+            exc_info: the traceback to show with the first record and with each summary. Errors of two types are of two kinds.
         """
-        now = self._clock()
-        if kind not in self._shown_at:
-            self._shown_at[kind] = now
+        now, key = self._clock(), (kind, type(exc_info), level)
+        if key not in self._shown_at:
+            self._shown_at[key] = now
             self._logger.log(level, kind, *args, exc_info=exc_info)
             return
-        self._unshown[kind] = self._unshown.get(kind, 0) + 1
-        if now - self._shown_at[kind] >= SUMMARY_SECONDS:
-            self._shown_at[kind] = now
-            self._logger.log(level, "%d more of these: %s", self._unshown.pop(kind), kind % args, exc_info=exc_info)
+        self._unshown[key] = self._unshown.get(key, 0) + 1
+        if now - self._shown_at[key] >= SUMMARY_SECONDS:
+            self._shown_at[key] = now
+            self._logger.log(level, "%d more of these: %s", self._unshown.pop(key), kind % args, exc_info=exc_info)
 
     def close(self) -> None:
         """Log how many were only counted."""
         unshown, self._unshown = self._unshown, {}
-        for kind, count in unshown.items():
-            self._logger.warning("%d more of these: %s", count, kind.replace("%s", "...").replace("%r", "..."))
+        for (kind, _, level), count in unshown.items():
+            self._logger.log(level, "%d more of these: %s", count, _PLACE.sub("...", kind))
 
 
 def _shown(value: object) -> object:

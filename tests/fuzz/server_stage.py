@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Literal
 
@@ -10,7 +9,6 @@ import trio
 from pydantic import BaseModel
 
 from trio_mcp import Context, Server, ToolError
-from trio_mcp.session import ServiceOptions
 from trio_mcp.types import ToolAnnotations
 
 LIFETIME = 4000.0

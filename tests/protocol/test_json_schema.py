@@ -15,7 +15,16 @@ from naming import unnamed
 
 from trio_mcp.protocol.schema import compiled
 from trio_mcp.protocol.schema.json_schema import Schema
-from trio_mcp.protocol.schema.limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS
+from trio_mcp.protocol.schema.limits import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_STEPS,
+    MAX_SUBSCHEMAS,
+    QUICK_STEPS,
+    QUICK_VALUES,
+    STEPS_WITHOUT_PAUSE,
+    CheckTooDear,
+)
 from trio_mcp.types import JsonObject, JsonValue
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -350,3 +359,42 @@ KEYWORDS = "type properties items $ref enum pattern allOf $id $schema required n
 def test_any_object_is_a_schema_or_refused(schema: JsonObject, value: JsonValue) -> None:
     with contextlib.suppress(ValueError):
         Schema.compile(schema, "it").check(value)
+
+
+# Checks in one go, and with pauses
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1] * QUICK_VALUES, [[[[]]]] * QUICK_VALUES, {str(n): n for n in range(QUICK_VALUES)}],
+    ids=["1", "[[[]]]", "{}"],
+)
+def test_a_large_value_is_not_checked_in_one_go(value: JsonValue) -> None:
+    with pytest.raises(CheckTooDear):
+        Schema.compile({}, "it").quick_check(value)
+
+
+def test_a_quick_check_finds_what_a_check_finds() -> None:
+    schema = Schema.compile({"items": {"minimum": 0, "maximum": 1}}, "it")
+    good: JsonValue = [0, 1] * (QUICK_STEPS // 16)
+    bad: JsonValue = [0, 2, -1]
+    assert schema.quick_check(good) is None
+    assert schema.quick_check(bad, "rows") == schema.check(bad, "rows") is not None
+
+
+def test_a_small_value_can_be_dear_by_its_schema() -> None:
+    value: JsonValue = None
+    for _ in range(12):
+        value = [value]
+    schema = Schema.compile(
+        {"anyOf": [{"items": {"$ref": "#"}, "minItems": 2}, {"items": {"$ref": "#"}, "minItems": 2}]}, "it"
+    )
+    with pytest.raises(CheckTooDear):
+        schema.quick_check(value)
+
+
+def test_a_check_beside_other_work_pauses() -> None:
+    pauses: list[None] = []
+    schema = Schema.compile({"items": {"minimum": 0}}, "it")
+    assert schema.check([1] * 10_000, pause=lambda: pauses.append(None)) is None
+    assert len(pauses) >= 10_000 // STEPS_WITHOUT_PAUSE - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,9 @@ from json_strategies import json_values
 from naming import naming
 
 from trio_mcp.errors import InvalidRequestState, LimitExceeded
-from trio_mcp.protocol.sealing.request_state import Claims, KeyRing, Sealer, digest
+from trio_mcp.protocol.sealing.request_state import Claims, KeyRing, RequestDigest, Sealer, digest
 from trio_mcp.protocol.strict_json import dumps
+from trio_mcp.types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
 from trio_mcp.types.base import JsonObject, JsonValue
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
@@ -273,6 +275,49 @@ def test_a_digest_tells_everything_else_apart() -> None:
 def test_a_digest_of_what_is_no_json_is_refused() -> None:
     with pytest.raises(ValueError):
         digest("t", {"a": float("nan")})
+
+
+@pytest.fixture
+def hashes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was hashed."""
+    hashed: list[bytes] = []
+    real = hashlib.sha256
+
+    def sha256(data: bytes) -> Any:
+        hashed.append(data)
+        return real(data)
+
+    monkeypatch.setattr(hashlib, "sha256", sha256)
+    return hashed
+
+
+def test_the_digest_of_plain_arguments_is_computed_when_it_is_first_read(hashes: list[bytes]) -> None:
+    arguments: JsonObject = {"text": "x" * 1_000, "times": 3, "loud": True, "to": None}
+    late = RequestDigest(CallToolRequestParams(name="echo", arguments=arguments))
+    assert hashes == []
+    assert str(late) == str(late)
+    assert len(hashes) == 1
+    assert str(late) == digest("echo", arguments)
+
+
+def test_what_a_body_does_to_its_arguments_does_not_change_the_digest(hashes: list[bytes]) -> None:
+    arguments: JsonObject = {"text": "x", "rows": [1, {"a": 2}]}
+    for sent in ({"text": "x"}, arguments):
+        wanted = digest("edit", sent)
+        params = CallToolRequestParams(name="edit", arguments=sent)
+        late = RequestDigest(params)
+        assert params.arguments is not None
+        params.arguments["text"] = "y"
+        rows = params.arguments.get("rows")
+        if isinstance(rows, list):
+            rows.clear()
+        assert str(late) == wanted
+
+
+def test_each_kind_of_request_has_its_digest() -> None:
+    assert str(RequestDigest(GetPromptRequestParams(name="p", arguments={"a": "b"}))) == digest("p", {"a": "b"})
+    assert str(RequestDigest(ReadResourceRequestParams(uri="file:///a"))) == digest("file:///a", {})
+    assert str(RequestDigest(DIGEST)) == DIGEST
 
 
 # Keys

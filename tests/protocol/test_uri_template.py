@@ -12,7 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from uri_expansion import expand
 
-from trio_mcp.protocol.uri.expressions import MAX_TEMPLATE, MAX_VARIABLES
+from trio_mcp.protocol.uri.expressions import MAX_TEMPLATE, MAX_VARIABLES, parse_template
+from trio_mcp.protocol.uri.matching import to_filter, to_segments
 from trio_mcp.protocol.uri.template import UriTemplate
 from trio_mcp.protocol.uri.uris import MAX_URI
 
@@ -296,6 +297,46 @@ def test_what_is_not_ascii_counts_against_the_limit_as_it_is_encoded() -> None:
     assert steps(template, "t://" + "\U0001f600" * (MAX_URI - 4)) < 100
 
 
-def test_a_uri_that_begins_otherwise_costs_nothing_whatever_it_holds() -> None:
-    assert steps(UriTemplate("t://{a}"), "u://" + "é" * 1000) < 20
+def test_a_uri_of_another_form_costs_nothing_whatever_it_holds() -> None:
+    template = UriTemplate("t://{a}-{b}/x")
+    for uri in ("u://a-b/x", "t://" + "-" * 4000 + "/y", "t://" + "a/x" * 1000):
+        assert template.steps(uri) == 0
+        assert steps(template, uri) < 20
+
+
+def test_a_template_beyond_ascii_matches_both_ways_to_write_it() -> None:
     assert UriTemplate("t://é/{a}").match("t://é/x") == UriTemplate("t://é/{a}").match("t://%C3%A9/x") == {"a": "x"}
+
+
+@given(
+    st.sampled_from(
+        [
+            "t:{a}",
+            "t:{a}/{b}",
+            "t:{+a}.{b}",
+            "{a,b}",
+            "t:{/a*}/x",
+            "t:{?a,b}",
+            "t:{a}{?b*}",
+            "t:{;a,b}",
+            "t{.a,b}",
+            "t:{#a}",
+            "{+a,b}x",
+            "t:{a}{#b}",
+            "t:{a}{/b}{?c}",
+            "t:{a}[b]{&d}",
+            "t:({a})*.{b}$",
+            "t:{a:3}-{b}",
+            "t{&a}",
+        ]
+    ),
+    st.text(alphabet="t:abx/.,?=&;#%20[]^$-\n", max_size=14),
+)
+def test_the_filter_finds_exactly_what_the_segments_find(text: str, rest: str) -> None:
+    segments = to_segments(parse_template(text))
+    fits = to_filter(segments)
+    for uri in (rest, "t:" + rest, "t" + rest):
+        fitting = [False] * len(uri) + [True]
+        for segment in reversed(segments):
+            fitting = [end >= 0 for end in segment.ends(uri, fitting)]
+        assert fits(uri) is fitting[0], uri

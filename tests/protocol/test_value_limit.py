@@ -66,3 +66,13 @@ def test_a_text_of_many_values_is_refused_before_any_is_made(unit: bytes) -> Non
 def test_a_long_string_is_one_value(unit: bytes) -> None:
     text = unit * ((4 * MIB - 2) // len(unit))
     loads(b'"%b"' % text)
+
+
+@pytest.mark.parametrize("number", [b"1" + b"0" * 320, b"-" + b"7" * 320, b"9" * 5_000])
+def test_a_number_that_is_too_long_is_found_among_many(number: bytes) -> None:
+    rows = b"[" + b"1," * 5_000
+    with pytest.raises(RemoteProtocolError, match="max_number_chars"):
+        loads(rows + number + b"]")
+    assert loads(rows + b'"' + number + b'"]') == [1] * 5_000 + [number.decode()]
+    longest = number[:320]
+    assert loads(rows + longest + b"]") == [1] * 5_000 + [int(longest)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Annotated
 
 import pytest
@@ -10,6 +12,8 @@ from one_tool import failure_of, result_of, success_of, talk_with
 from talk import DECLINE, Json, Talk, accept
 
 from trio_mcp import Context, Elicit, Mirrored, Server, ToolResult
+from trio_mcp.protocol.schema.json_schema import Schema
+from trio_mcp.protocol.schema.limits import MAX_STEPS
 from trio_mcp.types import (
     Annotations,
     AudioContent,
@@ -17,6 +21,7 @@ from trio_mcp.types import (
     Icon,
     ImageContent,
     JsonObject,
+    JsonValue,
     ResourceLink,
     TextContent,
     TextResourceContents,
@@ -116,6 +121,59 @@ async def test_a_result_that_does_not_fit_is_an_error_of_the_tool(value: object)
 async def test_an_error_result_need_not_fit() -> None:
     made = ToolResult(content=[TextContent(text="no")], is_error=True)
     assert await failure_of(lambda: made, output_schema={"type": "integer"}) == "no"
+
+
+# what a check costs
+
+
+@pytest.fixture
+def checkers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads in which checks without the limit of a quick one were made."""
+    threads: list[int] = []
+    check = Schema.check
+
+    def checking(
+        self: Schema, value: JsonValue, root: str = "", pause: Callable[[], object] | None = None
+    ) -> str | None:
+        threads.append(threading.get_ident())
+        return check(self, value, root, pause)
+
+    monkeypatch.setattr(Schema, "check", checking)
+    return threads
+
+
+ROWS: Json = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "integer"}}}}
+
+
+async def test_a_usual_check_is_made_at_once(checkers: list[int]) -> None:
+    async def total(arguments: Json) -> int:
+        return sum(arguments["rows"])
+
+    result = await result_of(total, {"rows": [1, 2]}, input_schema=ROWS, output_schema={"type": "integer"})
+    assert result["structuredContent"] == 3
+    assert checkers == []
+
+
+async def test_a_dear_check_of_arguments_is_made_beside_the_event_loop(checkers: list[int]) -> None:
+    async def count(arguments: Json) -> str:
+        return str(len(arguments["rows"]))
+
+    assert await success_of(count, {"rows": [1] * 10_000}, input_schema=ROWS) == "10000"
+    problem = await failure_of(count, {"rows": [1] * 9_999 + ["x"]}, name="count", input_schema=ROWS)
+    assert unnamed(problem, "count", "rows[9999]") == []
+    assert unnamed(await failure_of(count, {"rows": [1] * 90_000}, input_schema=ROWS), str(MAX_STEPS)) == []
+    assert len(checkers) == 3
+    assert threading.get_ident() not in checkers
+
+
+async def test_a_dear_check_of_a_result_is_made_beside_the_event_loop(checkers: list[int]) -> None:
+    schema: Json = {"items": {"type": "integer"}}
+    result = await result_of(lambda: list(range(10_000)), output_schema=schema)
+    assert len(result["structuredContent"]) == 10_000
+    assert "isError" not in result
+    assert (await result_of(lambda: [*range(9_999), "x"], output_schema=schema))["isError"]
+    assert len(checkers) == 2
+    assert threading.get_ident() not in checkers
 
 
 async def test_every_kind_of_content_arrives_with_its_annotations() -> None:

@@ -11,6 +11,8 @@ from naming import naming, unnamed
 from talk import Json, talk_to
 
 from trio_mcp import Context, ResourceNotFound, Server
+from trio_mcp.protocol.uri.uris import MAX_URI
+from trio_mcp.server.resources import MAX_MATCH_STEPS
 from trio_mcp.types import Annotations, BlobResourceContents, Icon, ReadResourceResult, TextResourceContents
 
 
@@ -93,6 +95,23 @@ async def test_an_invalid_uri_is_rejected_by_name(server: Server, uri: str) -> N
     error = await refusal(server, uri)
     assert error["code"] == -32602
     assert repr(uri[:64])[1:-1] in error["message"] or repr(uri[:64]) in error["message"]
+
+
+async def test_a_uri_over_the_limit_is_refused_with_the_limit(server: Server) -> None:
+    error = await refusal(server, "books://prose/" + "7" * MAX_URI)
+    assert error["code"] == -32602
+    assert unnamed(error["message"], str(MAX_URI)) == []
+
+
+async def test_a_uri_that_costs_too_much_to_compare_with_many_templates_is_refused_with_the_limit() -> None:
+    server = Server("tester")
+    for number in range(MAX_MATCH_STEPS // MAX_URI):
+        server.add_resource("files:///" + "a/" * number + "{+path}", lambda path: path, name=str(number))
+    error = await refusal(server, "files:///" + "a/" * 4000 + "..")
+    assert error["code"] == -32602
+    assert unnamed(error["message"], str(MAX_MATCH_STEPS)) == []
+    (content,) = (await read(server, "files:///" + "a/" * 4000 + "b"))["contents"]
+    assert content["text"] == "a/" * 4000 + "b"
 
 
 async def test_a_variable_of_the_wrong_type_is_refused_and_named(server: Server) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 import trio
 
 from trio_mcp.protocol.jsonrpc import Message, Request
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, MessageChannel, as_message_channel
+from trio_mcp.session import Envelope, MessageChannel, Received, as_message_channel
+from trio_mcp.session.channel import MESSAGE_COST, TURN, read_all
 
 
 class Plain(trio.abc.Channel[Envelope]):
@@ -69,3 +72,64 @@ async def test_the_defaults_promise_nothing() -> None:
     channel.deliver_to(lambda _envelope: True, Outbox())
     await channel.send_many([Envelope(request) for request in REQUESTS])
     assert channel.sent == REQUESTS
+
+
+class Arrived(Minimal):
+    """Messages that have all arrived; what happens to them is noted, and each turn that another task has."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self.sizes = list(sizes)
+        self.events: list[str] = []
+
+    async def receive_many(self) -> Iterable[Envelope[Received]]:
+        await trio.lowlevel.checkpoint()
+        if not self.sizes:
+            raise trio.EndOfChannel
+        sizes, self.sizes = self.sizes, []
+        return map(self._parsed, sizes)
+
+    def _parsed(self, size: int) -> Envelope[Received]:
+        self.events.append("parsed")
+        return Envelope(Request(1, "ping"), size=size)
+
+    async def events_of_reading(self) -> list[str]:
+        """Read everything while another task is always ready to run."""
+
+        async def bystander() -> None:
+            while True:
+                await trio.lowlevel.checkpoint()
+                self.events.append("turn")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bystander)
+            await trio.lowlevel.checkpoint()
+            await read_all(self, lambda _envelope: self.events.append("taken"), Outbox())
+            nursery.cancel_scope.cancel()
+        return self.events[self.events.index("parsed") : len(self.events) - self.events[::-1].index("taken")]
+
+
+async def test_others_have_a_turn_while_many_small_messages_are_read() -> None:
+    messages = 10 * TURN // MESSAGE_COST
+    events = await Arrived(*[0] * messages).events_of_reading()
+    assert events.count("taken") == messages
+    assert events.count("turn") >= 8
+
+
+async def test_others_have_a_turn_between_the_parsing_and_the_validation_of_a_large_message() -> None:
+    parsed, *turns, taken = await Arrived(TURN).events_of_reading()
+    assert (parsed, set(turns), taken) == ("parsed", {"turn"}, "taken")
+
+
+async def test_a_cancel_loses_no_message_that_has_arrived() -> None:
+    taken = 0
+
+    def take(_envelope: Envelope[Received]) -> None:
+        nonlocal taken
+        taken += 1
+        reading.cancel()
+
+    with trio.CancelScope() as reading:
+        await read_all(Arrived(TURN, TURN, TURN), take, Outbox())
+    assert reading.cancelled_caught
+    assert taken == 3

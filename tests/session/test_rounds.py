@@ -12,10 +12,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY
+from trio_mcp.protocol.sealing import request_state
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions
+from trio_mcp.types import JsonObject
 
 STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}
 
@@ -384,6 +386,26 @@ async def test_a_body_may_change_its_arguments_before_it_asks(value: object) -> 
         arguments = {"options": {"seat": {}}}
         asked = await talk.round(talk.leg("book", arguments))
         assert await talk.text(asked.retry(3)) == "3"
+
+
+async def test_a_call_that_asks_nothing_takes_no_digest_of_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = 0
+    real = request_state.digest
+
+    def digest(name: str, arguments: JsonObject) -> str:
+        nonlocal digests
+        digests += 1
+        return real(name, arguments)
+
+    async def echo(text: str) -> str:
+        return text
+
+    monkeypatch.setattr(request_state, "digest", digest)
+    async with talk_to(offering(echo, Travel().book)) as talk:
+        assert await talk.text(talk.leg("echo", {"text": "x" * 10_000})) == "x" * 10_000
+        assert digests == 0
+        await talk.round(talk.leg("book"))
+        assert digests == 1
 
 
 async def test_a_legacy_request_with_an_unknown_member_named_as_the_field_of_a_state_is_no_retry() -> None:

@@ -237,6 +237,13 @@ async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(caplog: pytest
         assert "authenticate" in caplog.text
 
 
+async def test_a_hook_that_fails_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with guarded(gives_up_by_itself) as peer:
+        for _ in range(3):
+            assert (await peer.post(initialize({}), JSON_HEADERS | ALICE)).status == 500
+    assert len(caplog.records) == 1
+
+
 async def test_the_log_says_how_a_hook_that_is_not_async_is_written(caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(is_not_async) as peer:
         assert (await peer.post(initialize({}), JSON_HEADERS | ALICE)).status == 500

@@ -7,10 +7,15 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import pytest
+import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern_call, modern_request, served
 from stage import Stage
 
 from trio_mcp import Context, Mirrored, Server
+from trio_mcp.protocol.jsonrpc import Malformed, Message, parse
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.session import ServerSession
+from trio_mcp.session.channel import TURN
 from trio_mcp_transports.http import asgi_app
 
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -49,6 +54,36 @@ async def test_a_header_that_differs_from_the_body_is_refused(peer: AsgiPeer, he
 async def test_a_header_may_be_encoded_or_padded(peer: AsgiPeer, value: str) -> None:
     body, headers = modern_call("echo", {"text": "x"})
     assert (await peer.post(body, {**headers, "mcp-name": value})).status == 200
+
+
+@pytest.mark.parametrize(("size", "has_turn"), [(100, False), (TURN, True)])
+async def test_others_have_a_turn_between_the_parsing_and_the_validation_of_a_large_message(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, size: int, has_turn: bool
+) -> None:
+    events: list[str] = []
+
+    def parsed(data: bytes, limits: JsonLimits) -> Message | Malformed:
+        events.append("parsed")
+        return parse(data, limits)
+
+    def received(self: ServerSession, *args: Any, **options: Any) -> Any:
+        events.append("received")
+        return receive(self, *args, **options)
+
+    async def bystander() -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            events.append("turn")
+
+    receive = ServerSession.receive
+    monkeypatch.setattr("trio_mcp_transports.http.server.app.parse", parsed)
+    monkeypatch.setattr(ServerSession, "receive", received)
+    async with served(asgi_app(stage.server)) as peer, trio.open_nursery() as nursery:
+        nursery.start_soon(bystander)
+        assert (await peer.post(*modern_call("echo", {"text": "x" * size}))).status == 200
+        nursery.cancel_scope.cancel()
+    between = events[events.index("parsed") + 1 : events.index("received")]
+    assert ("turn" in between) is has_turn
 
 
 async def test_a_modern_header_without_modern_metadata_is_400_and_says_what_is_missing(peer: AsgiPeer) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..logs import peer_logger
+from ..logs import RepeatedRecords, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.schema.json_schema import Schema
 from ..session.client import NO_HEADERS
@@ -90,6 +90,7 @@ class ListedTools:
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
         self._without_headers: OrderedDict[str, None] = OrderedDict()
+        self._records = RepeatedRecords(logger)
 
     def add(self, tools: Sequence[Tool], dialect: Dialect) -> list[Tool]:
         """Store these tools, and return those that a client may offer; the others are logged."""
@@ -103,7 +104,7 @@ class ListedTools:
         try:
             headers = dialect.parameter_headers(tool)
         except ValueError as error:
-            logger.warning("the tool %s is left out: %s", tool.name, error)
+            self._records.log("the tool %s is left out: %s", tool.name, error)
             valid = False
         if headers or tool.output_schema is not None:
             self.by_name[tool.name] = ListedTool(tool.name, headers, tool.output_schema)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 
-from ..logs import peer_logger
+from ..logs import RepeatedRecords, peer_logger
 from ..session.changes import Change, change_of
 from ..types import LoggingMessageNotificationParams, Model
 from .changes import Listeners
@@ -23,6 +24,7 @@ class NotificationRouter:
 
     _options: ClientOptions
     listeners: Listeners | None = None
+    _records: RepeatedRecords = field(default_factory=lambda: RepeatedRecords(logger))
 
     def dispatch(self, method: str, params: Model) -> None:
         """Dispatch a notification that came on the session."""
@@ -53,5 +55,5 @@ class NotificationRouter:
             on_change(change)
         # The session catches errors of callbacks too. This is also called while a session is reopened, where an error would fail
         # the attempt.
-        except Exception:
-            logger.exception("a handler of changes failed")
+        except Exception as error:  # noqa: BLE001  whatever an author's function raises
+            self._records.log("a handler of changes failed", level=logging.ERROR, exc_info=error)

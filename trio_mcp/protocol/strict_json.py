@@ -17,18 +17,18 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, compress
 from math import isfinite
+from operator import ne
 from typing import Final
 
 from pydantic_core import to_json
 
 from ..errors import RemoteProtocolError
-from ..types.base import JsonObject, JsonValue
+from ..types.base import JsonObject, JsonValue, may_hold_nan
 
 _MAX_ENCODED_DEPTH = 255  # the limit of pydantic_core
 _MAX_DIGITS = 640  # the least value that `sys.set_int_max_str_digits` allows
@@ -78,15 +78,17 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
         raise _over_limit(f"has {len(data)} bytes", limits.max_bytes, "max_bytes")
     try:
         text = data.decode("utf-8")
-        _check_shape(data, limits)
-        value: JsonValue = _decoder(limits.max_number_chars).decode(text)
+        many = _check_shape(data, limits) > _MANY
+        unhooked = many and not _has_digit_run(data, limits.max_number_chars)
+        value: JsonValue = _decoder(limits.max_number_chars, unhooked).decode(text)
     except UnicodeDecodeError as error:
         raise _not_json(_other_encoding(data) or f"byte {error.start} is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise _not_json(_other_encoding(data) or f"{error.msg} (character {error.pos})") from None
     except RecursionError:
         raise _over_limit("is nested too deep for the stack", limits.max_depth, "max_depth") from None
-    if "\\ud" in text or "\\uD" in text:
+    # Nearly every text ends at the search for one character, which is fifty times faster than one for several.
+    if "\\" in text and "\\u" in text and ("\\ud" in text or "\\uD" in text):
         _check_surrogates(value)
     return value
 
@@ -107,7 +109,7 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
         raise ValueError(_first_flaw(value, root) or str(error)) from None
     # pydantic_core writes NaN and Infinity without quotes, but a string may hold these words too. With another spelling for the
     # numbers the two texts differ only if there is such a number.
-    is_not_finite = (b"NaN" in raw or b"Infinity" in raw) and raw != to_json(value, inf_nan_mode="null")
+    is_not_finite = may_hold_nan(raw) and raw != to_json(value, inf_nan_mode="null")
     if is_not_finite or has_long_number(raw):
         raise ValueError(_first_flaw(value, root) or "NaN, infinite and very long numbers cannot be sent")
     return raw
@@ -162,9 +164,14 @@ def _quoted(text: str) -> str:
 def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     members = dict(pairs)
     if len(members) != len(pairs):
-        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise _not_json(f"the name {_quoted(name)} occurs twice in one object")
+        raise _not_json(f"the name {_quoted(_first_twice(pairs, members))} occurs twice in one object")
     return members
+
+
+def _first_twice(pairs: list[tuple[str, JsonValue]], members: JsonObject) -> str:
+    # A dict has each name where it came first: the two go side by side up to the first name that comes again.
+    names = [name for name, _ in pairs]
+    return next(compress(names, map(ne, names, members)), names[-1])
 
 
 def _constant(name: str) -> JsonValue:
@@ -172,7 +179,9 @@ def _constant(name: str) -> JsonValue:
 
 
 @lru_cache(maxsize=16)
-def _decoder(max_number_chars: int) -> json.JSONDecoder:
+def _decoder(max_number_chars: int, unhooked: bool) -> json.JSONDecoder:
+    """Return a decoder; an `unhooked` one does not look at the length of integers, which takes a fifth of its time."""
+
     def too_long(digits: str) -> RemoteProtocolError:
         return _over_limit(f"has a number of {len(digits)} characters", max_number_chars, "max_number_chars")
 
@@ -189,22 +198,43 @@ def _decoder(max_number_chars: int) -> json.JSONDecoder:
             raise _not_json(f"the number {_quoted(digits)} is too large for a double")
         return number
 
-    return json.JSONDecoder(object_pairs_hook=_object, parse_int=integer, parse_float=real, parse_constant=_constant)
+    parse_int = None if unhooked else integer
+    return json.JSONDecoder(object_pairs_hook=_object, parse_int=parse_int, parse_float=real, parse_constant=_constant)
 
 
 _WHITE_SPACE = b" \t\r\n"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ZEROS = bytes.maketrans(b"123456789-", b"0000000000")
+_MANY = 1_000  # values from which on two passes over the text cost less than a call for each number
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
-def _check_shape(data: bytes, limits: JsonLimits) -> None:
-    """Raise if the text has too many values or is nested too deep. Takes milliseconds for each MiB, whatever is in it."""
+def _check_shape(data: bytes, limits: JsonLimits) -> int:
+    """Raise if the text has too many values or is nested too deep. Takes milliseconds for each MiB, whatever is in it.
+
+    Returns:
+        an upper bound of the values.
+    """
     # These counts include what stands in strings. Only if there is enough of it are strings taken out and the rest measured.
-    brackets = data.count(b"[") + data.count(b"{")
-    if brackets > limits.max_depth or brackets + data.count(b",") >= limits.max_values:
+    brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
+    opened = brackets + _count(data, b",", limits.max_values)
+    if brackets > limits.max_depth or opened >= limits.max_values:
         skeleton = _without_strings(data, limits.max_values)
         _check_values(skeleton, limits.max_values)
         _check_depth(skeleton, limits.max_depth)
+    return opened + 1
+
+
+def _has_digit_run(data: bytes, max_number_chars: int) -> bool:
+    """Whether so many digits follow each other anywhere in the text, in a string perhaps."""
+    return b"0" * (max_number_chars + 1) in data.translate(_ZEROS)
+
+
+def _count(data: bytes, byte: bytes, limit: int) -> int:
+    """Return how often a byte occurs, or the limit if that is less."""
+    # A replacement finds the next occurrence with `memchr`. `bytes.count` looks at each byte, which takes ten times longer where
+    # the byte is rare: a picture in base64 has none.
+    return len(data) - len(data.replace(byte, b"", limit))
 
 
 def _without_strings(data: bytes, max_values: int) -> bytes:
@@ -300,6 +330,10 @@ def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str
     if len(steps) >= _MAX_ENCODED_DEPTH:
         return f"is nested more than {_MAX_ENCODED_DEPTH} levels deep, or contains itself"
     for step, member in members:
+        # Most members are plain text or whole numbers, and there may be a hundred thousand of them.
+        plain = member.isascii() if isinstance(member, str) else isinstance(member, int) and member.bit_length() < 64
+        if plain and (isinstance(step, int) or step.isascii()):
+            continue
         steps.append(step)
         if isinstance(step, str) and _SURROGATE.search(step):
             return "has a lone surrogate in its name"

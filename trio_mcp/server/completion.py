@@ -14,7 +14,7 @@ from ..types import CompleteRequestParams, CompleteResult, Completion, Model, Pr
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
 from .prompts import Prompt, find_prompt
-from .resources import Resource, Template
+from .resources import Resource, Template, matching_template
 from .results import ReturnError, value_label
 from .signature import parameters_of
 
@@ -115,11 +115,12 @@ class Completions:
         if isinstance(reference, PromptReference):
             prompt = find_prompt(self._prompts, reference.name)
             return prompt.name, prompt.argument_names
-        for template in self._templates:
-            # Some clients send the template, others a URI that is expanded so far.
-            text = template.model.uri_template
-            if reference.uri == text or template.pattern.match(reference.uri) is not None:
-                return text, frozenset(template.pattern.variables)
+        # Some clients send the template, others a URI that is expanded so far.
+        template = self._templates.by_key.get(reference.uri)
+        if template is None and (found := matching_template(self._templates, reference.uri)) is not None:
+            template, _ = found
+        if template is not None:
+            return template.model.uri_template, frozenset(template.pattern.variables)
         if reference.uri in self._resources.by_key:
             return reference.uri, frozenset()
         raise RemoteProtocolError(f"Unknown resource template: {reference.uri[:128]}", code=INVALID_PARAMS)

@@ -14,6 +14,7 @@ from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
 from .context import Context
+from .schema_checks import DearCheck
 
 Function: TypeAlias = Callable[..., object]
 M = TypeVar("M", bound=Model)
@@ -50,7 +51,13 @@ class Handler:
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
-            return convert(await running)
+            value = await running
+            try:
+                return convert(value)
+            except DearCheck as check:
+                # Its traceback holds this frame, which holds it.
+                dear: DearCheck[M] = check.with_traceback(None)
+            return await dear.decide()
         except ExceptionGroup as group:
             failure: Exception = exception_to_report(group)
         # Raised after the block, so that the group is not its context: a log would show the group first.

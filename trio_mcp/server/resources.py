@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
+from ..protocol.uri.matching import ascii_uri
 from ..protocol.uri.template import UriTemplate
-from ..protocol.uri.uris import check_uri, is_uri
+from ..protocol.uri.uris import MAX_URI, check_uri, is_uri
 from ..runtime import ThreadLimiter
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
@@ -39,6 +41,9 @@ from .options import (
 )
 from .results import to_json_text
 from .signature import Arguments, signature_arguments
+
+MAX_MATCH_STEPS: Final = 250_000
+"""What comparing one URI with all templates may cost: a step for each of its characters and each part of a template that fits."""
 
 Contents = TextResourceContents | BlobResourceContents
 
@@ -108,15 +113,12 @@ class Template:
     pattern: UriTemplate
     _reader: ResourceReader
 
-    def plan(self, uri: str) -> Plan | None:
-        """Return how to read the resource of that URI, or None if the URI does not match the template.
+    def plan(self, uri: str, found: Mapping[str, str]) -> Plan:
+        """Return how to read the resource of that URI, of which these values were found.
 
         Raises:
             RemoteProtocolError: -32602, a part of the URI is not valid for the function.
         """
-        found = self.pattern.match(uri)
-        if found is None:
-            return None
         try:
             values = self._reader.arguments.bind(dict(found))
         except ValueError as error:
@@ -142,11 +144,35 @@ def read_resource(
     resource = resources.by_key.get(params.uri)
     if resource is not None:
         return resource.reader.plan(params.uri, {})
+    found = matching_template(templates, params.uri)
+    if found is None:
+        raise ResourceNotFound(params.uri)
+    template, values = found
+    return template.plan(params.uri, values)
+
+
+def matching_template(templates: Iterable[Template], uri: str) -> tuple[Template, dict[str, str]] | None:
+    """Return the first template that matches a URI, and the values that it finds in it; None if there is none.
+
+    Raises:
+        RemoteProtocolError: -32602, the URI has the form of so many templates, and a value that none of them takes, that to go on
+            would cost more than `MAX_MATCH_STEPS`.
+    """
+    encoded, steps = ascii_uri(uri), 0
+    if encoded is None:
+        return None
     for template in templates:
-        plan = template.plan(params.uri)
-        if plan is not None:
-            return plan
-    raise ResourceNotFound(params.uri)
+        needed = template.pattern.steps(encoded)
+        steps += needed
+        if steps > MAX_MATCH_STEPS:
+            raise RemoteProtocolError(
+                f"the URI {uri[:128]!r} costs more than {MAX_MATCH_STEPS} steps to compare with the resource templates",
+                code=INVALID_PARAMS,
+            )
+        values = template.pattern.match(encoded) if needed else None
+        if values is not None:
+            return template, values
+    return None
 
 
 def make_resource(uri: str, function: Function, options: ResourceKeywords, threads: ThreadLimiter) -> Resource:
@@ -157,7 +183,9 @@ def make_resource(uri: str, function: Function, options: ResourceKeywords, threa
         ValueError: that is not a URI.
     """
     if not is_uri(uri):
-        raise ValueError(f"{uri!r} is not a URI: it needs a scheme, such as config: or file:")
+        raise ValueError(
+            f"{uri[:128]!r} is not a URI: it needs a scheme, such as config: or file:, and {MAX_URI} characters at most"
+        )
     reader = make_reader(function, options, threads)
     if names := reader.arguments.names:
         raise TypeError(f"{uri} has no variables, but its function takes {', '.join(sorted(names))}")

@@ -34,6 +34,7 @@ from ..types import (
     TextContent,
 )
 from .forms import error_summary
+from .schema_checks import checked
 
 T = TypeVar("T")
 
@@ -183,12 +184,18 @@ def schema_checked_result(declared: Schema, value: object) -> CallToolResult:
 
     Raises:
         ReturnError: the value does not match, or is not JSON.
+        DearCheck: that takes long to find out.
     """
     result = value if isinstance(value, CallToolResult) else json_result(as_json(value))
-    # An error has no structure to declare.
-    if not result.is_error and (problem := declared.check(result.structured_content)) is not None:
-        raise ReturnError(f"{STRUCTURE_MISMATCH if result is value else MISMATCH}: {problem}")
-    return result
+    if result.is_error:  # an error has no structure to declare
+        return result
+
+    def matching(problem: str | None) -> CallToolResult:
+        if problem is not None:
+            raise ReturnError(f"{STRUCTURE_MISMATCH if result is value else MISMATCH}: {problem}")
+        return result
+
+    return checked(declared, result.structured_content, matching)
 
 
 def json_result(content: JsonValue) -> CallToolResult:

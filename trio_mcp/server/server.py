@@ -13,7 +13,7 @@ from functools import partial
 import trio
 
 from ..protocol.sealing.request_state import KeyRing
-from ..protocol.uri.uris import is_uri
+from ..protocol.uri.uris import MAX_URI, is_uri
 from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.changes import Change
 from ..session.transport import owned_process
@@ -115,7 +115,9 @@ class Server(Registration):
             ValueError: `uri` is not a URI.
         """
         if not is_uri(uri):
-            raise ValueError(f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, such as file:")
+            raise ValueError(
+                f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, like file:, and at most {MAX_URI} characters"
+            )
         self._announce(Change("updated", uri))
 
     def run(self, transport: str = "stdio", **options: object) -> None:

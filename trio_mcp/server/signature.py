@@ -28,6 +28,7 @@ from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .context import Context
 from .forms import MAX_PROBLEMS, error_summary
+from .schema_checks import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Arguments:
         context: the name of the parameter that takes the `Context`.
         returns: the return annotation, or `inspect.Signature.empty`.
         bind: returns validated keyword arguments. Raises `ValueError` if an argument is wrong, missing or unknown; the message
-            names each, and says why.
+            names each, and says why. Raises `DearCheck` if that takes long to find out.
     """
 
     schema: JsonObject
@@ -184,10 +185,12 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
     compiled, name = Schema.compile(schema, "input_schema"), parameters[0].name
 
     def bind(arguments: JsonObject) -> dict[str, object]:
-        problem = compiled.check(arguments)
-        if problem is not None:
-            raise ValueError(problem)
-        return {name: arguments}
+        def bound(problem: str | None) -> dict[str, object]:
+            if problem is not None:
+                raise ValueError(problem)
+            return {name: arguments}
+
+        return checked(compiled, arguments, bound)
 
     return Arguments(schema, context, returns, bind)
 

@@ -26,8 +26,8 @@ from ..logs import peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES
-from ..runtime import CancelReason, ThreadLimiter
-from ..session import Plan, RequestFacts, ResumeMode
+from ..runtime import Actor, CancelReason, ThreadLimiter
+from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
@@ -36,6 +36,7 @@ from .catalog import Catalog
 from .handler import Function, Handler, make_handler
 from .options import OfferKeywords, check_count, check_offer, listed_members, name_for, question_keys, resume_mode
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
+from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
 
 logger = peer_logger("trio_mcp.tool")
@@ -122,16 +123,27 @@ class Tool:
             if result is None:
                 raise lacking
             return result
-        try:
-            values = self._arguments.bind(arguments)
-        except ValueError as error:
-            # A result and not a protocol error, so that the model reads it and corrects its call.
-            return error_result(f"Invalid arguments for {self.name}: {error}")
         handler = self._handler
+        try:
+            run = partial(handler.run, self._arguments.bind(arguments), self._convert)
+        except ValueError as error:
+            return self._invalid(error)
+        except DearCheck as check:
+            run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.in_thread:
             handler.threads.admit()
-        run = partial(handler.run, values, self._convert)
         return Plan(run, self.name, self.timeout, self._error_result, self._resume)
+
+    async def _run_if_valid(self, check: DearCheck[dict[str, object]], call: Call, actor: Actor) -> CallToolResult:
+        try:
+            values = await check.decide()
+        except ValueError as error:
+            return self._invalid(error)
+        return await self._handler.run(values, self._convert, call, actor)
+
+    def _invalid(self, error: ValueError) -> CallToolResult:
+        # A result and not a protocol error, so that the model reads it and corrects its call.
+        return error_result(f"Invalid arguments for {self.name}: {error}")
 
     def _error_result(self, facts: RequestFacts, cause: BaseException | CancelReason) -> CallToolResult | None:
         """Return the result for a failure; None to answer with a protocol error, or not at all."""

@@ -8,12 +8,17 @@ of the event loop). A plain `trio.abc.Channel[Envelope]` works too: `as_message_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import trio
 
 from ..runtime import Outbox
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
+
+TURN: Final = 64 * 1024
+"""What one connection may read before every other task had a turn: in bytes, where a message counts as `MESSAGE_COST` more."""
+
+MESSAGE_COST: Final = 512
 
 
 class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChannel[Envelope[Received]]):
@@ -71,12 +76,20 @@ async def read_all(
 ) -> None:
     """Pass every message to `take` until the channel ends; wait after a message while `outbox`, where its answers go, is full.
 
+    Other tasks have a turn before a large message is passed on, and after many small ones.
+
     Raises:
         trio.BrokenResourceError, trio.ClosedResourceError: the channel broke, or this end was closed.
     """
+    cost = 0
     try:
         while True:
             for envelope in await channel.receive_many():
+                cost += MESSAGE_COST + envelope.size
+                if cost > TURN:
+                    cost = 0
+                    # Shielded: the messages of this iteration have been received, and would be lost with a cancel.
+                    await trio.lowlevel.cancel_shielded_checkpoint()
                 take(envelope)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope

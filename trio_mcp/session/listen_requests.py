@@ -37,7 +37,8 @@ def listen_plan(service: Service, params: SubscriptionsListenRequestParams) -> P
     signal = trio.lowlevel.ParkingLot()
     subscriber = Subscriber(lists, service.options.watched, signal.unpark_all)
     if declares(service.capabilities, "resources.subscribe"):
-        for uri in wanted.resource_subscriptions or ():
+        # Each URI once: a filter may repeat one a hundred thousand times, which its limit does not count.
+        for uri in dict.fromkeys(wanted.resource_subscriptions or ()):
             subscriber.subscribe(uri)
     return Plan(partial(run_listen, service.subscriptions, subscriber, signal), "subscriptions/listen")
 

@@ -35,7 +35,7 @@ from ..protocol.connection import (
 )
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
-from ..protocol.sealing.request_state import request_digest
+from ..protocol.sealing.request_state import RequestDigest
 from ..runtime import CancelReason, Outbox
 from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
@@ -229,7 +229,7 @@ class ServerSession:
         if not isinstance(answer, Plan):
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
         if terms.asks_in_rounds:
-            CallInRounds(service.calls, answer, facts, target, request_digest(params))
+            CallInRounds(service.calls, answer, facts, target, RequestDigest(params))
         else:
             CallByRequests(service.calls, answer, facts, target, self._asks)
         return None

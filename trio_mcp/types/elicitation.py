@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
-from .base import Integer, JsonValue, MetaModel, Model, Number
+from .base import MAX_RECEIVED, Integer, JsonValue, MetaModel, Model, Number, at_most
 from .messages import NotificationParams, RequestParams
 
 
@@ -182,7 +182,7 @@ class ElicitResult(MetaModel):
     """The answer of the user. Only an accepted form has `content`."""
 
     action: Literal["accept", "decline", "cancel"]
-    content: dict[str, ElicitValue] | None = None
+    content: Annotated[dict[str, ElicitValue] | None, at_most(MAX_RECEIVED)] = None
 
 
 class ElicitationCompleteNotificationParams(NotificationParams):

@@ -1,6 +1,8 @@
 """The name and version of a client or a server."""
 
-from .base import Model
+from typing import Annotated
+
+from .base import MAX_RECEIVED, Model, at_most
 from .content import Icon
 
 
@@ -11,5 +13,5 @@ class Implementation(Model):
     version: str
     title: str | None = None
     description: str | None = None
-    icons: list[Icon] | None = None
+    icons: Annotated[list[Icon] | None, at_most(MAX_RECEIVED)] = None
     website_url: str | None = None

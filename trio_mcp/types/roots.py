@@ -1,8 +1,8 @@
 """Roots: the folders that a client works in. They are advice, not access control."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from .base import MetaModel, Model
+from .base import MAX_RECEIVED, MetaModel, Model, at_most
 from .messages import RequestParams
 
 
@@ -16,7 +16,7 @@ class Root(MetaModel):
 class ListRootsResult(MetaModel):
     """The answer of a client that was asked for its roots."""
 
-    roots: list[Root]
+    roots: Annotated[list[Root], at_most(MAX_RECEIVED)]
 
 
 class ListRootsRequest(Model):

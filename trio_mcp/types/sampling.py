@@ -1,14 +1,28 @@
 """Sampling: a server asks the model of its client."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from .base import Fraction, Integer, JsonObject, MetaModel, Model, Number
+from pydantic import BeforeValidator
+
+from .base import MAX_RECEIVED, Fraction, Integer, JsonObject, MetaModel, Model, Number, check_count
 from .content import Role, SamplingContentBlock
 from .messages import RequestParams
 from .tools import Tool
 
-SamplingMessageContent: TypeAlias = SamplingContentBlock | list[SamplingContentBlock]
-"""One block, or several of them (since 2025-11-25)."""
+
+def _few_blocks(content: object) -> object:
+    blocks = content if isinstance(content, list) else [content]
+    nested = (
+        block["content"] for block in blocks if isinstance(block, dict) and isinstance(block.get("content"), list)
+    )
+    check_count(len(blocks) + sum(map(len, nested)), MAX_RECEIVED)
+    return content
+
+
+SamplingMessageContent: TypeAlias = Annotated[
+    SamplingContentBlock | list[SamplingContentBlock], BeforeValidator(_few_blocks)
+]
+"""One block, or several of them (since 2025-11-25); `MAX_RECEIVED` with those in them."""
 
 
 class SamplingMessage(MetaModel):

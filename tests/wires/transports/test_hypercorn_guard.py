@@ -111,6 +111,27 @@ async def test_whatever_the_app_raises_ends_only_its_own_exchange(
     assert [record.message for record in caplog.records] == ["the ASGI app failed in a http exchange"]
 
 
+async def test_failures_that_peers_cause_again_and_again_are_logged_once_for_each_kind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise KeyError(scope["path"]) if scope["path"] == "/" else ValueError(scope["path"])
+
+    async with guarded(serving(app), guarded_config()) as server:
+        for path in ("/", "/x") * 3:
+            assert (await server.ask(get(path)))[0] == 500
+    assert [type(record.exc_info and record.exc_info[1]) for record in caplog.records] == [KeyError, ValueError]
+
+
+async def test_refused_connections_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with guarded(serving(answer), limited(max_connections=1)) as server, server.client() as kept:
+        assert (await kept.ask())[0] == 200
+        for _ in range(3):
+            assert (await refused(server))[0] == 503
+    (record,) = caplog.records
+    assert (record.levelname, "max_connections" in record.message) == ("WARNING", True)
+
+
 async def test_an_app_that_fails_before_its_first_body_bytes_is_answered_with_500() -> None:
     async with guarded(raising(ValueError(), "head"), guarded_config()) as server, bystander(server):
         assert await server.ask() == (500, b"")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 from hypercorn.config import Config
-from hypercorn.protocol.events import Event
+from hypercorn.protocol.events import Data, Event
 from hypercorn.protocol.ws_stream import Handshake
 from hypercorn_peer import frame
 from hypothesis import example, given
@@ -25,6 +25,10 @@ from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.exchange import Inbox
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
 from trio_mcp_transports.hypercorn.streams import (
+    BYTES_PER_FRAGMENT,
+    FRAMES_IN_TURN,
+    MAX_FRAGMENTS,
+    ByteBuffer,
     GuardedWSStream,
     between_messages,
     text_frame,
@@ -239,3 +243,80 @@ async def test_nothing_overtakes_what_is_queued() -> None:
         await inbox.put({"type": "websocket.disconnect", "code": 1000, "reason": ""})
         assert not stream.offer(b"too late")
     assert heard == [b"first", "websocket.receive", b"fourth", "websocket.disconnect"]
+
+
+async def turns_of_others(stream: GuardedWSStream, data: bytes) -> int:
+    """Hand data to a WebSocket; return how often another task had a turn meanwhile."""
+    turns = 0
+
+    async def bystander() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bystander)
+        await trio.lowlevel.checkpoint()
+        await stream.handle(Data(stream_id=1, data=data))
+        nursery.cancel_scope.cancel()
+    return turns
+
+
+@pytest.mark.parametrize("each", [frame(0, b"", first=0), frame(0, b"x" * 30, first=0), frame(10)], ids=len)
+async def test_others_have_a_turn_while_frames_are_read(each: bytes) -> None:
+    stream = websocket_stream()
+    stream.handshake.accepted, stream.connection = True, Connection(ConnectionType.SERVER)
+    stream.buffer = ByteBuffer(1 << 20)
+    count = 7 * FRAMES_IN_TURN
+    assert await turns_of_others(stream, frame(TEXT, b"{", first=0) + each * count) >= 6
+
+
+def test_frames_are_taken_at_once_in_bounded_numbers() -> None:
+    stream = websocket_stream()
+    stream.on_message = lambda _data: True
+    stream.inbox = Waiting(9)
+    assert trio.run(taken, stream, WHOLE * (FRAMES_IN_TURN + 3)) == FRAMES_IN_TURN
+
+
+class Waiting(Inbox):
+    """An inbox for which its application always waits."""
+
+    app_is_waiting = True
+
+
+async def taken(stream: GuardedWSStream, data: bytes) -> int:
+    return (len(data) - len(stream.take(data))) // len(WHOLE)
+
+
+async def test_a_burst_of_more_frames_than_are_taken_at_once_is_answered_in_order(peer: RawPeer) -> None:
+    count = 3 * FRAMES_IN_TURN
+    assert await peer.text(await peer.leg("echo", {"text": "before"})) == "before"
+    await peer.client.send(b"".join(frame(TEXT, ping(number)) for number in range(count)))
+    assert [(await peer.receive())["id"] for _ in range(count)] == list(range(count))
+
+
+# fragments
+
+
+async def test_a_message_of_too_many_fragments_closes_the_connection_with_the_limit(peer: RawPeer) -> None:
+    await peer.client.send(frame(TEXT, b"{", first=0) + frame(0, b"", first=0) * (MAX_FRAGMENTS + 1))
+    code, reason = await peer.closed()
+    assert code == 1008
+    assert str(MAX_FRAGMENTS) in reason
+
+
+async def test_fragments_count_for_one_message_and_those_that_carry_bytes_are_not_limited(peer: RawPeer) -> None:
+    text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "y" * 40_000}}).encode()
+    size = BYTES_PER_FRAGMENT
+    parts = [text[start : start + size] for start in range(0, len(text), size)]
+    assert len(parts) > MAX_FRAGMENTS
+    for _ in range(2):
+        head, *rest = parts
+        await peer.client.send(frame(TEXT, head, first=0) + b"".join(frame(0, part, first=0) for part in rest))
+        await peer.client.send(frame(0))
+        assert (await peer.receive())["id"] == 1
+    empty = frame(TEXT, ping(2)[:9], first=0) + frame(0, b"", first=0) * (MAX_FRAGMENTS - 2) + frame(0, ping(2)[9:])
+    for _ in range(2):
+        await peer.client.send(empty)
+        assert (await peer.receive())["id"] == 2

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import trio
 
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords
 
 from .access import HttpRejection
 from .failures import log_failures
-
-logger = peer_logger("trio_mcp.http")
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
 """An async function from the headers of a request (names in lower case) to its principal, or None to reject the request."""
@@ -31,8 +30,13 @@ CHALLENGE = (b"www-authenticate", b"Bearer")
 """A 401 says how to do better (RFC 9110, 11.6.1)."""
 
 
-async def authenticated_principal(authenticate: Authenticate, headers: Mapping[str, str]) -> str:
+async def authenticated_principal(
+    authenticate: Authenticate, headers: Mapping[str, str], records: RepeatedRecords
+) -> str:
     """Return the principal that the hook finds in these headers.
+
+    Args:
+        records: what is wrong with the hook, which every request may show again.
 
     Raises:
         HttpRejection: 401, the hook returned None; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed or
@@ -40,9 +44,10 @@ async def authenticated_principal(authenticate: Authenticate, headers: Mapping[s
     """
     principal: str | None = None
     with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
-        principal = await call_hook(authenticate, headers)
+        principal = await call_hook(authenticate, headers, records)
     if asking.cancelled_caught:
-        logger.error("authenticate did not answer within %g seconds; the request was refused", AUTHENTICATION_SECONDS)
+        refused = "authenticate did not answer within %g seconds; the request was refused"
+        records.log(refused, AUTHENTICATION_SECONDS, level=logging.ERROR)
         raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.")
     if not principal:
         raise HttpRejection(
@@ -51,9 +56,9 @@ async def authenticated_principal(authenticate: Authenticate, headers: Mapping[s
     return principal
 
 
-async def call_hook(authenticate: Authenticate, headers: Mapping[str, str]) -> str | None:
+async def call_hook(authenticate: Authenticate, headers: Mapping[str, str], records: RepeatedRecords) -> str | None:
     """Return what the hook returns. Anything but a principal or None is a failure: a guess could let an attacker in."""
-    with log_failures("authenticate failed; the request was refused"):
+    with log_failures("authenticate failed; the request was refused", records):
         # Read-only, since the session keeps the same mapping.
         answer: object = authenticate(MappingProxyType(headers))
         if not isinstance(answer, Awaitable):

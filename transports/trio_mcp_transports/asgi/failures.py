@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import trio
 
 from trio_mcp.groups import split_group, without
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords, peer_logger
 
 logger = peer_logger("trio_mcp.http")
 
@@ -21,10 +22,13 @@ class ClientDisconnected(OSError):
 
 
 @contextmanager
-def log_failures(what: str) -> Generator[None]:
+def log_failures(what: str, records: RepeatedRecords | None = None) -> Generator[None]:
     """Log what the block raises, SystemExit too, and go on behind it. Only a cancel is raised again.
 
     A client that merely left is worth a debug line only.
+
+    Args:
+        records: count failures that a peer can cause again and again.
     """
     try:
         yield
@@ -34,7 +38,9 @@ def log_failures(what: str) -> Generator[None]:
     except BaseException as error:
         cancelled, failure = split_group(error, trio.Cancelled)
         rest = without(failure, ClientDisconnected)
-        if rest is not None:
+        if rest is not None and records is not None:
+            records.log(what, level=logging.ERROR, exc_info=rest)
+        elif rest is not None:
             logger.error("%s", what, exc_info=rest)
         elif failure is not None:
             logger.debug("%s: the client left", what)

@@ -13,7 +13,7 @@ import trio
 from hypercorn.config import Config
 
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.runtime import Account
 from trio_mcp.session.sizes import CONNECTION_SIZE
 
@@ -41,7 +41,8 @@ class Connections:
         self._limit = limit
         self._open: set[trio.CancelScope] = set()
         self._refusing = 0
-        self._full = False
+        self.records = RepeatedRecords(logger)
+        """What the peers of this server can cause again and again, by another connection each time."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -59,16 +60,12 @@ class Connections:
         if refusal is None:
             account.draw(CONNECTION_SIZE)
             self._open.add(connection)
-        elif not self._full:
-            self._full = True
-            logger.warning("new connections are refused: %s", refusal)
+        else:
+            self.records.log("a new connection is refused: %s", refusal)
         return refusal
 
     def remove(self, connection: trio.CancelScope) -> None:
         self._open.discard(connection)
-        # With hysteresis, so that a flood is one warning and not one for each connection around the limit.
-        if self._full and len(self._open) <= self._limit * 0.9:
-            self._full = False
 
     def cut(self) -> None:
         """Cancel what every open connection is doing; its last write may take another second."""

@@ -18,10 +18,12 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
 
+from trio_mcp.logs import RepeatedRecords
 from trio_mcp.runtime import Account
 
 from ..asgi.failures import log_failures
 from ..asgi.fast_path import FAST_PATH_KEY
+from .connections import connections_of
 
 Args = TypeVarTuple("Args")
 Send = Callable[[ASGISendEvent | None], Awaitable[None]]
@@ -148,20 +150,20 @@ class ConnectionTasks:
         inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES, self.account.open())
         if fast is not None:
             fast.inbox = inbox
-        self._nursery.start_soon(run_app, app, scope, inbox, send)
+        self._nursery.start_soon(run_app, app, scope, inbox, send, connections_of(config).records)
         return inbox.put
 
     def spawn(self, func: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
         self._nursery.start_soon(func, *args)
 
 
-async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> None:
+async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send, records: RepeatedRecords) -> None:
     """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes.
 
     `send(None)` is hypercorn's word for "the app is done": it answers 500 if nothing was sent.
     """
     try:
-        with inbox.account, log_failures(f"the ASGI app failed in a {scope['type']} exchange"):
+        with inbox.account, log_failures(f"the ASGI app failed in a {scope['type']} exchange", records):
             await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
     except BaseException:
         # Shielded: hypercorn must hear that the app is done, or the exchange would never be closed. Bounded, since it

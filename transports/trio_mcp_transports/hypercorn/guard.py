@@ -15,6 +15,7 @@ cancelled and shortens the deadlines.
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import socket
 import struct
@@ -31,7 +32,6 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from trio_mcp.logs import peer_logger
 from trio_mcp.runtime import Account
 
 from ..asgi.failures import log_failures
@@ -39,8 +39,6 @@ from .config import ALPN_PROTOCOLS, limits_of, memory_of
 from .connections import connections_of
 from .exchange import LAST_SEND, ConnectionTasks
 from .h11 import Address, GuardedH11Protocol
-
-logger = peer_logger("trio_mcp.http")
 
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16
@@ -122,7 +120,7 @@ class GuardedTCPServer(TCPServer):
         with memory_of(self.config).open(client) as self._account:
             try:
                 # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
-                with log_failures("a connection failed and was closed"):
+                with log_failures("a connection failed and was closed", connections.records):
                     refusal = connections.admit(scope, self._account)
                     if refusal is None:
                         with scope:
@@ -254,6 +252,10 @@ class GuardedTCPServer(TCPServer):
         self._account.draw(size)
         try:
             left = self.protocol.take(data)
+            # A part was taken. More than that is taken in turn with other tasks.
+            while left and len(left) < len(data):
+                await trio.lowlevel.checkpoint()
+                data, left = left, self.protocol.take(left)
             if left:
                 await self.protocol.handle(RawData(left))
         finally:
@@ -273,14 +275,18 @@ class GuardedTCPServer(TCPServer):
 
     def _store(self, data: bytes) -> bool:
         if not self._account.has_room(len(data)):
-            logger.info("a connection was closed that sent on before its answer: the memory budget has no room for it")
+            self._log_closed("the memory budget has no room for what it sent before its answer")
             return False
         self.protocol.connection.receive_data(data)
         if self.protocol.buffered > self._limits.max_pipelined:
-            logger.info("a connection was closed: max_pipelined is %d bytes", self._limits.max_pipelined)
+            self._log_closed("max_pipelined is %d bytes", self._limits.max_pipelined)
             return False
         self._count_stored()
         return True
+
+    def _log_closed(self, reason: str, *args: object) -> None:
+        """Log that the connection is closed because its client went on without waiting for an answer."""
+        connections_of(self.config).records.log(f"a connection was closed: {reason}", *args, level=logging.INFO)
 
     def _count_stored(self) -> None:
         """Count what a client has sent before the response to its previous request."""

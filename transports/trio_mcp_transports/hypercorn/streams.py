@@ -42,6 +42,11 @@ FIN_TEXT: Final = 0x81
 MASKED: Final = 0x80
 SMALL: Final = 126
 MEDIUM: Final = 1 << 16
+# Frames of one read that are handled before every other task had a turn: of 64 KiB, up to ten thousand.
+FRAMES_IN_TURN: Final = 128
+# Fragments that a message may have, and one more for each so many bytes of it: a frame costs microseconds, however empty.
+MAX_FRAGMENTS: Final = 1024
+BYTES_PER_FRAGMENT: Final = 16
 
 
 class GuardedHTTPStream(HTTPStream):
@@ -109,6 +114,7 @@ class GuardedWSStream(WSStream):
     # When the message began that has not ended. None between messages: only then may the next bytes be read as frames
     # of their own.
     _message_began_at: float | None = None
+    _fragments = 0
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
@@ -141,13 +147,19 @@ class GuardedWSStream(WSStream):
             await self.send(StreamClosed(stream_id=self.stream_id))
 
     def take(self, data: bytes) -> bytes:
-        """Offer whole text frames to the application while it takes them at once; returns the bytes that are left."""
+        """Offer whole text frames to the application while it takes them at once; returns the bytes that are left.
+
+        More than `FRAMES_IN_TURN` of them are left too: the caller lets other tasks have a turn and calls again.
+        """
         # In the middle of a message, bytes that look like a frame are a part of its payload.
         if self._message_began_at is not None or self.closed or self.on_message is None:
             return data
         self._last_received_at = trio.current_time()
         start = 0
-        while found := whole_text_frame(data, start):
+        for _ in range(FRAMES_IN_TURN):
+            found = whole_text_frame(data, start)
+            if found is None:
+                break
             payload, end = found
             # What is declined goes through wsproto with everything after it, so the order of messages stays.
             if len(payload) > self.config.websocket_max_message_size or not self.offer(payload):
@@ -223,7 +235,9 @@ class GuardedWSStream(WSStream):
                 self.state = ASGIWebsocketState.HANDSHAKE
 
     async def _handle_events(self) -> None:
-        for event in self.connection.events():
+        for number, event in enumerate(self.connection.events(), 1):
+            if number % FRAMES_IN_TURN == 0:
+                await trio.lowlevel.checkpoint()
             if isinstance(event, Message):
                 await self._handle_message(event)
             elif isinstance(event, Ping):
@@ -251,9 +265,16 @@ class GuardedWSStream(WSStream):
             # A reason has at most 123 bytes (RFC 6455, 5.5).
             await self._fail_connection(CloseReason.TRY_AGAIN_LATER, "the memory budget of this server is used up")
             return
+        self._fragments += event.frame_finished
+        if self._fragments > MAX_FRAGMENTS + self.buffer.length // BYTES_PER_FRAGMENT:
+            self._drop()
+            reason = f"a message may have {MAX_FRAGMENTS} fragments, and one for each {BYTES_PER_FRAGMENT} bytes"
+            await self._fail_connection(CloseReason.POLICY_VIOLATION, reason)
+            return
         if event.message_finished and self.app_put is not None:
             # What follows is the next message. That the app takes its time for this one is no delay of the client.
             self._message_began_at = None
+            self._fragments = 0
             message = self.buffer.to_message()
             self._drop()
             await self.app_put(message)
@@ -313,7 +334,9 @@ class ByteBuffer(WebsocketBuffer):
         self.length += len(data.encode()) if isinstance(data, str) and not data.isascii() else len(data)
         if self.length > self.max_length:
             raise FrameTooLargeError
-        self._parts.append(data)
+        # The first even if it is empty: it tells text from bytes.
+        if data or not self._parts:
+            self._parts.append(data)
 
     def clear(self) -> None:
         self._parts.clear()

@@ -15,7 +15,7 @@ import httpx2
 import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
@@ -46,6 +46,7 @@ class SseChannel(MessageChannel):
     def __init__(self, connection: ServerConnection, nursery: trio.Nursery) -> None:
         self._connection = connection
         self._nursery = nursery
+        self._records = RepeatedRecords(logger)
         self._uri = ""
         self._reading = trio.CancelScope()
         self._turn = trio.StrictFIFOLock()
@@ -94,7 +95,7 @@ class SseChannel(MessageChannel):
             return
         why = f"the server answered HTTP {status}{excerpt(body)}" if status else body.decode()
         if not isinstance(message, Request):
-            logger.warning("a %s did not reach %s: %s", type(message).__name__, url, why)
+            self._records.log("a %s did not reach %s: %s", type(message).__name__, url, why)
             return
         reply = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{url}: {why}")
         # In a task: the inbox may be full, and the one who empties it may wait for this very send.

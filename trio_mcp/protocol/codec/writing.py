@@ -22,7 +22,7 @@ from ...types import (
     Result,
     TextContent,
 )
-from ...types.base import MetaModel
+from ...types.base import MetaModel, may_hold_nan
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..meta import RESERVED, SERVER_INFO
 from ..revisions import Era, Method, Revision
@@ -133,7 +133,7 @@ class Writer:
             with suppress(ValueError):  # raised again below, with the member at fault
                 raw = to_json(model, by_alias=True, exclude_none=True)
                 # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
-                if b"NaN" not in raw and b"Infinity" not in raw and not has_long_number(raw):
+                if not may_hold_nan(raw) and not has_long_number(raw):
                     return Encoded(raw)
         try:
             return Encoded(dumps(narrowed(self.revision.name, model, kind), root))

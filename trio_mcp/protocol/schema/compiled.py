@@ -21,7 +21,7 @@ from referencing.jsonschema import specification_with
 from ...types.base import JsonObject, JsonValue
 from ..strict_json import JsonLimits, json_path, loads
 from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, SubschemaRole, abbreviated
-from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS
+from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, QUICK_STEPS, QUICK_VALUES, CheckTooDear
 from .patterns import MAX_PATTERN_WEIGHT, Pattern
 from .references import Resolved, Resolver, lookup
 
@@ -49,22 +49,44 @@ class CompiledSchema:
         for inner, role in _subschemas(self._validator, schema, check):
             self._index_subschema(inner, role)
 
-    def check(self, value: JsonValue, root: str) -> str | None:
+    def check(self, value: JsonValue, root: str, pause: Callable[[], object] | None) -> str | None:
         """See `Schema.check`."""
-        return self._first_problems(self._validator, value, root, _PROBLEMS)
+        try:
+            return self._first_problems(self._validator, value, root, _PROBLEMS, pause=pause)
+        except BudgetExceeded:
+            return f"{root or 'the value'} costs more to check than {MAX_STEPS} steps"
+
+    def quick_check(self, value: JsonValue, root: str) -> str | None:
+        """See `Schema.quick_check`."""
+        if sum(1 for _ in islice(_values_in(value), QUICK_VALUES + 1)) > QUICK_VALUES:
+            raise CheckTooDear
+        try:
+            return self._first_problems(self._validator, value, root, _PROBLEMS, max_steps=QUICK_STEPS)
+        except BudgetExceeded:
+            raise CheckTooDear from None
 
     def _must_be_schema(self, kind: type[Validator], schema: JsonValue) -> None:
-        problem = self._first_problems(kind(kind.META_SCHEMA), schema, "schema", 1)
+        try:
+            problem = self._first_problems(kind(kind.META_SCHEMA), schema, "schema", 1)
+        except BudgetExceeded:
+            problem = f"schema costs more to check than {MAX_STEPS} steps"
         if problem is not None:
             raise ValueError(problem)
 
-    def _first_problems(self, validator: Validator, value: JsonValue, root: str, count: int) -> str | None:
-        token = CHECK_BUDGET.set(CheckBudget(MAX_STEPS, self._patterns, self._weights, self._roles))
+    def _first_problems(
+        self,
+        validator: Validator,
+        value: JsonValue,
+        root: str,
+        count: int,
+        *,
+        max_steps: int = MAX_STEPS,
+        pause: Callable[[], object] | None = None,
+    ) -> str | None:
+        token = CHECK_BUDGET.set(CheckBudget(max_steps, self._patterns, self._weights, self._roles, pause))
         try:
             errors = islice(validator.iter_errors(abbreviated(value)), count)
             return "; ".join(_problem_text(error, root) for error in errors) or None
-        except BudgetExceeded:
-            return f"{root or 'the value'} costs more to check than {MAX_STEPS} steps"
         # A `$ref` that leads back to itself never comes to a smaller value. The stack may end before the budget does.
         except RecursionError:
             return f"{root or 'the value'} cannot be checked: the schema refers to itself without an end"

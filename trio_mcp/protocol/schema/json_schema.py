@@ -5,12 +5,13 @@ within the schema or to one of the official meta-schemas, or the schema is rejec
 checked, as 2020-12 has it.
 
 The cost of a check is limited in steps, not in seconds, so that the same value has the same result on every machine:
-`MAX_STEPS` take about half a second, and the check then fails as too costly. A usual value takes a few hundred. Patterns are
-matched without backtracking, see `patterns`.
+`MAX_STEPS` take about half a second, and the check then fails as too costly. A usual value takes a few hundred. A server makes a
+check that takes more than `QUICK_STEPS` beside its event loop. Patterns are matched without backtracking, see `patterns`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -24,13 +25,13 @@ _CACHED: Final = 256
 class Schema:
     """A valid schema; made by `compile`. Several threads may use it at the same time."""
 
-    __slots__ = ("_check",)
+    __slots__ = ("_compiled",)
 
     def __init__(self, encoded: bytes) -> None:
         # jsonschema takes 0.2 s to import, and a server whose tools have no output schema never needs it.
         from .compiled import CompiledSchema  # noqa: PLC0415
 
-        self._check = CompiledSchema(encoded).check
+        self._compiled = CompiledSchema(encoded)
 
     @classmethod
     def compile(cls, schema: JsonObject | bool, path: str) -> Schema:
@@ -49,12 +50,23 @@ class Schema:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
-    def check(self, value: JsonValue, root: str = "") -> str | None:
+    def check(self, value: JsonValue, root: str = "", pause: Callable[[], object] | None = None) -> str | None:
         """Return the first problems of a value in one line, each with its path from `root`, or None if the value is valid.
 
         Never raises. A value that costs more than `MAX_STEPS`, or on which the schema refers to itself without end, is invalid.
+
+        Args:
+            pause: called again and again, for a check that is made in a thread beside other work.
         """
-        return self._check(value, root)
+        return self._compiled.check(value, root, pause)
+
+    def quick_check(self, value: JsonValue, root: str = "") -> str | None:
+        """Return what `check` returns if that takes some ten milliseconds at most.
+
+        Raises:
+            CheckTooDear: it takes longer: the value is large, or costs more than `QUICK_STEPS`.
+        """
+        return self._compiled.quick_check(value, root)
 
 
 def _encoded(schema: JsonObject | bool) -> bytes:

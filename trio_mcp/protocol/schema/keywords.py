@@ -19,6 +19,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 from ...types.base import JsonValue
+from .limits import STEPS_WITHOUT_PAUSE
 from .patterns import Pattern
 from .references import Resolver
 
@@ -51,18 +52,26 @@ class CheckBudget:
         patterns: the compiled patterns, by their text.
         weights: the sizes of `const` and `enum`, by the id of their value.
         roles: the roles of its subschemas, by the id of their value.
+        pause: called again and again; None if the check is made in one go.
     """
 
     steps: int
     patterns: dict[str, Pattern]
     weights: Mapping[int, int]
     roles: Mapping[int, SubschemaRole]
+    pause: Callable[[], object] | None = None
+    _without_pause: int = 0
 
     def spend(self, steps: int) -> None:
         """Take `steps` from the budget; raise `BudgetExceeded` if fewer are left."""
         self.steps -= steps
         if self.steps < 0:
             raise BudgetExceeded
+        if self.pause is not None:
+            self._without_pause += steps
+            if self._without_pause >= STEPS_WITHOUT_PAUSE:
+                self._without_pause = 0
+                self.pause()
 
     def finds(self, pattern: str, text: str) -> bool:
         """Return whether a pattern matches in a text, and take its cost from the budget."""

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+
+class CheckTooDear(Exception):
+    """A check was given up that takes too long to be made in one go."""
+
+
 MAX_BYTES: Final = 256 * 1024
 """The largest schema, as compact JSON."""
 MAX_DEPTH: Final = 64
@@ -12,3 +17,10 @@ MAX_SUBSCHEMAS: Final = 10_000
 """The most schemas within one schema, itself included."""
 MAX_STEPS: Final = 100_000
 """What one check may cost: about one step for each keyword at each value."""
+
+QUICK_STEPS: Final = 2_000
+"""What a check may cost that is made in one go: some ten milliseconds."""
+QUICK_VALUES: Final = 2_000
+"""How many values a value may hold for that."""
+STEPS_WITHOUT_PAUSE: Final = 200
+"""Steps after which a check that is made beside other work pauses: about a millisecond."""

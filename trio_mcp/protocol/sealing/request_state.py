@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import os
 import secrets
 import time
@@ -38,6 +39,7 @@ _KEY_ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D, 5.2.1.1; random, so one key serves 2**32 states (8.3)
 _TAG_BYTES: Final = 16
 _HEADER_BYTES: Final = len(_VERSION) + _KEY_ID_BYTES
+_MARSHAL_VERSION: Final = 2  # the later ones look for objects that occur twice, which takes longer
 _MAX_SKEW: Final = 60.0  # seconds between the clocks of servers that share a key
 
 
@@ -85,15 +87,52 @@ def request_digest(params: Model) -> str:
     Raises:
         ValueError: an argument is NaN or infinite.
     """
+    return digest(*_asked_for(params))
+
+
+def _asked_for(params: Model) -> tuple[str, JsonObject]:
     match params:
         case CallToolRequestParams(name=name, arguments=arguments):
-            return digest(name, arguments or {})
+            return name, arguments or {}
         case GetPromptRequestParams(name=name, arguments=texts):
-            return digest(name, dict(texts or {}))
+            return name, dict(texts or {})
         case ResourceRequestParams(uri=uri):
-            return digest(uri, {})
+            return uri, {}
         case _:
-            return digest("", {})
+            return "", {}
+
+
+class RequestDigest:
+    """The digest of a request. Only a call that asks its client needs it, and it is dear for large arguments.
+
+    Args:
+        request: the params, or their digest.
+    """
+
+    __slots__ = ("_asked_for", "_digest")
+
+    def __init__(self, request: Model | str) -> None:
+        self._digest = request if isinstance(request, str) else ""
+        self._asked_for: tuple[str, JsonObject | bytes] | None = None
+        if not isinstance(request, str):
+            name, arguments = _asked_for(request)
+            # The body may change an array or an object that it was handed, and the retry brings what was sent. `marshal` copies a
+            # hundred thousand values in five milliseconds; the digest takes ten times as long.
+            nested = any(isinstance(value, list | dict) for value in arguments.values())
+            self._asked_for = name, marshal.dumps(arguments, _MARSHAL_VERSION) if nested else dict(arguments)
+
+    def __str__(self) -> str:
+        """Return the digest.
+
+        Raises:
+            ValueError: an argument is NaN or infinite.
+        """
+        if self._asked_for is not None:
+            name, kept = self._asked_for
+            # Only this object has written these bytes, a moment ago.
+            arguments = marshal.loads(kept) if isinstance(kept, bytes) else kept  # noqa: S302
+            self._digest, self._asked_for = digest(name, arguments), None
+        return self._digest
 
 
 def to_base64url(data: bytes) -> str:

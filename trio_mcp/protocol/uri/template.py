@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .expressions import Expression, parse_template
-from .matching import VariableSegment, match, to_segments
+from .matching import VariableSegment, ascii_uri, match, to_filter, to_segments
 
 
 class UriTemplate:
@@ -19,13 +19,14 @@ class UriTemplate:
         optional: those that a match may leave out, like those of `{?q}` and `{/path}`.
     """
 
-    __slots__ = ("_parts", "_segments", "optional", "text", "variables")
+    __slots__ = ("_fits", "_segments", "optional", "text", "variables")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._parts = parse_template(text)
-        self._segments = to_segments(self._parts)
-        expressions = [part for part in self._parts if isinstance(part, Expression)]
+        parts = parse_template(text)
+        self._segments = to_segments(parts)
+        self._fits = to_filter(self._segments)
+        expressions = [part for part in parts if isinstance(part, Expression)]
         names = [variable.name for expression in expressions for variable in expression.variables]
         self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
         self.optional: frozenset[str] = frozenset(self.variables) - self._required()
@@ -44,11 +45,12 @@ class UriTemplate:
         `{?var}` and `{&var}`. `{+var}` after the `/` of a path and `{/var*}` are never absolute. A URI longer than `MAX_URI`,
         with what is not ASCII encoded, matches nothing.
         """
-        # A cheap test first: a server tries a URI on all of its templates, and most differ in their first literal.
-        first, *_ = self._parts or ("",)
-        if isinstance(first, str) and (uri.isascii() or "%" not in first) and not uri.startswith(first):
-            return None
-        return match(self._segments, uri)
+        encoded = ascii_uri(uri)
+        return match(self._segments, encoded) if encoded is not None and self._fits(encoded) else None
+
+    def steps(self, uri: str) -> int:
+        """Return what `match` costs for a URI in ASCII, about a tenth of a microsecond each; 0 if its form does not fit."""
+        return len(self._segments) * len(uri) if self._fits(uri) else 0
 
     # A variable that occurs twice is required if one of its occurrences is.
     def _required(self) -> set[str]:

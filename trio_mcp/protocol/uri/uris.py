@@ -8,8 +8,8 @@ from typing import Final
 from ...errors import RemoteProtocolError
 from ..jsonrpc import INVALID_PARAMS
 
-MAX_URI = 64 * 1024
-"""Characters of a URI."""
+MAX_URI = 8 * 1024
+"""Characters of a URI. What is compared with it costs time for each of them; RFC 9110, 4.1 asks for 8,000 at least."""
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
 

@@ -17,7 +17,7 @@ from ...errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
-from ...protocol.sealing.request_state import Claims
+from ...protocol.sealing.request_state import Claims, RequestDigest
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..replies import LegOutcome, ReplyTarget
@@ -31,11 +31,9 @@ from .memory import StatePayload
 T = TypeVar("T", bound=Model)
 
 
-class CallInRounds(Call[str]):
+class CallInRounds(Call[RequestDigest]):
     """A call that asks in rounds. Its origin is the digest of its request, for which its states are sealed."""
 
-    # The digest is taken before the body runs: the body may change the arguments that it was handed, and the retry brings what
-    # was sent.
     __slots__ = ()
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
@@ -143,7 +141,8 @@ class CallInRounds(Call[str]):
         services, facts = self.services, self.facts
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
-        state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
+        digest = str(self._origin)
+        state = services.sealer.seal(facts.principal, facts.method, digest, legs.call_id, legs.number, payload)
         return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:

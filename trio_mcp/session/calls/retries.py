@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import CallLost, InvalidRequestState
-from ...protocol.sealing.request_state import Claims
+from ...protocol.sealing.request_state import Claims, RequestDigest
 from ...runtime import Actor
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
@@ -72,7 +72,7 @@ class Retry:
             plan = plan._replace(run=failing_body(lost))
         legs = LegBook(claims.leg + 1, claims.call_id)
         journal = payload.journal(answers)
-        call = CallInRounds(services, plan, self.facts, self.target, claims.digest, legs, journal)
+        call = CallInRounds(services, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal)
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg)
 
     async def fetch_and_replay(self, plan: Plan, payload: StatePayload) -> None:

@@ -18,7 +18,7 @@ import httpx2
 import trio
 
 from trio_mcp.errors import McpError, RemoteProtocolError
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.http.sse import SseEvent
 from trio_mcp.protocol.jsonrpc import (
     Answers,
@@ -86,6 +86,7 @@ class HttpChannel(MessageChannel):
     def __init__(self, url: str, http: httpx2.AsyncClient, nursery: trio.Nursery, limits: ClientLimits) -> None:
         self._connection = HttpConnection(url, http, limits)
         self._nursery = nursery
+        self._records = RepeatedRecords(logger)
         self._standalone = trio.CancelScope()
         """Of the stream that brings what belongs to no request (L-HTTP-10c)."""
         self._had_standalone = False
@@ -208,10 +209,10 @@ class HttpChannel(MessageChannel):
         try:
             status, _ = await connection.post_message(connection.url, message, headers, timeout)
         except httpx2.HTTPError as error:
-            logger.warning("a %s did not reach %s: %s", what, connection.url, error_text(error))
+            self._records.log("a %s did not reach %s: %s", what, connection.url, error_text(error))
             return False
         if status >= 300:
-            logger.warning("the server answered %s to a %s", status, what)
+            self._records.log("the server answered %s to a %s", status, what)
             for each in message.answers if isinstance(message, Answers) else (message,):
                 await self._on_answer_rejected(each, status)
             return False

@@ -18,7 +18,7 @@ import trio
 
 from trio_mcp.checks import check_callable, check_instance
 from trio_mcp.errors import ProtocolError
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
@@ -27,6 +27,7 @@ from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.server import Server
 from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
+from trio_mcp.session.channel import TURN
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
@@ -129,6 +130,7 @@ class McpApp:
         # Compared with None: a store with a length is falsy while it is empty.
         self._event_store = MemoryEventStore(memory=server.options.memory) if event_store is None else event_store
         self._authenticate = authenticate
+        self._records = RepeatedRecords(logger)
         self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
         self._running: AppState | None = None
         self._not_found_text = not_found_text(paths)
@@ -179,7 +181,7 @@ class McpApp:
         """
         if self._authenticate is None:
             return None
-        return await authenticated_principal(self._authenticate, headers)
+        return await authenticated_principal(self._authenticate, headers, self._records)
 
     @property
     def service(self) -> Service:
@@ -299,7 +301,11 @@ class McpApp:
         size = held_size(body)
         check_room(account, size)
         account.draw(size)
-        return Envelope(parse(body, self._json_limits), peer=peer, size=size)
+        message = parse(body, self._json_limits)
+        # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
+        if len(body) > TURN:
+            await trio.lowlevel.checkpoint()
+        return Envelope(message, peer=peer, size=size)
 
     # WebSocket
 

@@ -1,0 +1,62 @@
+"""Checks by an author's JSON Schema of values that a peer chose, beside the event loop if they are dear.
+
+A hostile value can cost a second. Nearly every check takes less than a millisecond, and is made where the value is needed. One
+that would take more than some ten milliseconds is given up there and made again in a thread, which pauses each millisecond, so
+that other tasks go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Generic, TypeVar
+
+import trio
+
+from ..protocol.schema.json_schema import Schema
+from ..protocol.schema.limits import CheckTooDear
+from ..types import JsonValue
+
+T = TypeVar("T")
+
+# One at a time: two would not be faster, because both need the interpreter.
+_LIMITER: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("schema checks")
+
+
+class DearCheck(Exception, Generic[T]):
+    """A check that has to be made in a thread; `decide` makes it, and what follows from it.
+
+    Args:
+        finish: returns what follows from the check, as it would have in one go.
+    """
+
+    def __init__(self, finish: Callable[[], T]) -> None:
+        super().__init__("a check takes too long for the event loop")
+        self._finish = finish
+
+    async def decide(self) -> T:
+        """Make the check in a thread; raises what `finish` raises.
+
+        A cancel ends the wait for the thread. A check that has begun ends by itself, after `MAX_STEPS` at the latest.
+        """
+        try:
+            limiter = _LIMITER.get()
+        except LookupError:
+            limiter = trio.CapacityLimiter(1)
+            _LIMITER.set(limiter)
+        return await trio.to_thread.run_sync(self._finish, limiter=limiter)
+
+
+def checked(schema: Schema, value: JsonValue, then: Callable[[str | None], T]) -> T:
+    """Return `then(problem)` with the problem of a value, or None.
+
+    Raises:
+        DearCheck: the check would take long.
+    """
+    with suppress(CheckTooDear):
+        return then(schema.quick_check(value))
+    # After the block, so that the first error is not its context: their tracebacks would keep the value until the garbage
+    # collector runs.
+    raise DearCheck(lambda: then(schema.check(value, pause=partial(time.sleep, 0))))
