@@ -260,7 +260,9 @@ def offering(*tools: Callable[..., Any], **options: Any) -> Server:
 @asynccontextmanager
 async def talk_to(server: Server, *, principal: str | None = None) -> AsyncIterator[Talk]:
     async with server.open_service() as service:
-        yield Talk(service, principal=principal)
+        talk = Talk(service, principal=principal)
+        with talk.outbox:
+            yield talk
 
 
 @asynccontextmanager

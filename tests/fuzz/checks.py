@@ -21,7 +21,7 @@ from wire_oracle import general_definition, result_definition
 
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.session import ServiceStatistics
 
 TURNS = 60
@@ -167,7 +167,8 @@ class Bystander:
         check(right, "a bystander that waited was told", answer)
 
     def leave(self) -> None:
-        self._talk.session.close(CancelReason.DISCONNECT)
+        with self._talk.outbox:
+            self._talk.session.close(CancelReason.DISCONNECT)
 
     async def _messages(self) -> list[Json]:
         for _ in range(TURNS):

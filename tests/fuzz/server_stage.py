@@ -9,6 +9,8 @@ import trio
 from pydantic import BaseModel
 
 from trio_mcp import Context, Server, ToolError
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import ServiceOptions
 from trio_mcp.types import ToolAnnotations
 
 LIFETIME = 4000.0
@@ -31,7 +33,9 @@ class FuzzedServer:
 
     def __init__(self) -> None:
         self.go_on = trio.Event()
-        self.server = Server("fuzzed", version="1", page_size=4, options=OPTIONS)
+        # A budget of its own, so that what a run leaves in it is seen.
+        options = ServiceOptions(watchdog=math.inf, memory=MemoryBudget())
+        self.server = Server("fuzzed", version="1", page_size=4, options=options)
         for tool in (self.echo, self.typed, self.ask, self.sample, self.folders, self.both, self.report, self.wait):
             self.server.add_tool(tool)
         self.server.add_tool(self.refuse, annotations=ToolAnnotations(read_only_hint=True))
