@@ -5,7 +5,8 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.runtime import Outbox
+from trio_mcp.runtime import MemoryBudget, Outbox
+from trio_mcp.runtime.outbox import MAX_QUEUED_BYTES
 
 
 async def test_items_are_taken_in_order_and_all_at_once() -> None:
@@ -137,3 +138,64 @@ async def test_the_repr_shows_how_full_it_is() -> None:
     assert repr(outbox) == "<Outbox open queued=1/3>"
     outbox.close()
     assert repr(outbox) == "<Outbox closed queued=1/3>"
+
+
+# What it counts
+
+
+def counting(limit: int = 256) -> tuple[MemoryBudget, Outbox[bytes]]:
+    budget = MemoryBudget(10**9)
+    return budget, Outbox(limit, account=budget.open(), size_of=len)
+
+
+async def test_queued_bytes_are_counted_until_the_reader_has_written_them() -> None:
+    budget, outbox = counting()
+    outbox.post(b"four")
+    outbox.post(b"seven..")
+    assert budget.statistics().drawn == 11
+    assert outbox.take_nowait() == [b"four", b"seven.."]
+    assert budget.statistics().drawn == 11
+    outbox.post(b"more")
+    assert await outbox.take() == [b"more"]
+    assert budget.statistics().drawn == 4
+    outbox.written()
+    assert budget.statistics().drawn == 0
+
+
+async def test_a_reader_that_waits_has_written_what_it_took() -> None:
+    budget, outbox = counting()
+    outbox.post(b"four")
+    outbox.take_nowait()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.take)
+        await wait_all_tasks_blocked()
+        assert budget.statistics().drawn == 0
+        outbox.close()
+
+
+async def test_an_item_that_is_sent_at_once_is_not_counted() -> None:
+    budget, outbox = counting()
+    outbox.on_ready, outbox.send_now = (lambda: None), (lambda _item: True)
+    outbox.post(b"four")
+    assert budget.statistics().drawn == 0
+
+
+async def test_an_outbox_is_full_of_bytes_as_well_as_of_items() -> None:
+    _, outbox = counting()
+    outbox.post(b"x" * (MAX_QUEUED_BYTES - 1))
+    assert not outbox.is_full
+    outbox.post(b"x")
+    assert outbox.is_full
+    outbox.take_nowait()
+    assert not outbox.is_full
+
+
+async def test_leaving_its_block_closes_an_outbox_and_gives_everything_back() -> None:
+    budget, outbox = counting()
+    with outbox:
+        outbox.post(b"four")
+        outbox.take_nowait()
+        outbox.post(b"more")
+    outbox.post(b"late")
+    assert outbox.closed
+    assert budget.statistics().drawn == 0

@@ -1,0 +1,33 @@
+"""How much memory a parsed message is counted as."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trio_mcp.protocol.strict_json import VALUE_SIZE, held_size, loads
+
+TEXTS = {
+    "a number": (b"7", 1, 1),
+    "a list": (b"[1, 2, 3]", 4, 1),
+    "members": (b'{"a": 1, "b": {"c": null}}', 4, 1),
+    "characters beyond ASCII": ('"ä"'.encode(), 1, 4),
+    "escaped characters": (b'"\\u00e4"', 1, 4),
+}
+
+
+@pytest.mark.parametrize(("text", "values", "width"), TEXTS.values(), ids=TEXTS)
+def test_a_message_counts_its_bytes_and_so_much_for_each_value(text: bytes, values: int, width: int) -> None:
+    assert held_size(text) == width * len(text) + VALUE_SIZE * values
+
+
+def test_commas_and_brackets_in_a_long_text_are_no_values() -> None:
+    text = json.dumps({"rows": 'a,b,[{"\\,' * 100_000}).encode()
+    assert held_size(text) == len(text) + 2 * VALUE_SIZE
+
+
+def test_empty_lists_count_once() -> None:
+    text = b"[" + b"[]," * 50_000 + b"{}]"
+    assert len(loads(text)) == 50_001  # type: ignore[arg-type]
+    assert held_size(text) == len(text) + 50_002 * VALUE_SIZE

@@ -1,0 +1,156 @@
+"""The memory budget: who may draw how much, and that everything comes back."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from naming import naming
+
+from trio_mcp.errors import LimitExceeded
+from trio_mcp.runtime import MemoryBudget, process_budget
+from trio_mcp.runtime.machine_memory import control_group_limits, machine_memory, usable_memory
+
+
+def drawn(budget: MemoryBudget) -> int:
+    return budget.statistics().drawn
+
+
+def test_what_an_account_draws_is_counted_until_it_is_closed() -> None:
+    budget = MemoryBudget(1000)
+    with budget.open() as account:
+        account.draw(100)
+        account.give_back(40)
+        assert (account.drawn, drawn(budget)) == (60, 60)
+    assert (account.drawn, drawn(budget)) == (0, 0)
+
+
+def test_a_closed_account_counts_nothing_more() -> None:
+    budget = MemoryBudget(1000)
+    account = budget.open()
+    account.close()
+    account.draw(100)
+    account.give_back(50)
+    account.close()
+    assert drawn(budget) == 0
+
+
+def test_over_the_total_everything_is_refused_with_the_budget_and_its_size() -> None:
+    budget = MemoryBudget(1000)
+    budget.open("a").draw(960)
+    small = budget.open("b")
+    small.check(40)
+    with pytest.raises(LimitExceeded, match=naming("memory budget", "1000 bytes")):
+        small.check(41)
+    assert budget.statistics().refused == 1
+
+
+def test_up_to_half_of_the_budget_one_connection_may_draw_it_all() -> None:
+    budget = MemoryBudget(1000)
+    for _ in range(9):
+        budget.open().draw(1)
+    budget.open("big").check(491)
+
+
+def test_over_half_a_connection_above_its_share_is_refused_and_a_small_one_is_not() -> None:
+    budget = MemoryBudget(1000)
+    big, small = budget.open("big"), budget.open("small")
+    for _ in range(8):
+        budget.open().draw(1)
+    big.draw(490)
+    with pytest.raises(LimitExceeded, match=naming("memory budget", "share", "111 bytes")):
+        big.check(10)
+    small.check(100)
+    assert not small.has_room(200)
+
+
+def test_the_accounts_of_a_connection_count_together() -> None:
+    budget = MemoryBudget(1000)
+    budget.open("other").draw(450)
+    for _ in range(3):
+        budget.open("one").draw(60)
+    assert budget.open("one").has_room(70)
+    assert not budget.open("one").open().has_room(71)
+
+
+def test_over_half_a_principal_above_a_quarter_is_refused_whatever_its_connections() -> None:
+    budget = MemoryBudget(1000)
+    for number in range(4):
+        budget.open(number, "ana").draw(60)
+        budget.open(number + 10, "ben").draw(70)
+    assert budget.open(0, "ana").has_room(10)
+    with pytest.raises(LimitExceeded, match=naming("memory budget", "quarter", "250 bytes")):
+        budget.open(0, "ana").check(11)
+    assert budget.open("new", "cem").has_room(11)
+
+
+def test_a_connection_without_a_principal_counts_as_one() -> None:
+    budget = MemoryBudget(1000)
+    budget.open("a").draw(240)
+    budget.open("b", "ben").draw(261)
+    assert budget.open("a").has_room(10)
+    assert not budget.open("a").has_room(11)
+
+
+def test_connections_that_hold_nothing_take_no_share() -> None:
+    budget = MemoryBudget(1000)
+    for _ in range(100):
+        with budget.open() as account:
+            account.draw(1)
+    budget.open("a").draw(260)
+    budget.open("b").draw(245)
+    assert budget.open("b").has_room(5)
+
+
+def test_threads_may_share_a_budget() -> None:
+    budget = MemoryBudget(10**9)
+
+    def work() -> None:
+        for _ in range(2000):
+            with budget.open("one", "ana") as account:
+                account.draw(3)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert drawn(budget) == 0
+
+
+@pytest.mark.parametrize(
+    ("total", "kind"), [(0, ValueError), (-1, ValueError), (True, TypeError), ("1 GiB", TypeError)]
+)
+def test_a_budget_is_a_whole_number_of_bytes(total: int, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=naming("total")):
+        MemoryBudget(total)
+
+
+def test_the_default_is_one_for_the_process_of_a_quarter_of_what_it_may_use() -> None:
+    assert process_budget() is process_budget()
+    assert process_budget().total == usable_memory() // 4
+    assert 0 < usable_memory() <= machine_memory()
+
+
+def group(folder: Path, limits: dict[str, str], own: str) -> list[int]:
+    for name, limit in limits.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(limit + "\n")
+    (folder / "own").write_text(own)
+    return control_group_limits(folder, folder / "own")
+
+
+def test_the_limit_of_every_control_group_above_the_process_counts(tmp_path: Path) -> None:
+    limits = {"a/b/memory.max": "max", "a/memory.max": "500", "memory.max": "9000"}
+    assert set(group(tmp_path, limits, "0::/a/b\n")) == {500, 9000}
+
+
+def test_control_groups_of_the_first_version_have_a_folder_for_memory(tmp_path: Path) -> None:
+    limits = {"memory/a/memory.limit_in_bytes": "700", "cpu/a/memory.limit_in_bytes": "1"}
+    assert group(tmp_path, limits, "5:cpu:/a\n4:memory,hugetlb:/a\n") == [700]
+
+
+def test_a_machine_without_control_groups_has_no_such_limit(tmp_path: Path) -> None:
+    assert control_group_limits(tmp_path / "none", tmp_path / "none") == []
