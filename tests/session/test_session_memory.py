@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 import trio
+from peer import hello
 from talk import Talk, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp.runtime import Account, MemoryBudget
 from trio_mcp.server import Context, Server
-from trio_mcp.session import Call, ServiceOptions
+from trio_mcp.session import Call, ServerSession, ServiceOptions
 from trio_mcp.session.calls.directory import CallDirectory
-from trio_mcp.session.sizes import CALL_SIZE, OUTCOME_SIZE, STREAM_SIZE
+from trio_mcp.session.sizes import CALL_SIZE, OUTCOME_SIZE, STREAM_SIZE, SUBSCRIPTION_SIZE
 
 LARGE = 200_000
 VALUES = 5_000
@@ -217,6 +219,50 @@ def test_where_the_budget_has_no_room_the_oldest_outcomes_go_first() -> None:
 
     first, rest_is_kept = trio.run(main)
     assert (first, rest_is_kept) == (3, True)
+
+
+# What a session keeps
+
+
+@asynccontextmanager
+async def counted_session(total: int) -> AsyncIterator[tuple[Talk, Account]]:
+    """A legacy session that keeps what it is told, as one of a channel does."""
+    server = offering(memory=MemoryBudget(total))
+    server.resource("config://app")(lambda: "{}")
+    async with server.open_service() as service:
+        with service.options.memory.open() as account:
+            talk = Talk(service)
+            talk.session = ServerSession(service, account=account)
+            talk.session.attach(talk.outbox)
+            with talk.outbox:
+                yield talk, account
+
+
+async def test_what_a_client_declares_is_counted_for_its_session() -> None:
+    declared = {"experimental": {"com.example/many": {"values": [[]] * 1000}}}
+    async with counted_session(10**9) as (talk, account):
+        await talk.initialize(capabilities=declared)
+        assert account.drawn > 120_000
+
+
+async def test_a_client_that_declares_more_than_the_budget_has_room_for_gets_no_session() -> None:
+    declared = {"experimental": {"com.example/many": {"values": [[]] * 1000}}}
+    async with counted_session(100_000) as (talk, account):
+        error = await talk.error(talk.request("initialize", hello(NEWEST_LEGACY, declared)))
+        assert (error["code"], "memory budget" in error["message"]) == (SERVER_BUSY, True)
+        assert (account.drawn, talk.session.initialized) == (0, False)
+
+
+async def test_a_subscription_is_counted_once_and_until_it_ends() -> None:
+    async with counted_session(10**9) as (talk, account):
+        await talk.initialize()
+        before = account.drawn
+        for _ in range(2):
+            await talk.result(talk.request("resources/subscribe", {"uri": "config://app"}))
+        assert account.drawn == before + SUBSCRIPTION_SIZE + len("config://app")
+        for _ in range(2):
+            await talk.result(talk.request("resources/unsubscribe", {"uri": "config://app"}))
+        assert account.drawn == before
 
 
 # `_meta`

@@ -88,8 +88,7 @@ async def read_all(
                 cost += MESSAGE_COST + envelope.size
                 if cost > TURN:
                     cost = 0
-                    # Shielded: the messages of this iteration have been received, and would be lost with a cancel.
-                    await trio.lowlevel.cancel_shielded_checkpoint()
+                    await let_others_run()
                 take(envelope)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope
@@ -98,6 +97,13 @@ async def read_all(
                 await outbox.wait_not_full()
     except trio.EndOfChannel:
         return
+
+
+async def let_others_run() -> None:
+    """Return when every other task that is ready has had a turn. Shielded: a message was received, and must not be lost."""
+    # Twice: Trio runs the tasks of a turn in any order, so a task may have had this turn already, and come last in the next.
+    for _ in range(2):
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
 
 async def write_all(channel: MessageChannel, outbox: Outbox[Envelope]) -> None:

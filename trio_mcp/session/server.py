@@ -36,7 +36,7 @@ from ..protocol.connection import (
 from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
-from ..runtime import CancelReason, Outbox
+from ..runtime import Account, CancelReason, Outbox
 from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
 from .calls.asks_requests import CallByRequests, PendingAsks
@@ -67,15 +67,16 @@ class ServerSession:
 
     Args:
         shared_channel: see `Connection`.
+        account: counts what the session keeps; its owner closes it. None counts nothing.
     """
 
-    def __init__(self, service: Service, *, shared_channel: bool = True) -> None:
+    def __init__(self, service: Service, *, shared_channel: bool = True, account: Account | None = None) -> None:
         self.service = service
         self.connection = Connection(Side.CLIENT, shared_channel=shared_channel)
         self._asks = PendingAsks(self.connection)
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
-        self._state = SessionState(service, self.connection)
+        self._state = SessionState(service, self.connection, account)
         self._records: RepeatedRecords | None = None
 
     def receive(

@@ -11,8 +11,9 @@ from ..logs import peer_logger
 from ..protocol.connection import Connection
 from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
+from ..protocol.strict_json import held_size
 from ..protocol.uri.uris import check_uri
-from ..runtime import Outbox
+from ..runtime import Account, Outbox
 from ..types import (
     DiscoverResult,
     EmptyResult,
@@ -30,6 +31,7 @@ from .changes import PROMPTS, RESOURCES, TOOLS
 from .envelope import Envelope
 from .listen_requests import listen_plan
 from .service import Service
+from .sizes import SUBSCRIPTION_SIZE
 from .subscriptions import Subscriber
 
 logger = peer_logger("trio_mcp.session")
@@ -46,6 +48,7 @@ class SessionState:
 
     _service: Service
     _connection: Connection
+    _account: Account | None = None
     _subscriber: Subscriber | None = None
     _outbox: Outbox[Envelope] | None = None
     _declared: ServerCapabilities | None = None
@@ -122,8 +125,20 @@ class SessionState:
             raise RemoteProtocolError(
                 f"the params of initialize have {size} bytes; the limit is {MAX_INITIALIZE}", code=INVALID_PARAMS
             )
+        held = held_size(params.encode())
+        self._check(held)
         self._connection.accept_handshake(params, negotiated_version(params.protocol_version))
+        self._draw(held)
         return self._service.capabilities
+
+    def _check(self, size: int) -> None:
+        """Raise `LimitExceeded` unless the memory budget has room for what the session is to keep."""
+        if self._account is not None:
+            self._account.check(size)
+
+    def _draw(self, size: int) -> None:
+        if self._account is not None:
+            self._account.draw(size)
 
     def ping(self, _params: Model) -> Model:
         return EmptyResult()
@@ -145,14 +160,18 @@ class SessionState:
         assert isinstance(params, SubscribeRequestParams)
         self.initialized()
         assert self._subscriber is not None
+        size = 0 if params.uri in self._subscriber.uris else SUBSCRIPTION_SIZE + len(params.uri)
+        self._check(size)
         self._service.subscriptions.subscribe(self._subscriber, params.uri)
+        self._draw(size)
         return EmptyResult()
 
     def unsubscribe(self, params: Model) -> Model:
         assert isinstance(params, UnsubscribeRequestParams)
         check_uri(params.uri)
-        if self._subscriber is not None:
+        if self._subscriber is not None and params.uri in self._subscriber.uris:
             self._service.subscriptions.unsubscribe(self._subscriber, params.uri)
+            self._draw(-SUBSCRIPTION_SIZE - len(params.uri))
         return EmptyResult()
 
     def listen(self, params: Model) -> Plan:

@@ -10,6 +10,9 @@ CONNECTION_SIZE: Final = 32 * 1024
 SESSION_SIZE: Final = 8 * 1024
 """A legacy session, or the session of a channel."""
 
+SUBSCRIPTION_SIZE: Final = 1024
+"""A subscription of a session to a resource, besides its URI."""
+
 STREAM_SIZE: Final = 4 * 1024
 """The queue of messages of an exchange, a stream or a channel, while it is empty."""
 

@@ -67,7 +67,7 @@ class SseSession(OpenSession):
         account = service.open_account(incoming.peer)
         check_room(account, SESSION_SIZE)
         account.draw(SESSION_SIZE)
-        super().__init__(ServerSession(service), incoming.peer.principal, account)
+        super().__init__(ServerSession(service, account=account), incoming.peer.principal, account)
         self.stream = SseStream(incoming, service.open_outbox(incoming.peer))
         self.session.attach(self.stream.outbox)
 

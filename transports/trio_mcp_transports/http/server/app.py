@@ -27,7 +27,7 @@ from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.server import Server
 from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
-from trio_mcp.session.channel import TURN
+from trio_mcp.session.channel import TURN, let_others_run
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
@@ -304,7 +304,7 @@ class McpApp:
         message = parse(body, self._json_limits)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
-            await trio.lowlevel.checkpoint()
+            await let_others_run()
         return Envelope(message, peer=peer, size=size)
 
     # WebSocket

@@ -97,12 +97,12 @@ class LegacyEndpoint:
     def _open_session(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
         account = self._service.open_account(envelope.peer)
         self.sessions.make_room(envelope.peer.principal, account)
-        session = ServerSession(self._service, shared_channel=False)
+        session = ServerSession(self._service, shared_channel=False, account=account)
         exchange = Exchange(incoming, LEGACY_STATUS, self._service.open_outbox(incoming.peer))
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
-            account.draw(SESSION_SIZE + envelope.size)
+            account.draw(SESSION_SIZE)
             entry = self.sessions.add(LegacySession(session, envelope.peer.principal, account, self._store))
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
         exchange.outbox.close()
