@@ -22,7 +22,7 @@ from trio_mcp.runtime import Account, MemoryBudget
 from trio_mcp.server import Context, Server
 from trio_mcp.session import Call, ServerSession, ServiceOptions
 from trio_mcp.session.calls.directory import CallDirectory
-from trio_mcp.session.sizes import CALL_SIZE, OUTCOME_SIZE, STREAM_SIZE, SUBSCRIPTION_SIZE
+from trio_mcp.session.sizes import CALL_SIZE, OUTCOME_SIZE, SUBSCRIPTION_SIZE
 
 LARGE = 200_000
 VALUES = 5_000
@@ -58,8 +58,8 @@ class Desk:
 
 
 def drawn(talk: Talk) -> int:
-    """What is drawn besides the outbox of the connection."""
-    return talk.service.statistics().memory.drawn - STREAM_SIZE
+    """What is drawn now."""
+    return talk.service.statistics().memory.drawn
 
 
 @pytest.fixture

@@ -4,19 +4,18 @@ Each holder has an `Account`: a connection, a request body, a queue of messages,
 is stored, and counted for as long as it is held. What one holder draws counts for its connection, and for the principal of that
 connection if there is one.
 
-Up to half of the budget anyone may draw. Over half, nobody may take the room of others: a connection may hold the total divided
-by the number of connections, and a principal a quarter of the total. A connection without a principal counts as one.
+Up to half of the budget anyone may draw. Over half, a holder may not take the room of others: a connection may hold the total
+divided by the number of connections, and a principal a quarter of the total. A connection without a principal counts as one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from ..checks import check_int
 from ..errors import LimitExceeded
@@ -47,6 +46,10 @@ class MemoryBudget:
     Args:
         total: in bytes; by default a quarter of the memory of the machine, or of its control group.
 
+    Attributes:
+        half: bytes up to which anybody may draw.
+        drawn: bytes that are held.
+
     Raises:
         TypeError, ValueError: the total is no whole number of at least 1.
     """
@@ -55,11 +58,12 @@ class MemoryBudget:
         if total is None:
             total = usable_memory() // SHARE_OF_MACHINE
         self.total = check_int("total", total, least=1, hint="leave it out for the default")
+        self.half = self.total // 2
+        self.drawn = 0
         self._lock = threading.Lock()
-        self._drawn = 0
         self._refused = 0
-        self._by_connection: Counter[Hashable] = Counter()
-        self._by_principal: Counter[str] = Counter()
+        self._by_connection: dict[Hashable, int] = {}
+        self._by_principal: dict[str, int] = {}
 
     def open(self, connection: Hashable | None = None, principal: str | None = None) -> Account:
         """Open an account.
@@ -72,49 +76,59 @@ class MemoryBudget:
 
     def statistics(self) -> MemoryStatistics:
         """Return how much is held now, and how often something was refused."""
-        return MemoryStatistics(self.total, self._drawn, self._refused)
-
-    def refusal(self, size: int, connection: Hashable, principal: str | None) -> str | None:
-        """Return why these bytes may not be drawn, or None if they may."""
-        total, after = self.total, self._drawn + size
-        if after <= total // 2:
-            return None
-        if after > total:
-            return f"the memory budget of this server, {total} bytes, is used up"
-        over_half = "over half of the memory budget of this server is used, and"
-        held = self._by_connection[connection] + size
-        share = total // (len(self._by_connection) or 1)
-        if held > share:
-            return f"{over_half} this connection would hold more than its share of {share} bytes"
-        if principal is not None:
-            held = self._by_principal[principal] + size
-        if held > total // 4:
-            return f"{over_half} you would hold more than a quarter of it, {total // 4} bytes"
-        return None
+        return MemoryStatistics(self.total, self.drawn, self._refused)
 
     def is_full(self, size: int) -> bool:
-        """Return whether no one may draw these bytes."""
-        return self._drawn + size > self.total
+        """Return whether these bytes are more than what is left for all."""
+        return self.drawn + size > self.total
 
-    def count_refusal(self) -> None:
-        self._refused += 1
+    def refusal(self, size: int, account: Account) -> str | None:
+        """Return why an account may not draw these bytes, or None if it may."""
+        if self.drawn + size <= self.half:
+            return None
+        if self.is_full(size):
+            return f"the memory budget of this server, {self.total} bytes, is used up"
+        over_half = "over half of the memory budget of this server is used, and"
+        held = self._by_connection.get(account.connection, 0) + size
+        share = self.total // (len(self._by_connection) or 1)
+        if held > share:
+            return f"{over_half} this connection would hold more than its share of {share} bytes"
+        if account.principal is not None:
+            held = self._by_principal.get(account.principal, 0) + size
+        if held > self.total // 4:
+            return f"{over_half} you would hold more than a quarter of it, {self.total // 4} bytes"
+        return None
 
-    def add(self, size: int, connection: Hashable, principal: str | None) -> None:
-        """Count bytes that are held, or with a negative size bytes that no longer are."""
+    def check(self, size: int, account: Account) -> None:
+        """Raise `LimitExceeded` if an account may not draw these bytes."""
+        refusal = self.refusal(size, account)
+        if refusal is not None:
+            self._refused += 1
+            raise LimitExceeded(f"{refusal}; try again later (ServiceOptions.memory)")
+
+    def add(self, size: int, account: Account) -> None:
+        """Count bytes that an account holds, or with a negative size bytes that it no longer holds."""
         # Services in several threads may share a budget, and `+=` is not atomic.
         with self._lock:
-            self._drawn += size
-            self._by_connection[connection] += size
-            # Without an entry that holds nothing: the number of entries is that of the connections.
-            if not self._by_connection[connection]:
-                del self._by_connection[connection]
-            if principal is not None:
-                self._by_principal[principal] += size
-                if not self._by_principal[principal]:
-                    del self._by_principal[principal]
+            self.drawn += size
+            add_to(self._by_connection, account.connection, size)
+            if account.principal is not None:
+                add_to(self._by_principal, account.principal, size)
 
     def __repr__(self) -> str:
-        return f"<MemoryBudget {self._drawn}/{self.total} connections={len(self._by_connection)}>"
+        return f"<MemoryBudget {self.drawn}/{self.total} connections={len(self._by_connection)}>"
+
+
+K = TypeVar("K")
+
+
+def add_to(table: dict[K, int], key: K, size: int) -> None:
+    """Add to an entry, and remove one that holds nothing: there are as many connections as entries."""
+    held = table.get(key, 0) + size
+    if held:
+        table[key] = held
+    else:
+        table.pop(key, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -124,8 +138,8 @@ class Account:
     budget: MemoryBudget
     connection: Hashable
     principal: str | None
-    drawn: int = field(default=0, init=False)
-    closed: bool = field(default=False, init=False)
+    drawn: int = 0
+    closed: bool = False
 
     def open(self) -> Account:
         """Open another account for the same connection and principal."""
@@ -133,20 +147,19 @@ class Account:
 
     def has_room(self, size: int) -> bool:
         """Return whether these bytes may be drawn."""
-        return self.budget.refusal(size, self.connection, self.principal) is None
+        return self.budget.refusal(size, self) is None
 
     def check(self, size: int) -> None:
         """Raise `LimitExceeded`, which names the budget, unless these bytes may be drawn."""
-        refusal = self.budget.refusal(size, self.connection, self.principal)
-        if refusal is not None:
-            self.budget.count_refusal()
-            raise LimitExceeded(f"{refusal}; try again later (ServiceOptions.memory)")
+        # Nearly always there is room for everybody, and every call asks several times.
+        if self.budget.drawn + size > self.budget.half:
+            self.budget.check(size, self)
 
     def draw(self, size: int) -> None:
         """Count bytes as held, whether or not there is room: `check` first what may be refused."""
         if not self.closed:
             self.drawn += size
-            self.budget.add(size, self.connection, self.principal)
+            self.budget.add(size, self)
 
     def give_back(self, size: int) -> None:
         """Count bytes as no longer held."""
@@ -155,7 +168,8 @@ class Account:
     def close(self) -> None:
         """Give back everything; closing it again does nothing."""
         if self.drawn:
-            self.draw(-self.drawn)
+            self.budget.add(-self.drawn, self)
+        self.drawn = 0
         self.closed = True
 
     def __enter__(self) -> Self:

@@ -26,7 +26,6 @@ from .calls.call import CallServices, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .envelope import ANONYMOUS, Envelope, Peer, sent_size
 from .options import ServiceOptions
-from .sizes import STREAM_SIZE
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
 
@@ -70,14 +69,15 @@ class Service:
         """Open an account of the memory budget for what is held for a client."""
         return self.options.memory.open(peer.connection, peer.principal)
 
-    def open_outbox(self, peer: Peer = ANONYMOUS, size: int = STREAM_SIZE) -> Outbox[Envelope]:
+    def open_outbox(self, peer: Peer = ANONYMOUS, size: int = 0) -> Outbox[Envelope]:
         """Return an outbox for messages to a client that counts what it holds; leaving its block closes it.
 
         Args:
-            size: bytes that it takes while it is empty, with what exists for as long as it does.
+            size: bytes that it takes while it is empty, with what exists for as long as it does; a call includes its outbox.
         """
         account = self.open_account(peer)
-        account.draw(size)
+        if size:
+            account.draw(size)
         return Outbox(self.options.outbox, account=account, size_of=sent_size)
 
     def declare(self, capabilities: ServerCapabilities) -> None:

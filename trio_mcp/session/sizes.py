@@ -14,10 +14,10 @@ SUBSCRIPTION_SIZE: Final = 1024
 """A subscription of a session to a resource, besides its URI."""
 
 STREAM_SIZE: Final = 4 * 1024
-"""The queue of messages of an exchange, a stream or a channel, while it is empty."""
+"""A stream that belongs to no call, or the queue of a channel, while it is empty."""
 
 CALL_SIZE: Final = 16 * 1024
-"""A call, besides its request and what its body uses."""
+"""A call with its stream, besides its request and what its body uses."""
 
 OUTCOME_SIZE: Final = 2 * 1024
 """A call that has ended and whose outcomes are kept, besides these."""

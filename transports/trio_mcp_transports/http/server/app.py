@@ -295,15 +295,14 @@ class McpApp:
         """
         limits, peer = self.limits, incoming.peer
         announced = peer.headers.get("content-length")
-        with account.open() as arriving:
-            body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, arriving)
+        body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, account)
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         size = held_size(body)
         check_room(account, size)
-        account.draw(size)
         message = parse(body, self._json_limits)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
+            account.draw(size)
             await let_others_run()
         return Envelope(message, peer=peer, size=size)
 

@@ -18,7 +18,7 @@ from trio_mcp.protocol.jsonrpc import Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
-from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, HttpRejection, check_stream
@@ -130,7 +130,7 @@ class LegacyEndpoint:
             raise HttpRejection(
                 409, "This session has an open stream already: resume that one with the Last-Event-ID header."
             )
-        stream = self._new_stream(entry, incoming.peer)
+        stream = self._new_stream(entry, incoming.peer, STREAM_SIZE)
         # Messages that were posted while no stream was open wait in the old one. They were never logged, so they have
         # no event id.
         for envelope in streams.standalone.retire() if streams.standalone is not None else ():
@@ -212,10 +212,10 @@ class LegacyEndpoint:
             # Its call was cancelled without an answer, so there is no end that a client could come back for.
             await entry.streams.log.forget(stream.number)
 
-    def _new_stream(self, entry: LegacySession, peer: Peer) -> SessionStream:
+    def _new_stream(self, entry: LegacySession, peer: Peer, size: int = 0) -> SessionStream:
         return SessionStream(
             entry.streams,
-            self._service.open_outbox(peer),
+            self._service.open_outbox(peer, size),
             sends_priming_event=entry.session.connection.terms.codec.revision.polling,
         )
 
