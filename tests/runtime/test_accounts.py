@@ -10,7 +10,11 @@ from naming import naming
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import MemoryBudget, process_budget
+from trio_mcp.runtime.memory_budget import LEAST_SHARE
 from trio_mcp.runtime.machine_memory import control_group_limits, machine_memory, usable_memory
+
+
+MIB = 1024 * 1024
 
 
 def drawn(budget: MemoryBudget) -> int:
@@ -54,24 +58,32 @@ def test_up_to_half_of_the_budget_one_connection_may_draw_it_all() -> None:
 
 
 def test_over_half_a_connection_above_its_share_is_refused_and_a_small_one_is_not() -> None:
-    budget = MemoryBudget(1000)
+    budget = MemoryBudget(1000 * MIB)
     big, small = budget.open("big"), budget.open("small")
     for _ in range(8):
-        budget.open().draw(1)
-    big.draw(490)
-    with pytest.raises(LimitExceeded, match=naming("memory budget", "share", "111 bytes")):
-        big.check(10)
-    small.check(100)
-    assert not small.has_room(200)
+        budget.open().draw(MIB)
+    big.draw(490 * MIB)
+    with pytest.raises(LimitExceeded, match=naming("memory budget", "share", f"{1000 * MIB // 9} bytes")):
+        big.check(10 * MIB)
+    small.check(100 * MIB)
+    assert not small.has_room(200 * MIB)
+
+
+def test_a_share_is_large_enough_for_a_call_however_many_connections_there_are() -> None:
+    budget = MemoryBudget(2 * MIB)
+    for _ in range(600):
+        budget.open().draw(2048)
+    assert budget.open().has_room(LEAST_SHARE)
+    assert not budget.open().has_room(LEAST_SHARE + 1)
 
 
 def test_the_accounts_of_a_connection_count_together() -> None:
-    budget = MemoryBudget(1000)
-    budget.open("other").draw(450)
+    budget = MemoryBudget(1000 * MIB)
+    budget.open("other").draw(450 * MIB)
     for _ in range(3):
-        budget.open("one").draw(60)
-    assert budget.open("one").has_room(70)
-    assert not budget.open("one").open().has_room(71)
+        budget.open("one").draw(60 * MIB)
+    assert budget.open("one").has_room(70 * MIB)
+    assert not budget.open("one").open().has_room(71 * MIB)
 
 
 def test_over_half_a_principal_above_a_quarter_is_refused_whatever_its_connections() -> None:

@@ -40,6 +40,7 @@ from .codec import Codec, codec_for
 from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, classify, read_request
 from .jsonrpc import (
     INVALID_REQUEST,
+    PARSE_ERROR,
     Answers,
     Batch,
     Encoded,
@@ -268,18 +269,22 @@ class Connection:
         return NotificationIn(message.method, decoded)
 
     def _reply(self, message: Response | ErrorResponse) -> Event:
-        pending = None if message.id is None else self._pending.pop(message.id, None)
-        if pending is None or message.id is None:
+        id = message.id
+        if id is None and isinstance(message, ErrorResponse) and message.error.code in (PARSE_ERROR, INVALID_REQUEST):
+            # The peer could not read the id of what it rejects. If one request is open, it is that one.
+            id = next(iter(self._pending)) if len(self._pending) == 1 else None
+        pending = None if id is None else self._pending.pop(id, None)
+        if pending is None or id is None:
             return self._stray(message.id)
         if isinstance(message, ErrorResponse):
             error = message.error
-            return ReplyIn(message.id, PeerError(error.code, error.message, error.data))
+            return ReplyIn(id, PeerError(error.code, error.message, error.data))
         result = message.result
         assert not isinstance(result, Encoded)
         try:
-            return ReplyIn(message.id, pending.codec.decode_result(pending.method, result))
+            return ReplyIn(id, pending.codec.decode_result(pending.method, result))
         except RemoteProtocolError as malformed:
-            return ReplyIn(message.id, without_traceback(malformed))
+            return ReplyIn(id, without_traceback(malformed))
 
     def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
         if message.id is None:

@@ -158,8 +158,8 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malform
 def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = None) -> Malformed:
     """Return what to make of text that is no JSON, or that exceeds a limit.
 
-    It may have been the answer to a request of ours, which would wait for ever. So the id is looked for in the text where
-    JSON-RPC libraries write it: before the result, or after it as the last member.
+    It may have been the answer to a request of ours, which would wait for ever, or a request, whose sender would. So the id is
+    looked for in the text where JSON-RPC libraries write it: before the result or the method, or after it as the last member.
 
     Args:
         head: the text, or the first bytes of it.
@@ -168,16 +168,23 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
     # What led to the error holds the whole text, and so would its traceback.
     error = without_traceback(error)
     end = head[-_SEARCHED:] if tail is None else tail
-    found = _ID_BEFORE_RESULT.match(head[:_SEARCHED]) or (
-        _ID_AFTER_RESULT.search(end) if _RESULT_FIRST.match(head[:_SEARCHED]) else None
-    )
-    if found is None:
+    start = head[:_SEARCHED]
+    found = _ID_BEFORE_CONTENT.match(start)
+    first = found or _CONTENT_FIRST.match(start)
+    if first is not None and found is None:
+        found = _ID_AFTER_CONTENT.search(end)
+    if first is None or found is None:
         return Malformed(error)
     try:
         id = loads(found["id"])
     except RemoteProtocolError:
         return Malformed(error)
-    return Malformed(error, answers=id if is_request_id(id) else None)
+    if not is_request_id(id):
+        return Malformed(error)
+    if first["content"] != b"method":
+        return Malformed(error, answers=id)
+    error.request_id = id
+    return Malformed(error)
 
 
 def dump(message: Message | Answers) -> bytes:
@@ -237,11 +244,11 @@ def decoded(members: JsonObject | Encoded) -> JsonObject:
 _SEARCHED = 1024
 _ID = rb'"id"\s*:\s*(?P<id>-?\d{1,16}|"(?:[^"\\]|\\.){0,256}")\s*'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
-_RESULT = rb'"(?:result|error)"\s*:'
-_ID_BEFORE_RESULT = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_VERSION, _ID, _VERSION, _RESULT))
-_RESULT_FIRST = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b" % (_VERSION, _RESULT))
+_CONTENT = rb'"(?P<content>result|error|method)"\s*:'
+_ID_BEFORE_CONTENT = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_VERSION, _ID, _VERSION, _CONTENT))
+_CONTENT_FIRST = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b" % (_VERSION, _CONTENT))
 # The brace after it is the last of the text, so it closes the message, and the id is a member of the message itself.
-_ID_AFTER_RESULT = re.compile(rb",\s*(?:%b,\s*)?%b(?:,\s*%b)?\}\s*\Z" % (_VERSION, _ID, _VERSION))
+_ID_AFTER_CONTENT = re.compile(rb",\s*(?:%b,\s*)?%b(?:,\s*%b)?\}\s*\Z" % (_VERSION, _ID, _VERSION))
 NO_BATCHES = "JSON-RPC batches are not supported: send one message at a time."
 NO_OBJECT = "A message must be a JSON object."
 
@@ -271,7 +278,8 @@ def _malformed(error: RemoteProtocolError, members: JsonObject) -> Malformed:
     id = members.get("id")
     if not is_request_id(id):
         return Malformed(error)
-    if "method" not in members and ("result" in members or "error" in members):
+    # Without a method it can only have been meant as an answer: `{"id": 1}` is what JavaScript makes of an undefined result.
+    if "method" not in members or "result" in members or "error" in members:
         return Malformed(error, answers=id)
     error.request_id = id
     return Malformed(error)

@@ -25,6 +25,10 @@ SHARE_OF_MACHINE: Final = 4
 """By default a process may hold this fraction of its memory for its peers."""
 
 
+LEAST_SHARE: Final = 128 * 1024
+"""Bytes that every connection may hold while there is room, however many there are: enough for a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryStatistics:
     """A snapshot of a memory budget.
@@ -78,19 +82,19 @@ class MemoryBudget:
         """Return how much is held now, and how often something was refused."""
         return MemoryStatistics(self.total, self.drawn, self._refused)
 
-    def is_full(self, size: int) -> bool:
-        """Return whether these bytes are more than what is left for all."""
-        return self.drawn + size > self.total
+    def is_over_half(self, size: int) -> bool:
+        """Return whether more than half would be drawn with these bytes."""
+        return self.drawn + size > self.half
 
     def refusal(self, size: int, account: Account) -> str | None:
         """Return why an account may not draw these bytes, or None if it may."""
-        if self.drawn + size <= self.half:
+        if not self.is_over_half(size):
             return None
-        if self.is_full(size):
+        if self.drawn + size > self.total:
             return f"the memory budget of this server, {self.total} bytes, is used up"
         over_half = "over half of the memory budget of this server is used, and"
         held = self._by_connection.get(account.connection, 0) + size
-        share = self.total // (len(self._by_connection) or 1)
+        share = max(self.total // (len(self._by_connection) or 1), LEAST_SHARE)
         if held > share:
             return f"{over_half} this connection would hold more than its share of {share} bytes"
         if account.principal is not None:

@@ -19,6 +19,9 @@ STREAM_SIZE: Final = 4 * 1024
 CALL_SIZE: Final = 16 * 1024
 """A call with its stream, besides its request and what its body uses."""
 
+HEADER_SIZE: Final = 256
+"""A header of the HTTP request that started a call."""
+
 OUTCOME_SIZE: Final = 2 * 1024
 """A call that has ended and whose outcomes are kept, besides these."""
 

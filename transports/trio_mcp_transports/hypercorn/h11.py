@@ -35,6 +35,8 @@ RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\
 ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
 # How long a body may be whose rest is read and discarded when its request was answered before it came.
 MAX_DISCARDED_BYTES: Final = 64 * 1024
+# Lines of a head. Each is kept as several objects while its request runs, however short it is.
+MAX_HEADERS: Final = 100
 # The parts of a response are joined into one write if none is larger.
 MAX_JOINED_BYTES: Final = 64 * 1024
 
@@ -283,6 +285,8 @@ def has_short_body(request: h11.Request) -> bool:
 
 def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool]:
     """The status to refuse `request` with, or None; and whether it asks for a WebSocket."""
+    if len(request.headers) > MAX_HEADERS:
+        return 431, False
     length = len(request.target)
     upgrade = connection = b""
     framings = 0

@@ -64,7 +64,7 @@ from ...types import (
 from ..envelope import Envelope
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
-from ..sizes import CALL_SIZE
+from ..sizes import CALL_SIZE, HEADER_SIZE
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import Question, RequestFacts, ResumeMode
@@ -160,7 +160,7 @@ class Call(ABC, Generic[OriginT_co]):
         services, plan, facts = self.services, self._plan, self.facts
         assert self.target is not None
         account = self.target.outbox.account
-        size = CALL_SIZE + facts.size
+        size = CALL_SIZE + HEADER_SIZE * len(facts.headers) + facts.size
         if account is not None:
             account.check(size)
         self.actor = services.supervisor.start(

@@ -18,6 +18,7 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER, heade
 from trio_mcp.protocol.http.sse import SseEvent
 from trio_mcp.protocol.jsonrpc import (
     Batch,
+    Encoded,
     ErrorResponse,
     Malformed,
     Message,
@@ -149,7 +150,8 @@ class HttpConnection(ServerConnection):
             return PostHeaders({**extra, **CONTENT}, {}, resumable=False)
         if isinstance(message, Request):
             # Our own client says `stateless`. A program that sends its own messages may only have named the revision in them.
-            own = headers_of(message.method, decoded(message.params))
+            # One that is encoded is our own client's, and may be large: nobody else's limits hold for it.
+            own = {} if isinstance(message.params, Encoded) else headers_of(message.method, message.params)
             if VERSION_HEADER in own:
                 return PostHeaders({**extra, **CONTENT, **own}, {}, resumable=False)
             if message.method == "initialize":

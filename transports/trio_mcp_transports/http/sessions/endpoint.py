@@ -16,7 +16,7 @@ import trio
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
-from trio_mcp.runtime import CancelReason
+from trio_mcp.runtime import CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
@@ -24,7 +24,7 @@ from trio_mcp.storage import EventStore
 from ...asgi.access import ALLOW, HttpRejection, check_stream
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, ended_when_expired
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import AuthorizedRequest, Respond, respond
+from ...asgi.messages import AuthorizedRequest, Respond, check_room, respond
 from .event_log import read_event_id
 from .sessions import LegacySession, LegacySessions
 from .streams import BackgroundLogger, SessionStream, StreamReader
@@ -145,10 +145,13 @@ class LegacyEndpoint:
         number, after = read_event_id(last)
         # Read first: an id that cannot be resumed takes nothing from a reader.
         events = await self._missed_events(entry, number, after)
-        stream = entry.streams.active.get(number) or entry.streams.ended(number)
+        stream = entry.streams.active.get(number) or entry.streams.ended(number, Outbox(1))
         reader = StreamReader(incoming, stream)
-        async with ended_when_expired(reader, incoming.expiry):
-            await self._serve_stream(entry, reader, partial(reader.resume, after, events))
+        with self._service.open_account(incoming.peer) as account:
+            check_room(account, STREAM_SIZE)
+            account.draw(STREAM_SIZE)
+            async with ended_when_expired(reader, incoming.expiry):
+                await self._serve_stream(entry, reader, partial(reader.resume, after, events, account))
 
     async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
         """The first part of what came after an event, or why there is none; the session may end meanwhile."""

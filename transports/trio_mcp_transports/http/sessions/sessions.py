@@ -75,23 +75,22 @@ class LegacySessions(SessionTable[LegacySession]):
     def make_room(self, principal: str | None, account: Account) -> None:
         """Make room for one more session, which will draw from this account.
 
-        The oldest session that has done nothing since it was opened, and that counts towards the limit, is ended for it.
+        At a limit, the oldest session that has done nothing since it was opened, and counts towards the limit, is ended for it.
 
         Raises:
             HttpRejection: 503, there is none.
         """
         rejection = self.quota.rejection(principal)
-        if rejection is None and not account.budget.is_full(SESSION_SIZE):
-            check_room(account, SESSION_SIZE)
-            return
-        # A principal at its own limit must not push out the sessions of others.
-        own = self.quota.is_full_for(principal)
-        in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
-        unused = next((entry for entry in in_the_way if entry.is_unused), None)
-        if unused is None:
-            check_room(account, SESSION_SIZE)
-            raise HttpRejection(503, rejection or "", code=SERVER_BUSY)
-        self.end(unused, CancelReason.EXPIRED)
+        # From half of the memory budget on, too: sessions that are opened and left must not keep everybody else out.
+        if rejection is not None or account.budget.is_over_half(SESSION_SIZE):
+            # A principal at its own limit must not push out the sessions of others.
+            own = self.quota.is_full_for(principal)
+            in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
+            unused = next((entry for entry in in_the_way if entry.is_unused), None)
+            if unused is not None:
+                self.end(unused, CancelReason.EXPIRED)
+            elif rejection is not None:
+                raise HttpRejection(503, rejection, code=SERVER_BUSY)
         check_room(account, SESSION_SIZE)
 
     def find(self, session_id: str, principal: str | None) -> LegacySession:

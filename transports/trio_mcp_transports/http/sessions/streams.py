@@ -38,7 +38,7 @@ import trio
 
 from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encode_retry
 from trio_mcp.protocol.jsonrpc import dump
-from trio_mcp.runtime import Outbox
+from trio_mcp.runtime import Account, Outbox
 from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 
 from ...asgi.access import HttpRejection
@@ -52,6 +52,10 @@ cheaper for both sides, and needs no event id."""
 
 MAX_UNREAD_EVENTS: Final = 256
 """Events that are logged without a reader; then the calls that send them wait."""
+
+
+MAX_WRITE: Final = 64 * 1024
+"""Bytes of several events from the log that are sent in one write."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,11 +72,11 @@ class SessionStreams:
         """Whether the standalone stream has no reader."""
         return self.standalone is None or self.standalone.consumer is None
 
-    def ended(self, number: int) -> SessionStream:
+    def ended(self, number: int, outbox: Outbox[Envelope]) -> SessionStream:
         """Return a stream that has ended, for a client that reads the rest of it from the log."""
-        stream = SessionStream(self, Outbox(1), sends_priming_event=False)
+        stream = SessionStream(self, outbox, sends_priming_event=False)
         stream.number, stream.last = number, sys.maxsize
-        stream.outbox.close()
+        outbox.close()
         return stream
 
     async def read(self, number: int, after: int) -> Sequence[bytes]:
@@ -212,15 +216,19 @@ class StreamReader(Exchange):
         self.stream = stream
         self._response_ended: trio.Event | None = None
 
-    async def resume(self, after: int, events: Sequence[bytes]) -> bool:
-        """Send what the log has after that event, of which `events` is the first part, and go on as `run` does."""
+    async def resume(self, after: int, events: Sequence[bytes], account: Account) -> bool:
+        """Send what the log has after that event, of which `events` is the first part, and go on as `run` does.
+
+        Args:
+            account: counts what is sent of the log.
+        """
         try:
             await self._open()
             await self._send_part(b"")
             # The append that the reader before began must be in the log first, or its events would be missing between
             # the log and the outbox.
             await self.stream.wait_logged()
-            if not await self._catch_up(after, events):
+            if not await self._catch_up(after, events, account):
                 await self._send_part(self.closing_bytes, more=False)
                 return False
             await self._send_events()
@@ -228,7 +236,7 @@ class StreamReader(Exchange):
             return False
         return await self.run()
 
-    async def _catch_up(self, after: int, events: Sequence[bytes]) -> bool:
+    async def _catch_up(self, after: int, events: Sequence[bytes], account: Account) -> bool:
         """Send what is in the log. False if an event has just been lost: the client will ask for it and get an error."""
         stream = self.stream
         while stream.consumer is self and after < stream.last:
@@ -239,12 +247,23 @@ class StreamReader(Exchange):
             # Only a stream that has ended has no more events than its log.
             if not events:
                 break
-            sent = events[
-                : stream.last - after
-            ]  # the store may hold more: what a write that was cut short will write again
-            await self._send_part(stream.framed(after + 1, sent))
+            # The store may hold more than was counted: what a write that was cut short will write again.
+            sent = first_of(events[: stream.last - after])
+            if not await self._send_counted(stream.framed(after + 1, sent), account):
+                return False
             after += len(sent)
-            events = ()
+            events = events[len(sent) :]
+        return True
+
+    async def _send_counted(self, body: bytes, account: Account) -> bool:
+        """Send a part of the log, which is a copy; False if the memory budget has no room for it."""
+        if not account.has_room(len(body)):
+            return False
+        account.draw(len(body))
+        try:
+            await self._send_part(body)
+        finally:
+            account.give_back(len(body))
         return True
 
     async def end_early(self, retry: float | None) -> None:
@@ -286,6 +305,17 @@ class StreamReader(Exchange):
         stream = self.stream
         first = b"" if stream.number else stream.open()
         return first + await stream.flush(self)
+
+
+def first_of(events: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the first events, for one write: at least one, and more while they are small."""
+    size = count = 0
+    for event in events:
+        size += len(event)
+        if count and size > MAX_WRITE:
+            break
+        count += 1
+    return events[:count]
 
 
 class BackgroundLogger:
