@@ -35,7 +35,7 @@ SMILE = "\U0001f600"
 TEXT_FRAME, FIN = 1, 0x80
 
 
-def message(tool: str, id: int = 1, meta: Mapping[str, Any] | None = None, **arguments: object) -> dict[str, Any]:
+def message(tool: str, id: int, meta: Mapping[str, Any] | None = None, /, **arguments: object) -> dict[str, Any]:
     """Return a modern call."""
     needed = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {"elicitation": {"form": {}}}}
     params = {"name": tool, "arguments": arguments, "_meta": {**needed, **(meta or {})}}
@@ -46,18 +46,18 @@ def encoded(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    named = {"host": "localhost", "accept": "application/json, text/event-stream", **headers}
+def request(method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
+    named = {"host": "localhost", "accept": "application/json, text/event-stream", **(headers or {})}
     if body:
         named |= {"content-type": "application/json", "content-length": str(len(body))}
     lines = [f"{name}: {value}" for name, value in named.items()]
     return "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode() + body
 
 
-def call(tool: str, meta: Mapping[str, Any] | None = None, **arguments: object) -> bytes:
+def call(tool: str, meta: Mapping[str, Any] | None = None, /, **arguments: object) -> bytes:
     """Return a modern call as a POST."""
-    asked = message(tool, meta=meta, **arguments)
-    return request("POST", "/mcp", encoded(asked), **headers_of("tools/call", asked["params"]))
+    asked = message(tool, 1, meta, **arguments)
+    return request("POST", "/mcp", encoded(asked), headers_of("tools/call", asked["params"]))
 
 
 def frame(payload: bytes, first: int = FIN | TEXT_FRAME) -> bytes:
@@ -73,7 +73,7 @@ def frame(payload: bytes, first: int = FIN | TEXT_FRAME) -> bytes:
 UPGRADE = request(
     "GET",
     "/mcp",
-    **{
+    headers={
         "upgrade": "websocket",
         "connection": "upgrade",
         "sec-websocket-version": "13",
@@ -116,7 +116,7 @@ def sent_by(kind: str) -> bytes:
         case "parked call with objects":
             return call("ask", items=objects)
         case "parked call with arrays in _meta":
-            return call("ask", meta={"com.example/x": empty})
+            return call("ask", {"com.example/x": empty})
         case "small parked call":
             return call("ask")
         case "result that is not read":

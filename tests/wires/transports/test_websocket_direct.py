@@ -122,6 +122,7 @@ def websocket_stream() -> GuardedWSStream:
 
     stream = GuardedWSStream(None, Config(), None, None, False, None, None, send, 1)  # type: ignore[arg-type]
     stream.handshake = Handshake([], "1.1")
+    stream.account = MemoryBudget().open()
     return stream
 
 
@@ -275,7 +276,7 @@ async def test_others_have_a_turn_while_frames_are_read(each: bytes) -> None:
 def test_frames_are_taken_at_once_in_bounded_numbers() -> None:
     stream = websocket_stream()
     stream.on_message = lambda _data: True
-    stream.inbox = Waiting(9)
+    stream.inbox = Waiting(9, stream.account)
     assert trio.run(taken, stream, WHOLE * (FRAMES_IN_TURN + 3)) == FRAMES_IN_TURN
 
 

@@ -264,8 +264,8 @@ class GuardedTCPServer(TCPServer):
         del data, left
         # What has come with the request, or as the first bytes after it, was not counted yet.
         if self.protocol.paused:
-            ahead = self.protocol.buffered - self._stored
-            if ahead > 0 and not self._has_room_ahead(ahead):
+            uncounted = self.protocol.buffered - self._stored
+            if uncounted > 0 and not self._has_room_ahead(uncounted):
                 return False
             self._count_stored()
         while self.protocol.paused:
