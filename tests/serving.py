@@ -85,9 +85,15 @@ async def all_of(stream: trio.abc.ReceiveStream | None) -> bytes:
 
 
 @asynccontextmanager
-async def child(script: Path, *arguments: str, limit: float = START, **popen: Any) -> AsyncIterator[Child]:
-    """A script as a process of its own, which is killed at the end of the block if it still runs."""
-    command = [sys.executable, "-X", "dev", "-W", "error", str(script), *arguments]
+async def child(
+    script: Path, *arguments: str, limit: float = START, strict: bool = True, **popen: Any
+) -> AsyncIterator[Child]:
+    """A script as a process of its own, which is killed at the end of the block if it still runs.
+
+    With `strict`, in development mode; that takes more memory.
+    """
+    flags = ["-X", "dev", "-W", "error"] if strict else []
+    command = [sys.executable, *flags, str(script), *arguments]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = await trio.lowlevel.open_process(command, **{"env": {**os.environ, **IMPORTS}, **pipes, **popen})
     try:

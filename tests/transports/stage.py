@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 
-from trio_mcp import CancelReason, Context, Server
+from trio_mcp import CancelReason, Context, Server, ServiceOptions
 
 
 @dataclass
@@ -41,8 +41,8 @@ class Stage:
 
     Each run of `talk` is expected by name."""
 
-    def __init__(self) -> None:
-        self.server = Server("stage", version="1.0")
+    def __init__(self, options: ServiceOptions | None = None) -> None:
+        self.server = Server("stage", version="1.0", options=options or ServiceOptions())
         self.runs = 0
         self.waiting = 0
         self.started = trio.Event()

@@ -24,4 +24,4 @@ class FastPath(Protocol):
         ...
 
     async def send_many(self, messages: Iterable[bytes]) -> None:
-        """Send messages in order, in one write. Raises `OSError` if the client has gone or did not read in time."""
+        """Send messages in order, small ones in one write. Raises `OSError` if the client has gone or did not read in time."""

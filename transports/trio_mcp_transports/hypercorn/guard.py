@@ -262,6 +262,12 @@ class GuardedTCPServer(TCPServer):
             self._account.give_back(size)
         # Not kept while a request is in progress: that may take an hour, and these may be 64 KiB.
         del data, left
+        # What has come with the request, or as the first bytes after it, was not counted yet.
+        if self.protocol.paused:
+            uncounted = self.protocol.buffered - self._stored
+            if uncounted > 0 and not self._has_room_ahead(uncounted):
+                return False
+            self._count_stored()
         while self.protocol.paused:
             # Read on while a request is in progress: that is the only way to learn that the client has gone. What comes
             # is kept for its turn.
@@ -273,9 +279,15 @@ class GuardedTCPServer(TCPServer):
             self._count_stored()
         return True
 
-    def _store(self, data: bytes) -> bool:
-        if not self._account.has_room(len(data)):
+    def _has_room_ahead(self, size: int) -> bool:
+        """Return whether so many bytes more may be stored that were sent before an answer."""
+        has_room = self._account.has_room(size)
+        if not has_room:
             self._log_closed("the memory budget has no room for what it sent before its answer")
+        return has_room
+
+    def _store(self, data: bytes) -> bool:
+        if not self._has_room_ahead(len(data)):
             return False
         self.protocol.connection.receive_data(data)
         if self.protocol.buffered > self._limits.max_pipelined:
@@ -333,6 +345,8 @@ class GuardedTCPServer(TCPServer):
         # else is written at once meanwhile.
         if count < len(data):
             self._unsent = data[count:]
+            # No queue counts it any more.
+            self._account.draw(len(self._unsent))
             self.protocol.task_group.spawn(self._write, b"")
         return True
 
@@ -363,8 +377,9 @@ class GuardedTCPServer(TCPServer):
             self.send_lock.acquire_nowait()
         except trio.WouldBlock:
             await self.send_lock.acquire()
+        unsent = len(self._unsent)
         try:
-            if self._unsent:
+            if unsent:
                 data, self._unsent = self._unsent + data, b""
             if len(data) <= SEND_SLICE:
                 await self.stream.send_all(data)
@@ -376,6 +391,7 @@ class GuardedTCPServer(TCPServer):
                 scope.deadline = self._send_deadline()
                 await self.stream.send_all(view[start : start + SEND_SLICE])
         finally:
+            self._account.give_back(unsent)
             self.send_lock.release()
 
     def _send_deadline(self) -> float:

@@ -16,7 +16,7 @@ and whatever has to wait do not take it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -44,6 +44,8 @@ SMALL: Final = 126
 MEDIUM: Final = 1 << 16
 # Frames of one read that are handled before every other task had a turn: of 64 KiB, up to ten thousand.
 FRAMES_IN_TURN: Final = 128
+# Bytes of messages from which on they are no longer joined for one write.
+MAX_WRITE: Final = 1 << 16
 # Fragments that a message may have, and one more for each so many bytes of it: a frame costs microseconds, however empty.
 MAX_FRAGMENTS: Final = 1024
 BYTES_PER_FRAGMENT: Final = 16
@@ -179,17 +181,24 @@ class GuardedWSStream(WSStream):
         return self._is_open and self.write_now(text_frame(message))
 
     async def send_many(self, messages: Iterable[bytes]) -> None:
-        """Send messages in order, in one write; none is sent once a close frame was.
+        """Send messages in order, small ones in one write; none is sent once a close frame was.
+
+        A message is made into a frame when its turn comes, and the frame is counted until it was written.
 
         Raises:
             ClientDisconnected: the client has gone, or did not read in time.
         """
         await check_not_lost(self._lost)
-        # After a close frame no data may follow (RFC 6455, 5.5.1). The frames are dropped as the network might have
-        # dropped them.
-        if self._is_open:
-            frames = b"".join([text_frame(message) for message in messages])
-            await self.send(Data(stream_id=self.stream_id, data=frames))
+        for frames in writes_of(messages):
+            # After a close frame no data may follow (RFC 6455, 5.5.1). The frames are dropped as the network might have
+            # dropped them.
+            if not self._is_open:
+                break
+            self.account.draw(len(frames))
+            try:
+                await self.send(Data(stream_id=self.stream_id, data=frames))
+            finally:
+                self.account.give_back(len(frames))
         if self._lost:
             raise ClientDisconnected
 
@@ -376,6 +385,21 @@ def text_frame(payload: bytes) -> bytes:
     if size < MEDIUM:
         return bytes((FIN_TEXT, 126)) + size.to_bytes(2, "big") + payload
     return bytes((FIN_TEXT, 127)) + size.to_bytes(8, "big") + payload
+
+
+def writes_of(messages: Iterable[bytes]) -> Iterator[bytes]:
+    """Make messages into frames, and join those that are small: each result is one write."""
+    waiting, size = list[bytes](), 0
+    for message in messages:
+        waiting.append(text_frame(message))
+        size += len(message)
+        # It may be large, and its frame is a copy.
+        del message
+        if size >= MAX_WRITE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
 
 
 def whole_text_frame(data: bytes, start: int) -> tuple[bytes, int] | None:

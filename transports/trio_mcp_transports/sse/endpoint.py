@@ -109,18 +109,13 @@ class SseEndpoint:
         check_content(incoming.peer.headers)
         entry = self._find_session(incoming)
         with self._service.open_account(incoming.peer) as account:
-            await self._take(entry, await self._read_message(incoming, account), incoming)
-
-    async def _take(self, entry: SseSession, envelope: Envelope[Received], incoming: AuthorizedRequest) -> None:
-        message = envelope.message
-        if isinstance(message, Malformed) and not isinstance(message, Batch):
-            await send_error(incoming.send, message.error)
-            return
-        try:
+            envelope = await self._read_message(incoming, account)
+            message = envelope.message
+            if isinstance(message, Malformed) and not isinstance(message, Batch):
+                await send_error(incoming.send, message.error)
+                return
             await self._wait_for_room(entry, message)
-        except HttpRejection as rejection:
-            rejection.request_id = message.id if isinstance(message, Request) else None
-            raise
+        # A call draws what it keeps of the message from an account of its own.
         entry.stream.used = True
         entry.session.receive(envelope, entry.stream.outbox)
         await respond(incoming.send, 202)
@@ -145,9 +140,15 @@ class SseEndpoint:
             with trio.move_on_after(FULL_OUTBOX_TIMEOUT) as waiting:
                 await entry.stream.outbox.wait_not_full()
             if waiting.cancelled_caught:
-                raise HttpRejection(503, "Too many answers wait in the stream: read them first.")
+                raise rejected(message, HttpRejection(503, "Too many answers wait in the stream: read them first."))
         if entry.ended:
-            raise self.sessions.session_over()
+            raise rejected(message, self.sessions.session_over())
+
+
+def rejected(message: Received, rejection: HttpRejection) -> HttpRejection:
+    """Return the rejection with the id of the message."""
+    rejection.request_id = message.id if isinstance(message, Request) else None
+    return rejection
 
 
 def session_id_in_query(query: bytes) -> str | None:

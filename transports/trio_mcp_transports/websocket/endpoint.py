@@ -137,7 +137,8 @@ class AsgiWebSocket(MessageChannel):
             trio.BrokenResourceError: the client has gone, or did not read in time.
             trio.ClosedResourceError: this end was closed.
         """
-        messages = [dump(value.message) for value in values]
+        # Made when it is their turn: all of them at once would take the memory of the messages again.
+        messages = (dump(value.message) for value in values)
         if self._closed:
             raise trio.ClosedResourceError("this WebSocket was closed")
         try:

@@ -266,9 +266,11 @@ class McpApp:
         check_post(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._read_message(incoming, account)
-            respond = self._process(running, envelope, incoming)
-            # Not kept while the call runs: it draws what it needs of the message from an account of its own.
-            del envelope
+        # A call draws what it keeps of the message from an account of its own: counted in both, a message that was found to have
+        # room would be refused after it was parsed.
+        respond = self._process(running, envelope, incoming)
+        # Not kept while the call runs.
+        del envelope
         await respond()
 
     def _process(self, running: AppState, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:

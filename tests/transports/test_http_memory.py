@@ -1,0 +1,321 @@
+"""What HTTP holds for its clients is drawn from the memory budget, refused where that is full, and given back at every end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, modern_call, served
+from naming import naming
+from peer import hello
+from stage import Stage
+from talking import Session
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import ServiceOptions
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp_transports.http import HttpLimits, asgi_app
+
+MIB = 1024 * 1024
+BUSY = -32000
+GRACE = 5.0
+NAMES_BUDGET = naming("memory budget")
+
+
+class BudgetedStage(Stage):
+    """A stage with a budget of its own."""
+
+    def __init__(self, total: int = 4 * MIB) -> None:
+        self.budget = MemoryBudget(total)
+        super().__init__(ServiceOptions(memory=self.budget, outcome_grace=0))
+
+    @property
+    def drawn(self) -> int:
+        return self.budget.statistics().drawn
+
+    def fill(self, *, but: int = 0) -> Filling:
+        """Draw everything but so much, for the length of the block."""
+        return Filling(self, but)
+
+
+class Filling:
+    def __init__(self, stage: BudgetedStage, but: int) -> None:
+        self.account = stage.budget.open()
+        self.size = stage.budget.total - stage.drawn - but
+
+    def __enter__(self) -> None:
+        self.account.draw(self.size)
+
+    def __exit__(self, *_: object) -> None:
+        self.account.close()
+
+
+@pytest.fixture
+def stage() -> BudgetedStage:
+    return BudgetedStage()
+
+
+@pytest.fixture
+async def peer(stage: BudgetedStage) -> AsyncIterator[AsgiPeer]:
+    limits = HttpLimits(disconnect_grace=GRACE, sessions=3)
+    async with served(asgi_app(stage.server, sse_path="/sse", limits=limits)) as peer:
+        yield peer
+
+
+@asynccontextmanager
+async def given_back(stage: BudgetedStage) -> AsyncIterator[None]:
+    """At the end of the block as much is drawn as at its beginning, and meanwhile it was more."""
+    before = stage.drawn
+    yield
+    await wait_all_tasks_blocked()
+    assert stage.drawn == before
+
+
+def assert_refused(reply: Reply) -> None:
+    error = reply.last["error"]
+    assert (reply.status, error["code"]) == (503, BUSY)
+    assert re.search(NAMES_BUDGET, error["message"])
+
+
+# sessions
+
+
+async def test_a_session_draws_until_it_ends(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        session = Session(peer, await peer.open_session())
+        assert stage.drawn >= SESSION_SIZE
+        assert (await session.delete()).status == 204
+
+
+async def test_a_session_that_has_no_room_is_refused(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        with stage.fill(but=SESSION_SIZE - 1):
+            assert_refused(await peer.post(initialize({}), JSON_HEADERS))
+
+
+async def test_an_unused_session_makes_room_for_another(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    first = await peer.open_session()
+    # What is left is enough for its handshake and not for a session more.
+    with stage.fill(but=SESSION_SIZE - 1):
+        second = await peer.open_session()
+    assert (await peer.post(legacy_call("echo", {"text": "hi"}), second)).status == 200
+    assert (await peer.post(legacy_call("echo", {"text": "hi"}), first)).status == 404
+
+
+async def test_a_session_in_use_makes_no_room(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    first = await peer.open_session()
+    assert (await peer.post(legacy_call("echo", {"text": "hi"}), first)).status == 200
+    with stage.fill(but=SESSION_SIZE - 1):
+        assert_refused(await peer.post(initialize({}), JSON_HEADERS))
+    assert (await peer.post(legacy_call("echo", {"text": "hi"}), first)).status == 200
+
+
+async def test_a_handshake_that_is_rejected_draws_nothing(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        wrong = {**initialize({}), "params": {"protocolVersion": 1}}
+        assert "error" in (await peer.post(wrong, JSON_HEADERS)).json
+
+
+# calls and their replies
+
+
+async def test_a_request_that_has_no_room_is_refused(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        with stage.fill(but=MIB // 4):
+            assert_refused(await peer.post(*modern_call("echo", {"text": "a" * MIB})))
+    assert stage.runs == 0
+
+
+async def test_a_malformed_message_is_given_back(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        assert (await peer.post(b"{" + b" " * 100_000, JSON_HEADERS)).status == 400
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_reply_that_has_no_room_becomes_an_error(stage: BudgetedStage, peer: AsgiPeer, legacy: bool) -> None:
+    full = stage.budget.open()
+
+    @stage.server.tool
+    async def make() -> str:
+        full.draw(stage.budget.total - stage.drawn - MIB // 4)
+        return "x" * MIB
+
+    session = await peer.open_session()
+    async with given_back(stage):
+        reply = await peer.post(*((legacy_call("make"), session) if legacy else modern_call("make")))
+        full.close()
+    assert_refused(reply)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_call_whose_client_leaves_gives_everything_back(
+    stage: BudgetedStage, peer: AsgiPeer, legacy: bool
+) -> None:
+    session = await peer.open_session()
+    async with given_back(stage):
+        before = stage.drawn
+        reply = peer.start(*((legacy_call("wait"), session) if legacy else modern_call("wait")))
+        await stage.started.wait()
+        assert stage.drawn > before
+        reply.gone.set()
+        await stage.ended.wait()
+
+
+# streams of sessions
+
+
+async def test_a_standalone_stream_gives_back_what_it_drew(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    session = Session(peer, await peer.open_session())
+    async with given_back(stage):
+        for _ in range(3):
+            reply = await session.get()
+            await session.drop(reply)
+        assert (await session.delete()).status == 204
+        # As much as a session: what was drawn at the beginning of the block.
+        session = Session(peer, await peer.open_session())
+
+
+async def test_a_stream_that_was_replaced_gives_back_what_it_drew(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    session = Session(peer, await peer.open_session())
+    reply = await session.get()
+    await session.drop(reply)
+    reply = await session.get()
+    async with given_back(stage):
+        await session.drop(reply)
+        await session.get()
+
+
+async def test_an_unread_stream_gives_everything_back_after_its_grace(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    session = Session(peer, await peer.open_session())
+    async with given_back(stage):
+        talk = stage.expect()
+        reply = await session.call()
+        await talk.say(1)
+        await session.drop(reply)
+        await talk.say(2, 3)
+        await trio.sleep(GRACE + 1)
+        await talk.over.wait()
+
+
+async def test_what_is_logged_makes_room_for_what_is_new(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    session = Session(peer, await peer.open_session())
+    talk = stage.expect()
+    reply = await session.call()
+    await talk.say(*range(1, 50))
+    with stage.fill(but=-MIB):
+        await talk.say(50)
+        assert re.search(NAMES_BUDGET, (await reply.end()).last["error"]["message"])
+    # There was no room for more events; those before were dropped.
+    assert (await session.get(reply.ids[0])).status == 400
+
+
+async def test_a_deleted_session_gives_everything_back(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        session = Session(peer, await peer.open_session())
+        await session.get()
+        stage.expect()
+        await session.call()
+        assert (await session.delete()).status == 204
+
+
+# HTTP+SSE
+
+
+async def sse(peer: AsgiPeer) -> tuple[Reply, str]:
+    """Open a stream; the query of its URI."""
+    headers = {"host": "localhost:8000", "accept": "text/event-stream"}
+    reply = peer.start(b"", headers, method="GET", path="/sse")
+    await reply.until("session_id")
+    return reply, reply.body.decode().partition("?")[2].split("\n")[0]
+
+
+async def leave(peer: AsgiPeer, reply: Reply) -> None:
+    reply.gone.set()
+
+
+async def break_off(peer: AsgiPeer, reply: Reply) -> None:
+    peer.nursery.cancel_scope.cancel()
+
+
+async def drain(peer: AsgiPeer, reply: Reply) -> None:
+    await peer.app.drain(0)
+
+
+@pytest.mark.parametrize("end", [leave, break_off, drain])
+async def test_an_sse_stream_gives_everything_back_at_its_end(
+    stage: BudgetedStage, peer: AsgiPeer, end: Callable[[AsgiPeer, Reply], Awaitable[None]]
+) -> None:
+    async with given_back(stage), trio.open_nursery() as requests:
+        peer = AsgiPeer(peer.app, requests)
+        reply, query = await sse(peer)
+        for body in ({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello("2024-11-05", {})}, b"{"):
+            await peer.post(body, path="/message", query=query)
+        await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, path="/message", query=query)
+        await peer.post(legacy_call("wait"), path="/message", query=query)
+        await stage.started.wait()
+        await end(peer, reply)
+
+
+async def test_an_sse_stream_that_has_no_room_is_refused(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        with stage.fill(but=SESSION_SIZE - 1):
+            headers = {"host": "localhost:8000", "accept": "text/event-stream"}
+            assert_refused(await peer.post(b"", headers, method="GET", path="/sse"))
+
+
+# WebSocket
+
+
+class Socket:
+    """A WebSocket without a server: what the application sends is kept, what it receives is what the test puts."""
+
+    def __init__(self, peer: AsgiPeer) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.puts, self._gets = trio.open_memory_channel[dict[str, Any]](10)
+        self.puts.send_nowait({"type": "websocket.connect"})
+        headers = [(b"host", b"localhost:8000"), (b"sec-websocket-version", b"13")]
+        scope = {"type": "websocket", "path": "/mcp", "headers": headers, "subprotocols": ["mcp"]}
+        peer.nursery.start_soon(peer.app, scope, self._gets.receive, self._send)
+
+    async def _send(self, message: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.sent.append(message)
+
+    def put(self, text: str) -> None:
+        self.puts.send_nowait({"type": "websocket.receive", "text": text})
+
+    def leave(self) -> None:
+        self.puts.send_nowait({"type": "websocket.disconnect", "code": 1000})
+
+
+@pytest.mark.parametrize("end", ["leave", "break off", "drain", "binary"])
+async def test_a_websocket_gives_everything_back_at_its_end(stage: BudgetedStage, peer: AsgiPeer, end: str) -> None:
+    async with given_back(stage), trio.open_nursery() as requests:
+        before = stage.drawn
+        socket = Socket(AsgiPeer(peer.app, requests))
+        socket.put("{")
+        await wait_all_tasks_blocked()
+        assert [message["type"] for message in socket.sent] == ["websocket.accept", "websocket.send"]
+        assert stage.drawn >= before + SESSION_SIZE
+        match end:
+            case "leave":
+                socket.leave()
+            case "break off":
+                requests.cancel_scope.cancel()
+            case "drain":
+                await peer.app.drain(0)
+            case "binary":
+                socket.puts.send_nowait({"type": "websocket.receive", "bytes": b"{}"})
+
+
+async def test_a_websocket_that_has_no_room_is_refused(stage: BudgetedStage, peer: AsgiPeer) -> None:
+    async with given_back(stage):
+        with stage.fill(but=SESSION_SIZE - 1):
+            socket = Socket(peer)
+            await wait_all_tasks_blocked()
+        assert [message["type"] for message in socket.sent] == ["websocket.close"]
