@@ -10,9 +10,8 @@ from naming import naming
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import MemoryBudget, process_budget
-from trio_mcp.runtime.memory_budget import LEAST_SHARE
 from trio_mcp.runtime.machine_memory import control_group_limits, machine_memory, usable_memory
-
+from trio_mcp.runtime.memory_budget import LEAST_SHARE
 
 MIB = 1024 * 1024
 
