@@ -11,7 +11,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from trio_mcp.client import Client, ClientOptions
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import PeerError, RemoteProtocolError
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.types import Implementation
 from trio_mcp_transports.stdio.channel import LineChannel
@@ -71,12 +71,33 @@ BIG = b"x" * LIMIT
         (b'{"jsonrpc":"2.0","id":%d,"result":{"structuredContent":{"a":NaN},"content":[]}}', "NaN"),
         (b'{"jsonrpc":"2.0","id":%d,"result":{"content":[', "JSON"),
         (b'[{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}]', "batches"),
+        (b'{"jsonrpc":"2.0","id":%d}', "result"),
+        (b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","result":{"content":[]}}', "method"),
     ],
-    ids=["over the limit", "over the limit, id last", "values", "depth", "NaN", "cut short", "in a batch"],
+    ids=[
+        "over the limit",
+        "over the limit, id last",
+        "values",
+        "depth",
+        "NaN",
+        "cut short",
+        "in a batch",
+        "without a result",
+        "with a method",
+    ],
 )
 async def test_a_call_whose_answer_cannot_be_read_fails_and_says_why(
     answer: bytes, names: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with client_of(answer) as client:
         with trio.fail_after(60), pytest.raises(RemoteProtocolError, match=names):
+            await client.call_tool("picture")
+
+
+async def test_the_one_open_call_fails_with_an_error_whose_server_could_not_read_its_id(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    answer = b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"too deep","data":%d}}'
+    async with client_of(answer) as client:
+        with trio.fail_after(60), pytest.raises(PeerError, match="too deep"):
             await client.call_tool("picture")

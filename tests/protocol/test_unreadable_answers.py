@@ -37,3 +37,23 @@ def test_the_request_that_unreadable_text_answers(text: bytes, answers: object, 
     message = parse(text % flaw, JsonLimits(max_values=1000))
     assert isinstance(message, Malformed)
     assert message.answers == answers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":%b}}',
+        b'{"method":"x","params":{"a":%b},"jsonrpc":"2.0","id":7}',
+    ],
+    ids=["id first", "id last"],
+)
+def test_a_request_over_a_limit_is_rejected_under_its_id(text: bytes) -> None:
+    message = parse(text % BIG, JsonLimits(max_values=1000))
+    assert isinstance(message, Malformed)
+    assert (message.answers, message.error.request_id) == (None, 7)
+
+
+def test_a_request_that_is_not_json_has_no_id() -> None:
+    message = parse(b'{"jsonrpc":"2.0","id":7,"method":"ping","params":')
+    assert isinstance(message, Malformed)
+    assert (message.answers, message.error.request_id) == (None, None)

@@ -202,7 +202,9 @@ class Connection:
                 case Batch():
                     return self._batch(message)
                 case Malformed(error, answers):
-                    return Rejected(error) if answers is None else self._failed(answers, error)
+                    if answers is None or (error.request_id is not None and answers not in self._pending):
+                        return Rejected(error)
+                    return self._failed(answers, error)
                 case Unanswered():
                     return self._unanswered(message)
                 case Answers():

@@ -103,7 +103,8 @@ class Malformed:
     Attributes:
         error: what to answer; its `request_id` is the id of the request, or None when there was none or none was valid.
         answers: the id under which the bytes tried to answer a request of ours. Fail that request with `error` and send
-            nothing: the peer could take an error under this id for the answer to its own request.
+            nothing: the peer could take an error under this id for the answer to its own request. If `error` has a
+            `request_id` too, it cannot be told which of both they are: without such a request of ours, answer.
     """
 
     error: RemoteProtocolError
@@ -183,7 +184,9 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
         return Malformed(error)
     if first["content"] != b"method":
         return Malformed(error, answers=id)
-    error.request_id = id
+    # Text that is no JSON may be cut off anywhere, and is no request (JSON-RPC 2.0, 5.1). One over a limit is.
+    if error.code == INVALID_REQUEST:
+        error.request_id = id
     return Malformed(error)
 
 
@@ -278,11 +281,12 @@ def _malformed(error: RemoteProtocolError, members: JsonObject) -> Malformed:
     id = members.get("id")
     if not is_request_id(id):
         return Malformed(error)
-    # Without a method it can only have been meant as an answer: `{"id": 1}` is what JavaScript makes of an undefined result.
-    if "method" not in members or "result" in members or "error" in members:
+    has_method, has_result = "method" in members, "result" in members or "error" in members
+    if has_result and not has_method:
         return Malformed(error, answers=id)
     error.request_id = id
-    return Malformed(error)
+    # `{"id": 1}` is what JavaScript makes of an answer with an undefined result. With both, or neither, it may be either.
+    return Malformed(error, answers=id if has_result == has_method else None)
 
 
 def _parse_call(members: JsonObject) -> Request | Notification:

@@ -793,3 +793,10 @@ async def test_an_app_that_installs_at_startup_is_guarded_under_the_hypercorn_co
                             assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
                 finally:
                     process.terminate()
+
+
+async def test_a_request_with_very_many_headers_is_refused_however_short_they_are() -> None:
+    async with guarded(serving(answer)) as server, server.client() as client:
+        lines = b"".join(b"x%d: y\r\n" % number for number in range(101))
+        await client.send(b"GET / HTTP/1.1\r\nhost: localhost\r\n" + lines + b"\r\n")
+        assert (await client.head())[0] == 431

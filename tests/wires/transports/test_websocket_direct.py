@@ -23,6 +23,7 @@ from wsproto.events import TextMessage
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.exchange import Inbox
+from trio_mcp_transports.hypercorn.frames import between_messages, text_frame, whole_text_frame
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
 from trio_mcp_transports.hypercorn.streams import (
     BYTES_PER_FRAGMENT,
@@ -30,9 +31,6 @@ from trio_mcp_transports.hypercorn.streams import (
     MAX_FRAGMENTS,
     ByteBuffer,
     GuardedWSStream,
-    between_messages,
-    text_frame,
-    whole_text_frame,
 )
 
 LIMIT = 60.0

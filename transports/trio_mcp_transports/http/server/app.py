@@ -8,7 +8,7 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -330,15 +330,12 @@ class McpApp:
 
     async def _wait_until_expired(self, peer: Peer) -> None:
         """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""
-        while True:
-            # After the answer and not at fixed times: a slow hook is not asked again while it still works.
-            await trio.sleep(self.limits.recheck_seconds)
-            try:
+        # A hook that fails ends it as well: whether the credentials are still good is not known then.
+        with suppress(HttpRejection):
+            while True:
+                # After the answer and not at fixed times: a slow hook is not asked again while it still works.
+                await trio.sleep(self.limits.recheck_seconds)
                 if await self.principal_of(peer.headers) != peer.principal:
-                    break
-            except HttpRejection as rejection:
-                # A hook that fails, or takes too long, has not said that the credentials are no longer good.
-                if rejection.status == 401:
                     break
         logger.info("an open connection is ended: its credentials are no longer accepted")
 
