@@ -69,3 +69,18 @@ def test_a_level_that_is_off_costs_no_text(caplog: pytest.LogCaptureFixture) -> 
 
     with caplog.at_level(logging.WARNING, "trio_mcp.test"):
         peer_logger("trio_mcp.test").debug("%s", Costly())
+
+
+def test_a_traceback_shows_no_control_characters_and_no_line_that_looks_like_a_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    try:
+        raise ValueError("from a peer\x1b[2J\nERROR:root:forged")
+    except ValueError as error:
+        peer_logger("trio_mcp.test").error("a tool failed", exc_info=error)
+    shown = logging.Formatter("%(levelname)s %(message)s").format(caplog.records[0])
+    assert "\x1b" not in shown
+    first, *rest = shown.splitlines()
+    assert first == "ERROR a tool failed"
+    assert all(line.startswith("  ") for line in rest)
+    assert any("forged" in line for line in rest)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -51,9 +52,29 @@ class PeerLogger(logging.LoggerAdapter[logging.Logger]):
             super().log(level, msg, *map(_shown, args), **kwargs)
 
 
+class PrintableTracebacks(logging.Filter):
+    """Formats the tracebacks of records: the text of an exception may be a peer's too."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
+            # Every formatter uses this text if it is there.
+            record.exc_text = indented("".join(traceback.format_exception(*record.exc_info)))
+        return True
+
+
+_PRINTABLE_TRACEBACKS: Final = PrintableTracebacks()
+
+
+def indented(text: str) -> str:
+    """Return printable text whose lines are indented, so that none of them looks like the start of a record."""
+    return "\n".join(f"  {line[:MAX_CHARACTERS]}".rstrip() for line in printable(text).splitlines())
+
+
 def peer_logger(name: str) -> PeerLogger:
     """Return the logger of that name, for records about peers."""
-    return PeerLogger(logging.getLogger(name), {})
+    logger = logging.getLogger(name)
+    logger.addFilter(_PRINTABLE_TRACEBACKS)
+    return PeerLogger(logger, {})
 
 
 RecordKind: TypeAlias = tuple[str, type[BaseException | None], int]

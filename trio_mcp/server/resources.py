@@ -42,7 +42,7 @@ from .options import (
 from .results import to_json_text
 from .signature import Arguments, signature_arguments
 
-MAX_MATCH_STEPS: Final = 250_000
+MAX_MATCH_STEPS: Final = 50_000
 """What comparing one URI with all templates may cost: a step for each of its characters and each part of a template that fits."""
 
 Contents = TextResourceContents | BlobResourceContents

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -22,6 +22,17 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 Respond: TypeAlias = Callable[[], Awaitable[None]]
 """Sends the response to a message that has been processed, and all that is said before."""
+
+
+CONNECTION_KEY: Final = "trio_mcp.connection"
+"""The key of what tells a connection from others in the `state` of a scope; another ASGI server has no such key."""
+
+
+def connection_of(scope: Scope) -> Hashable | None:
+    """Return what tells the connection of a request from others: an object under our own server, else the client's address."""
+    own: Hashable | None = scope.get("state", {}).get(CONNECTION_KEY)
+    client = scope.get("client")
+    return own if own is not None or client is None else tuple(client)
 
 
 class AuthorizedRequest(NamedTuple):

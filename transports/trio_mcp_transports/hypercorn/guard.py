@@ -117,7 +117,7 @@ class GuardedTCPServer(TCPServer):
             await self._close()
             return
         connections, scope = connections_of(self.config), trio.CancelScope()
-        with memory_of(self.config).open(client) as self._account:
+        with memory_of(self.config).open() as self._account:
             try:
                 # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
                 with log_failures("a connection failed and was closed", connections.records):

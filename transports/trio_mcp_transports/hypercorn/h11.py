@@ -24,6 +24,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.typing import ConnectionState, H11SendableEvent, TaskGroup
 
 from ..asgi.exchange import expire
+from ..asgi.messages import CONNECTION_KEY
 from .exchange import ConnectionTasks
 from .streams import GuardedHTTPStream, GuardedWSStream
 
@@ -58,7 +59,9 @@ class GuardedH11Protocol(H11Protocol):
         self, owner: TCPServer, tasks: ConnectionTasks, client: Address, server: Address, write_now: WriteNow
     ) -> None:
         config, context, send = owner.config, owner.context, owner.protocol_send
-        state, ssl = ConnectionState(owner.state), isinstance(owner.stream, trio.SSLStream)
+        # The application draws for the same connection. Its address would not do: a later one may have the same.
+        state = ConnectionState({**owner.state, CONNECTION_KEY: tasks.account.connection})
+        ssl = isinstance(owner.stream, trio.SSLStream)
         super().__init__(owner.app, config, context, cast(TaskGroup, tasks), state, ssl, client, server, send)
         self.paused = False
         self._write_now = write_now

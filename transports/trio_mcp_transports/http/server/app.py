@@ -43,6 +43,7 @@ from ...asgi.messages import (
     Scope,
     Send,
     check_room,
+    connection_of,
     read_body,
     reject_upgrade,
     send_error,
@@ -247,8 +248,7 @@ class McpApp:
         headers = read_headers(scope["headers"])
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
         check_access(headers, self._access)
-        client = scope.get("client")
-        peer = Peer(await self.principal_of(headers), headers, None if client is None else tuple(client))
+        peer = Peer(await self.principal_of(headers), headers, connection_of(scope))
         expiry = None if self._authenticate is None else partial(self._wait_until_expired, peer)
         return AuthorizedRequest(scope, receive, send, peer, expiry)
 
