@@ -35,6 +35,8 @@ def run(case: ServerCase) -> None:
 async def attack(case: ServerCase) -> None:
     stage = fuzzed_server()
     stage.go_on = trio.Event()
+    budget = stage.server.options.memory
+    drawn = budget.drawn
     oracle = Oracle()
     async with connected(case.wire, stage.server) as (service, wire):
         bystander = Bystander(Talk(service))
@@ -59,7 +61,7 @@ async def attack(case: ServerCase) -> None:
         check(service.statistics().actors.ever_stuck == 0, "a call was stuck")
         check(await wire.is_forgotten(), "a session is left")
         check(living() <= tasks, "tasks are left", living(), tasks)
-    check_budget(stage.server.options.memory)
+    check_budget(budget, drawn)
 
 
 def living() -> int:
