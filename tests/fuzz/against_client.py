@@ -41,7 +41,7 @@ TIMEOUT = 20.0
 """Seconds that each call of the client has."""
 OPENING = 200.0
 """Seconds within which an opening has to end by itself: every probe and handshake has its own timeout."""
-TURNS = 200
+TURNS = 1_000  # a message with many values takes two of them
 """Turns of the event loop that a call of another client may take."""
 BUFFER = 1000
 MODES = ("auto", "modern", "legacy", *VERSIONS)

@@ -7,7 +7,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -40,7 +40,7 @@ def check(holds: object, what: str, *about: object) -> None:
         raise Failed(what + ": " + ", ".join(repr(each)[:2000] for each in about))
 
 
-_ID = re.compile(rb'"id":\s*(-?(?:0|[1-9][0-9]{0,15})|"[ !#-\[\]-~]{0,256}")')
+_ID = re.compile(rb'"id"\s*:\s*(-?(?:0|[1-9][0-9]{0,15})|"(?:[^"\\\x00-\x1f]|\\.){0,256}")')
 
 
 class Oracle:
@@ -65,7 +65,8 @@ class Oracle:
         except (ValueError, RecursionError):
             # Over a limit before it was found to be malformed: then it may be rejected under an id that was found in it.
             for found in _ID.findall(data):
-                self._requests.setdefault(key_of(json.loads(found)), []).append(("", None))
+                with suppress(ValueError):
+                    self._requests.setdefault(key_of(json.loads(found)), []).append(("", None))
             return
         for each in message if isinstance(message, list) else [message]:
             if not isinstance(each, dict) or "id" not in each:
