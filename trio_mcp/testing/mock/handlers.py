@@ -48,12 +48,12 @@ class Attempt:
         question = Question(kind, params, self.workers.legs if self.is_modern else 1)
         self.questions.append(question)
         if kind == "roots":
-            return self._list_roots(question)
+            return self._list_roots()
         script = self.scripts[kind]
         step = script.take()
         return self._fail(ran_out(script, question, self.questions)) if step is None else self._do(step, question, key)
 
-    async def _list_roots(self, question: Question) -> Model:
+    async def _list_roots(self) -> Model:
         if self.roots is None:
             return await self._fail(AssertionError("the tool asked for the roots, and the mock client has no roots="))
         return ListRootsResult(roots=self.roots)
