@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from naming import naming
-from scripted import as_modern, conversation
+from scripted import as_modern, asking, conversation, said
 
 from trio_mcp import Client, Context, Elicit, ElicitRouter, Server, accept, decline
 from trio_mcp.errors import PeerError
