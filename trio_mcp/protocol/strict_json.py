@@ -42,8 +42,8 @@ class JsonLimits:
         max_bytes: bytes of text.
         max_depth: nested arrays and objects, 255 at most: a message that can be read can also be written again.
         max_number_chars: characters of a number, 640 at most; the largest double has 309 digits.
-        max_values: arrays, objects, strings, numbers, booleans and nulls together. A value costs some hundred bytes of memory,
-            and some hundred nanoseconds in which nothing else runs, however few bytes of text it has.
+        max_values: arrays, objects, strings, numbers, booleans and nulls together, and the names of members. Each costs some
+            hundred bytes of memory, and some hundred nanoseconds in which nothing else runs, however few bytes of text it has.
     """
 
     max_bytes: int = 4 * 1024 * 1024
@@ -218,7 +218,8 @@ def _check_shape(data: bytes, limits: JsonLimits) -> int:
     # These counts include what stands in strings. Only if there is enough of it are strings taken out and the rest measured.
     brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
     opened = brackets + _count(data, b",", limits.max_values)
-    if brackets > limits.max_depth or opened >= limits.max_values:
+    # Each value but the first has one of these before it, and so has each name.
+    if brackets > limits.max_depth or 2 * opened >= limits.max_values:
         skeleton = _without_strings(data, limits.max_values)
         _check_values(skeleton, limits.max_values)
         _check_depth(skeleton, limits.max_depth)
@@ -240,8 +241,8 @@ def _count(data: bytes, byte: bytes, limit: int) -> int:
 def _without_strings(data: bytes, max_values: int) -> bytes:
     """Return a JSON text with a quote in place of each string."""
     text = _without_escapes(data)
-    # A value has at most two strings, itself and its name, of two quotes each.
-    if text.count(b'"') > 4 * max_values:
+    # Each string has two quotes, and is a value or a name.
+    if text.count(b'"') > 2 * max_values:
         raise _over_limit("has too many values", max_values, "max_values")
     return _outside_strings(text)
 
@@ -264,9 +265,10 @@ def _count_values(skeleton: bytes) -> int:
 
 
 def _check_values(skeleton: bytes, max_values: int) -> None:
-    values = _count_values(skeleton)
+    # A name takes as long to read as a value, and a colon follows each.
+    values = _count_values(skeleton) + skeleton.count(b":")
     if values > max_values:
-        raise _over_limit(f"has {values} values", max_values, "max_values")
+        raise _over_limit(f"has {values} values and names", max_values, "max_values")
 
 
 def _check_depth(skeleton: bytes, max_depth: int) -> None:
