@@ -49,9 +49,7 @@ def test_as_many_values_as_the_limit_are_read(text: bytes) -> None:
     loads(text, SMALL)
 
 
-@pytest.mark.parametrize(
-    "text", [b"[1,2,3,4]", b"[[[[[]]]]]", b'{"a":1,"b":2}', b'["","","",""]', b"[[],[],[],[]]"]
-)
+@pytest.mark.parametrize("text", [b"[1,2,3,4]", b"[[[[[]]]]]", b'{"a":1,"b":2}', b'["","","",""]', b"[[],[],[],[]]"])
 def test_one_value_more_is_refused_and_the_limit_named(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as raised:
         loads(text, SMALL)
