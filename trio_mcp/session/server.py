@@ -36,7 +36,7 @@ from ..protocol.connection import (
     RequestIn,
     StrayReply,
 )
-from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, Malformed, Message, RequestId, error_response
+from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, Malformed, Message, RequestId, Unanswered, error_response
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
 from ..runtime import Account, CancelReason, Outbox
@@ -122,7 +122,9 @@ class ServerSession:
             case _:
                 return self._take(event)
 
-    def _read_batch(self, unread: Iterator[Message | Malformed], peer: Peer, size: int, batch: OpenBatch) -> None:
+    def _read_batch(
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+    ) -> None:
         """Process messages of a batch until the turn of the event loop is over, one at least."""
         turn = self.service.turn
         for message in unread:
