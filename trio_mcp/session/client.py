@@ -127,7 +127,8 @@ class ClientSession:
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
         self._outbox: Outbox[Envelope] = Outbox()
-        self._server_requests = ServerRequests(request_handlers, self.connection, self._outbox)
+        self._records = RepeatedRecords(logger)
+        self._server_requests = ServerRequests(request_handlers, self.connection, self._outbox, self._records)
         self._mailbox = Mailbox(limit=100_000)
         self._progress: dict[RequestId, OnProgress] = {}
         self._streams: dict[str, OnNotification] = {}
@@ -135,7 +136,6 @@ class ClientSession:
         self._tokens = itertools.count(1)
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
-        self._records = RepeatedRecords(logger)
 
     async def request(
         self,
