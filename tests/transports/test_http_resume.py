@@ -11,6 +11,7 @@ from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
+from trio_mcp.logs import SHARED_LINES
 
 
 async def test_after_the_grace_there_is_nothing_to_come_back_for(
@@ -249,6 +250,17 @@ async def test_what_the_store_does_not_keep_reaches_the_reader_all_the_same(
     assert "did not keep" in caplog.text
     assert (await session.get("1-0")).status == 400
     assert said(await session.get("1-1")) == [2]
+
+
+async def test_a_store_that_fails_again_and_again_shows_a_bounded_number_of_tracebacks(
+    talk: Talk, session: Session, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await session.call()
+    store.broken = True
+    for number in range(2 * SHARED_LINES):
+        await talk.say(number)
+    assert store.writes >= 2 * SHARED_LINES
+    assert [record.exc_info is not None for record in caplog.records] == [True] * SHARED_LINES
 
 
 async def test_a_resume_says_so_when_the_newest_events_were_not_kept(
