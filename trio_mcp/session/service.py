@@ -154,7 +154,7 @@ async def open_service(
         service = Service(
             supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads
         )
-        with closing(service.records), service.calls.directory as directory:
+        with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
             yield service
             with trio.CancelScope(shield=True):

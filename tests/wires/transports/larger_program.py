@@ -28,7 +28,7 @@ class Started(trio.TaskStatus[object]):
 
 def finish_own_work() -> None:
     time.sleep(HARD_END_AFTER * 5)
-    print("its own work is done", file=sys.stderr, flush=True)
+    print("the work is done", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -227,6 +227,7 @@ class McpApp:
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
+                self._records.close()
                 nursery.cancel_scope.cancel()
 
     def _started(self) -> AppState:
