@@ -259,7 +259,7 @@ async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
     assert unnamed(message, "elicitation/create", "no more than three questions") == []
 
 
-async def test_a_handler_may_refuse_with_an_error_of_its_own() -> None:
+async def test_a_handler_may_refuse_with_an_error_that_it_chooses() -> None:
     def refuses(_params: object) -> None:
         raise PeerError(-1, "User rejected sampling", {"a": 1})
 

@@ -53,7 +53,7 @@ async def test_a_round_is_answered_and_the_call_sent_again() -> None:
     assert (second["inputResponses"], second["requestState"]) == ({"a": ACCEPTED, "b": ACCEPTED}, "s1")
 
 
-async def test_every_round_has_an_id_and_a_progress_token_of_its_own() -> None:
+async def test_every_round_has_a_new_id_and_a_new_progress_token() -> None:
     seen: list[float] = []
     async with conversation(as_modern, on_elicit=accepting) as (client, wire, start):
         call = start(client.call_tool, "book", on_progress=lambda params: seen.append(params.progress))

@@ -161,7 +161,7 @@ async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_mo
 # the stream for what belongs to no request
 
 
-async def test_what_belongs_to_no_request_comes_on_a_stream_of_its_own_that_is_kept_open() -> None:
+async def test_what_belongs_to_no_request_comes_on_a_separate_stream_that_is_kept_open() -> None:
     seen: list[object] = []
     async with http_conversation(on_log=lambda message: seen.append(message.data)) as (_client, wire, _start):
         get = await wire.with_stream()

@@ -1,4 +1,4 @@
-"""The hook `authenticate`: it is asked for every request, fails closed, and what one principal opened is nobody else's."""
+"""The hook `authenticate`: it is asked for every request, fails closed, and no other principal can use what one has opened."""
 
 from __future__ import annotations
 

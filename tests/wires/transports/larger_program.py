@@ -1,4 +1,4 @@
-"""A program that serves, and after a signal has some work of its own to finish, which takes longer than a shutdown may.
+"""A program that serves, and after a signal has some other work to finish, which takes longer than a shutdown may.
 
 Usage: larger_program.py serve | run. `serve` works in another thread, `run` in the main thread.
 """
