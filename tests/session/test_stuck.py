@@ -1,4 +1,4 @@
-"""Calls that take too long, or do not end at all: what their callers get, and that nothing waits for them (reliability 63, 69 to 76)."""
+"""Calls that take too long, or do not end at all: what their callers get, and that nothing waits (reliability 63, 69 to 76)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our HTTP client on the wire: methods, headers and bodies, what it makes of refusals, and of servers that answer in unusual ways."""
+"""Our HTTP client on the wire: methods, headers and bodies, refusals, and servers that answer in unusual ways."""
 
 from __future__ import annotations
 
