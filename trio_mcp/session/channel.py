@@ -81,10 +81,12 @@ async def read_all(
     Raises:
         trio.BrokenResourceError, trio.ClosedResourceError: the channel broke, or this end was closed.
     """
-    cost = 0
     try:
         while True:
-            for envelope in await channel.receive_many():
+            envelopes = await channel.receive_many()
+            # Waiting for them was a turn of the others.
+            cost = 0
+            for envelope in envelopes:
                 cost += MESSAGE_COST + envelope.size
                 if cost > TURN:
                     cost = 0
@@ -92,6 +94,7 @@ async def read_all(
                 take(envelope)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope
+            del envelopes
             # A peer that does not read its answers is not read either: else its requests would pile up as answers here.
             if outbox.is_full:
                 await outbox.wait_not_full()
