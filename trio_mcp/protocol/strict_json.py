@@ -264,7 +264,7 @@ def _without_strings(data: bytes, max_values: int) -> bytes:
 
 
 def _count_values(skeleton: bytes) -> int:
-    # A comma brings one more value, and a bracket the first of its own unless it is closed at once.
+    # A comma brings one more value, and a bracket its first value unless it is closed at once.
     dense = skeleton.translate(None, _WHITE_SPACE)
     opened = dense.count(b",") + dense.count(b"[") + dense.count(b"{")
     return 1 + opened - dense.count(b"[]") - dense.count(b"{}")

@@ -30,7 +30,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     Attributes:
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
-        peer: the other end; a transport that knows more of it says so before the channel is served.
+        peer: the other end; a transport that knows more of it sets it before the channel is served.
     """
 
     on_stop: Callable[[], None] | None = None
