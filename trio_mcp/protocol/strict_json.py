@@ -6,8 +6,9 @@ then fails to encode far away. Deep nesting ends in a RecursionError whose depth
 rejected where it is read, with a message that says what to send instead.
 """
 
-# The work stays in C: the scanner of the standard library reads, with hooks, and pydantic_core writes. pydantic_core could read
-# too, and faster, but has no hook for a name that occurs twice and no limit for numbers.
+# The work stays in C: the scanner of the standard library reads, with hooks, and pydantic_core writes. pydantic_core reads two to
+# four times faster, but has no hook for a name that occurs twice and no limit for numbers; `quick_json` proves that neither is
+# there. What it cannot prove, and everything that is rejected, is read here, so that each error is worded in one place.
 #
 # Every check that needs a second pass over the text is started by a cheap search for a byte without which it cannot fail, so an
 # ordinary message pays for none of them. Every second pass takes time linear in the text.
@@ -28,7 +29,8 @@ from typing import Final
 from pydantic_core import to_json
 
 from ..errors import RemoteProtocolError
-from ..types.base import JsonObject, JsonValue, may_hold_nan
+from ..types.base import JsonObject, JsonValue
+from .quick_json import UNPROVEN, has_number_over, is_infinite_in, outside_strings, quick_loads, without_escapes
 
 _MAX_ENCODED_DEPTH = 255  # the limit of pydantic_core
 _MAX_DIGITS = 640  # the least value that `sys.set_int_max_str_digits` allows
@@ -76,11 +78,23 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
     """
     if len(data) > limits.max_bytes:
         raise _over_limit(f"has {len(data)} bytes", limits.max_bytes, "max_bytes")
+    values = _check_shape(data, limits)
+    if values * _DENSE >= len(data) and (value := quick_loads(data, limits.max_number_chars)) is not UNPROVEN:
+        return value
+    return _strict_loads(data, limits, many=values > _MANY)
+
+
+def _strict_loads(data: bytes, limits: JsonLimits, *, many: bool) -> JsonValue:
+    """Parse a text whose shape was checked; with `many` values no Python code runs for each number."""
+    if many and has_number_over(data, limits.max_number_chars):
+        raise _over_limit(
+            f"has a number of more than {limits.max_number_chars} characters",
+            limits.max_number_chars,
+            "max_number_chars",
+        )
     try:
         text = data.decode("utf-8")
-        many = _check_shape(data, limits) > _MANY
-        unhooked = many and not _has_digit_run(data, limits.max_number_chars)
-        value: JsonValue = _decoder(limits.max_number_chars, unhooked).decode(text)
+        value: JsonValue = (_UNHOOKED if many else _decoder(limits.max_number_chars)).decode(text)
     except UnicodeDecodeError as error:
         raise _not_json(_other_encoding(data) or f"byte {error.start} is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -90,6 +104,8 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
     # Nearly every text ends at the search for one character, which is fifty times faster than one for several.
     if "\\" in text and "\\u" in text and ("\\ud" in text or "\\uD" in text):
         _check_surrogates(value)
+    if many and is_infinite_in(value, to_json(value)):
+        raise _not_json("it has a number that is too large for a double")
     return value
 
 
@@ -109,8 +125,7 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
         raise ValueError(_first_flaw(value, root) or str(error)) from None
     # pydantic_core writes NaN and Infinity without quotes, but a string may hold these words too. With another spelling for the
     # numbers the two texts differ only if there is such a number.
-    is_not_finite = may_hold_nan(raw) and raw != to_json(value, inf_nan_mode="null")
-    if is_not_finite or has_long_number(raw):
+    if is_infinite_in(value, raw) or has_long_number(raw):
         raise ValueError(_first_flaw(value, root) or "NaN, infinite and very long numbers cannot be sent")
     return raw
 
@@ -135,7 +150,7 @@ def has_long_number(raw: bytes) -> bool:
         return False
     if _MANY_DIGITS not in raw.translate(_DIGITS_AS_ZEROS):
         return False
-    numbers = _outside_strings(_without_escapes(raw)).translate(_DIGITS_AS_ZEROS)
+    numbers = outside_strings(without_escapes(raw)).translate(_DIGITS_AS_ZEROS)
     return b"0" + _MANY_DIGITS in numbers or b"-" + _MANY_DIGITS in numbers
 
 
@@ -179,9 +194,12 @@ def _constant(name: str) -> JsonValue:
     raise _not_json(f"{name} is not a JSON number")
 
 
+_UNHOOKED = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+"""Does not look at numbers, which takes half of the time where there are many."""
+
+
 @lru_cache(maxsize=16)
-def _decoder(max_number_chars: int, unhooked: bool) -> json.JSONDecoder:
-    """Return a decoder; an `unhooked` one does not look at the length of integers, which takes a fifth of its time."""
+def _decoder(max_number_chars: int) -> json.JSONDecoder:
 
     def too_long(digits: str) -> RemoteProtocolError:
         return _over_limit(f"has a number of {len(digits)} characters", max_number_chars, "max_number_chars")
@@ -199,15 +217,15 @@ def _decoder(max_number_chars: int, unhooked: bool) -> json.JSONDecoder:
             raise _not_json(f"the number {_quoted(digits)} is too large for a double")
         return number
 
-    parse_int = None if unhooked else integer
-    return json.JSONDecoder(object_pairs_hook=_object, parse_int=parse_int, parse_float=real, parse_constant=_constant)
+    return json.JSONDecoder(object_pairs_hook=_object, parse_int=integer, parse_float=real, parse_constant=_constant)
 
 
 _WHITE_SPACE = b" \t\r\n"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},:"))
-_ZEROS = bytes.maketrans(b"123456789-", b"0000000000")
 _MANY = 1_000  # values from which on two passes over the text cost less than a call for each number
+_DENSE = 256  # bytes for each value up to which `quick_loads` is faster: it writes long texts again
+_SHORT = 4096  # bytes up to which `bytes.count` is faster than `_count`
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
@@ -218,8 +236,12 @@ def _check_shape(data: bytes, limits: JsonLimits) -> int:
         an upper bound of the values.
     """
     # These counts include what stands in strings. Only if there is enough of it are strings taken out and the rest measured.
-    brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
-    opened = brackets + _count(data, b",", limits.max_values)
+    if len(data) <= _SHORT:
+        brackets = data.count(b"[") + data.count(b"{")
+        opened = brackets + data.count(b",")
+    else:
+        brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
+        opened = brackets + _count(data, b",", limits.max_values)
     # Each value but the first has one of these before it, and so has each name.
     if brackets > limits.max_depth or 2 * opened >= limits.max_values:
         skeleton = _without_strings(data, limits.max_values)
@@ -227,11 +249,6 @@ def _check_shape(data: bytes, limits: JsonLimits) -> int:
         _check_values(skeleton, structure, limits.max_values)
         _check_depth(structure, limits.max_depth)
     return opened + 1
-
-
-def _has_digit_run(data: bytes, max_number_chars: int) -> bool:
-    """Whether so many digits follow each other anywhere in the text, in a string perhaps."""
-    return b"0" * (max_number_chars + 1) in data.translate(_ZEROS)
 
 
 def _count(data: bytes, byte: bytes, limit: int) -> int:
@@ -243,28 +260,15 @@ def _count(data: bytes, byte: bytes, limit: int) -> int:
 
 def _without_strings(data: bytes, max_values: int) -> bytes:
     """Return a JSON text with a quote in place of each string."""
-    text = _without_escapes(data)
+    text = without_escapes(data)
     # Each string has two quotes, and is a value or a name.
     if text.count(b'"') > 2 * max_values:
         raise _over_limit("has too many values", max_values, "max_values")
-    return _outside_strings(text)
-
-
-def _without_escapes(data: bytes) -> bytes:
-    """Return a JSON text in which every quote begins or ends a string."""
-    # Most large messages have none, and to search for one character takes a twentieth of the time.
-    if b"\\" not in data:
-        return data
-    # Not by a regular expression: it would take a step for each escape, of which there may be millions.
-    return data.replace(b"\\\\", b"").replace(b'\\"', b"")
-
-
-def _outside_strings(text: bytes) -> bytes:
-    return b'"'.join(text.split(b'"')[::2])
+    return outside_strings(text)
 
 
 def _count_values(skeleton: bytes, structure: bytes) -> int:
-    # A comma brings one more value, and a bracket the first of its own unless it is closed at once.
+    # A comma brings one more value, and a bracket its first value unless it is closed at once.
     opened = structure.count(b",") + structure.count(b"[") + structure.count(b"{")
     if b"[]" in structure or b"{}" in structure:
         # Nothing stood between them in the text, or a number.

@@ -115,7 +115,12 @@ class MemoryBudget:
         # Services in several threads may share a budget, and `+=` is not atomic.
         with self._lock:
             self.drawn += size
-            add_to(self._by_connection, account.connection, size)
+            # Not by `add_to`: a tool call comes here up to nine times, mostly without a principal.
+            held = self._by_connection.get(account.connection, 0) + size
+            if held:
+                self._by_connection[account.connection] = held
+            else:
+                self._by_connection.pop(account.connection, None)
             if account.principal is not None:
                 add_to(self._by_principal, account.principal, size)
 

@@ -17,7 +17,7 @@ together, so that many messages cost one write.
 #   a limit or more          no       yes       queues     waits   all items, and wakes the senders
 #   any                      yes      no        drops      drops   all items; [] if there are none, without waiting
 #
-# With an account, the bytes of an item are counted from `post` until the item was written. The reader does not say so: it has
+# With an account, the bytes of an item are counted from `post` until the item was written. The reader does not report it: it has
 # written what it took when it takes again, or waits.
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Outbox(Generic[T]):
         if send_now is None or not send_now(item):
             self.items.append(item)
             if self.account is not None:
-                self._count(self.account, item)
+                size = self.size_of(item)
+                self.account.draw(size)
+                self._queued_bytes += size
             self.is_full = len(self.items) >= self.limit or self._queued_bytes >= MAX_QUEUED_BYTES
             self._ready()
         if last:
@@ -160,11 +162,6 @@ class Outbox(Generic[T]):
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         return f"<Outbox {state} queued={len(self.items)}/{self.limit}>"
-
-    def _count(self, account: Account, item: T) -> None:
-        size = self.size_of(item)
-        account.draw(size)
-        self._queued_bytes += size
 
     def _ready(self) -> None:
         callback, self.on_ready = self.on_ready, None

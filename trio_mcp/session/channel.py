@@ -30,7 +30,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     Attributes:
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
-        peer: the other end; a transport that knows more of it says so before the channel is served.
+        peer: the other end; a transport that knows more of it sets it before the channel is served.
     """
 
     on_stop: Callable[[], None] | None = None
@@ -91,13 +91,17 @@ async def read_all(
     turn = turn or LoopTurn()
     try:
         while True:
-            for envelope in await channel.receive_many():
-                size = envelope.size
-                turn.spent += MESSAGE_COST + size
-                if turn.spent > TURN:
+            envelopes = await channel.receive_many()
+            # Waiting for them was a turn of the others.
+            cost = 0
+            for envelope in envelopes:
+                cost += MESSAGE_COST + envelope.size
+                if cost > TURN or turn.spent > TURN:
+                    turn.spent += cost
                     await turn.pass_on()
-                    # To process a large message takes about as long as to parse it.
-                    turn.spent += size
+                    # To process a message takes about as long as to parse it, which matters if it is large.
+                    turn.spent += envelope.size
+                    cost = 0
                 taken = take(envelope)
                 if turn.spent > TURN:
                     await turn.pass_on()
@@ -105,6 +109,7 @@ async def read_all(
                         await taken.read_rest(turn)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope, taken
+            del envelopes
             # A peer that does not read its answers is not read either: else its requests would pile up as answers here.
             if outbox.is_full:
                 await outbox.wait_not_full()

@@ -79,9 +79,10 @@ def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelop
 def sent_size(envelope: Envelope) -> int:
     """Return the bytes of memory that a message takes until it has been sent."""
     message = envelope.message
-    if isinstance(message, Answers):
-        return sum(map(content_size, message.answers))
-    return content_size(message)
+    # Most messages are answers.
+    if type(message) is Response:
+        return MESSAGE_SIZE + (len(message.result.raw) if type(message.result) is Encoded else 0)
+    return sum(map(content_size, message.answers)) if isinstance(message, Answers) else content_size(message)
 
 
 def content_size(message: Message) -> int:

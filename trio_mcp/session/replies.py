@@ -75,9 +75,9 @@ class ReplyTarget:
 
     def affordable(self, outcome: LegOutcome) -> LegOutcome:
         """Return the outcome, or the error to send in place of it if the memory budget has no room."""
-        if isinstance(outcome, Encoded):
+        if isinstance(outcome, Encoded) and self.outbox.account is not None:
             try:
-                self.check_room(len(outcome.raw))
+                self.outbox.account.check(len(outcome.raw))
             except LimitExceeded as error:
                 return ErrorDetail(SERVER_BUSY, f"the result of {len(outcome.raw)} bytes cannot be sent: {error}")
         return outcome

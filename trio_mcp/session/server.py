@@ -152,7 +152,7 @@ class ServerSession:
                 if method == "notifications/initialized":
                     self._state.initialized()
             case Rejected(error):
-                self._records = self._records or RepeatedRecords(logger)
+                self._records = self._records or RepeatedRecords(logger, self.service.records)
                 self._records.log("a message was dropped: %s", error)
                 return event
             case Ignored(why):

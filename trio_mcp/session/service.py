@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
 from typing import Final
 
 import trio
 
-from ..logs import peer_logger
+from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.revisions import REVISIONS
@@ -23,8 +23,9 @@ from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
 from ..runtime.loop_turn import LoopTurn
 from ..types import Implementation, ServerCapabilities, declares
-from .calls.call import CallServices, RequestCheck, Route
+from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, Peer, sent_size
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -42,6 +43,7 @@ class Service:
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         calls: the services that every call uses.
         turn: what has been done for the clients since every other task of the event loop had a turn.
+        records: counts what clients can make the server log, over all connections.
     """
 
     supervisor: Supervisor
@@ -58,7 +60,8 @@ class Service:
         self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
         self.turn = LoopTurn()
-        self.calls = CallServices(
+        self.records = RepeatedRecords(logger, lines=SHARED_LINES)
+        self.calls = CallServices[Call](
             supervisor=self.supervisor,
             options=self.options,
             server_info_json=Encoded(self.identity.encode()),
@@ -66,6 +69,7 @@ class Service:
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
+            records=self.records,
         )
 
     def open_account(self, peer: Peer) -> Account:
@@ -153,7 +157,7 @@ async def open_service(
         service = Service(
             supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads
         )
-        with service.calls.directory as directory:
+        with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
             yield service
             with trio.CancelScope(shield=True):

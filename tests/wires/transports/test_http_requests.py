@@ -1,4 +1,4 @@
-"""Our HTTP client on the wire: methods, headers and bodies, what it makes of refusals, and of servers with ways of their own."""
+"""Our HTTP client on the wire: methods, headers and bodies, refusals, and servers that answer in unusual ways."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def posts(server: ListeningServer) -> list[Heard]:
 # every message
 
 
-async def test_each_message_is_a_post_of_its_own_that_takes_both_kinds_of_answer(mode: str) -> None:
+async def test_each_message_is_a_separate_post_that_takes_both_kinds_of_answer(mode: str) -> None:
     server = ListeningServer()
     async with listening(server) as url, Client.connect(url, mode=mode) as client:
         assert (await client.call_tool("book")).text == "fine"
@@ -50,7 +50,7 @@ async def test_each_message_is_a_post_of_its_own_that_takes_both_kinds_of_answer
         assert heard.body["jsonrpc"] == "2.0"
 
 
-async def test_an_answer_to_the_server_is_a_post_of_its_own() -> None:
+async def test_an_answer_to_the_server_is_a_separate_post() -> None:
     question = {"id": "q", "method": "roots/list", "params": {}}
 
     def asking(heard: Heard) -> Said | None:
@@ -182,7 +182,7 @@ async def test_a_404_with_an_error_in_its_body_is_that_error(status: int, code: 
     assert server.asked("initialize") == []
 
 
-# servers that answer in ways of their own: a bad answer costs its call, and nothing else
+# servers that answer in unusual ways: a bad answer costs its call, and nothing else
 
 MAX_MESSAGE = 10_000
 BATCHING = "2025-03-26"

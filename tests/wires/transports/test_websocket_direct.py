@@ -218,7 +218,7 @@ async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_messag
     inner = frame(TEXT, ping(1))
     head = frame(TEXT, inner)[: -len(inner)]
     await peer.client.send(frame(PING, b"first") + head)
-    assert await peer.client.frame() == (0x80 | PONG, b"first")  # so that the rest is a read of its own
+    assert await peer.client.frame() == (0x80 | PONG, b"first")  # so that the rest is a separate read
     await peer.client.send(inner)
     assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
 

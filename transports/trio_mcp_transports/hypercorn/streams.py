@@ -110,8 +110,8 @@ class GuardedWSStream(WSStream):
     _delivering = False
     _stored = 0
     _pinging: trio.CancelScope
-    # When the message began that has not ended. None between messages: only then may the next bytes be read as frames
-    # of their own.
+    # When the message began that has not ended. None between messages: only then may the next bytes be read as new
+    # frames.
     _message_began_at: float | None = None
     _fragments = 0
 

@@ -115,7 +115,7 @@ class SseEndpoint:
                 await send_error(incoming.send, message.error)
                 return
             await self._wait_for_room(entry, message)
-        # A call draws what it keeps of the message from an account of its own.
+        # A call draws what it keeps of the message from a separate account.
         entry.stream.used = True
         taken = entry.session.receive(envelope, entry.stream.outbox)
         if isinstance(taken, OpenBatch):

@@ -19,7 +19,6 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
 from trio_mcp.runtime.loop_turn import LoopTurn
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
-from trio_mcp.session.channel import MESSAGE_COST
 
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FAST_PATH_KEY, FastPath
@@ -194,7 +193,6 @@ class AsgiWebSocket(MessageChannel):
         # A batch may take several turns of the event loop.
         if data[:1] != b"{":
             return False
-        self._turn.spent += MESSAGE_COST + len(data)
         take(received(data, self._limits, self.peer))
         return True
 

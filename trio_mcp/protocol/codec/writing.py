@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from pydantic.alias_generators import to_snake
@@ -130,11 +129,13 @@ class Writer:
         """
         form = shape(self.revision.name, kind.__name__)
         if _is_plain(model, form) and (self._modern or not _has_late_members(model)):
-            with suppress(ValueError):  # raised again below, with the member at fault
+            try:
                 raw = to_json(model, by_alias=True, exclude_none=True)
-                # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
-                if not may_hold_nan(raw) and not has_long_number(raw):
-                    return Encoded(raw)
+            except ValueError:  # raised again below, with the member at fault
+                raw = b"NaN"
+            # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
+            if not may_hold_nan(raw) and not has_long_number(raw):
+                return Encoded(raw)
         try:
             return Encoded(dumps(narrowed(self.revision.name, model, kind), root))
         except ValueError as error:

@@ -150,7 +150,7 @@ class HttpConnection(ServerConnection):
             return PostHeaders({**extra, **CONTENT}, {}, resumable=False)
         if isinstance(message, Request):
             # Our own client says `stateless`. A program that sends its own messages may only have named the revision in them.
-            # One that is encoded is our own client's, and may be large: nobody else's limits hold for it.
+            # One that is encoded comes from our own client, and may be large: the limits for peers do not apply to it.
             own = {} if isinstance(message.params, Encoded) else headers_of(message.method, message.params)
             if VERSION_HEADER in own:
                 return PostHeaders({**extra, **CONTENT, **own}, {}, resumable=False)

@@ -228,6 +228,7 @@ class McpApp:
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
+                self._records.close()
                 nursery.cancel_scope.cancel()
 
     def _started(self) -> AppState:
@@ -267,7 +268,7 @@ class McpApp:
         check_post(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._read_message(incoming, account)
-        # A call draws what it keeps of the message from an account of its own: counted in both, a message that was found to have
+        # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
         respond = self._process(running, envelope, incoming)
         # Not kept while the call runs.

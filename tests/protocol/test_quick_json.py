@@ -1,0 +1,106 @@
+"""The quick reader: it reads what the strict one would read, to the same value, and proves nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from json_strategies import json_values
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.quick_json import UNPROVEN, has_number_over, quick_loads
+from trio_mcp.protocol.strict_json import DEFAULT_LIMITS, _strict_loads
+from trio_mcp.types.base import JsonValue
+
+LONGEST = DEFAULT_LIMITS.max_number_chars
+
+# Pieces that meet at every boundary: names that repeat in another spelling, quotes in strings, numbers at a limit.
+PIECES = (
+    *'[]{}:,"\\ 0',
+    *('"a"', '"b"', '"\\u0061"', '"\\""', '"\\\\"', '"\\u0022"', '"Infinity"', '"\\ud83d\\ude00"', '"\\ud800"', '"é"'),
+    *(
+        "1",
+        "-0",
+        "1.5",
+        "1e5",
+        "1e999",
+        "-1e-999",
+        "NaN",
+        "Infinity",
+        "true",
+        "null",
+        "9" * LONGEST,
+        "9" * (LONGEST + 1),
+    ),
+    *('{"a":', '"a":1,', '{"a":1,"a":2}', '{"a":1,"\\u0061":2}', f'"{"9" * (LONGEST + 1)}"', f"1.{'0' * LONGEST}"),
+)
+
+
+def read_strictly(data: bytes, *, many: bool) -> JsonValue | RemoteProtocolError:
+    try:
+        return _strict_loads(data, DEFAULT_LIMITS, many=many)
+    except RemoteProtocolError as error:
+        return error
+
+
+def same(one: JsonValue, other: JsonValue) -> bool:
+    """Equal, with equal types: `1 == 1.0 == True` for Python."""
+    return repr(one) == repr(other)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=40), st.booleans())
+@example('{"a":1,"\\u0061":2}', False)
+@example('[1e999,"Infinity"]', True)
+@example('{"a\\\\":1,"a\\\\":2}', False)
+def test_what_it_reads_the_strict_reader_reads_the_same(text: str, many: bool) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    value = quick_loads(data, LONGEST)
+    if value is not UNPROVEN:
+        strict = read_strictly(data, many=many)
+        assert not isinstance(strict, RemoteProtocolError)
+        assert same(value, strict)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_the_strict_reader_judges_alike_with_and_without_hooks(text: str) -> None:
+    few, many = (read_strictly(text.encode(), many=many) for many in (False, True))
+    if isinstance(few, RemoteProtocolError):
+        assert isinstance(many, RemoteProtocolError)
+    else:
+        assert not isinstance(many, RemoteProtocolError)
+        assert same(few, many)
+
+
+@given(json_values(st.integers(-(10**30), 10**30)))
+@example(['"', "\\", '\\"', "Infinity", "NaN", "é\u2028", {'"': "\\u0022"}, "9" * 1000, math.ulp(0), 10**319])
+def test_it_reads_all_that_is_well_formed(value: JsonValue) -> None:
+    assert same(quick_loads(json.dumps(value).encode(), LONGEST), value)
+    assert same(quick_loads(json.dumps(value, ensure_ascii=False).encode(), LONGEST), value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1,"a":2}',
+        '[{"b":{"":0,"":0}}]',
+        '{"\\u0061":1,"a":1}',
+        "1e999",
+        '["Infinity",-1e999]',
+        "NaN",
+        "[1,]",
+        '"\\ud800"',
+    ],
+)
+def test_it_does_not_read_what_is_rejected(text: str) -> None:
+    assert quick_loads(text.encode(), LONGEST) is UNPROVEN
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * (LONGEST + 1), "0." + "1" * LONGEST, "1e" + "0" * LONGEST, "-" + "9" * LONGEST]
+)
+def test_a_number_over_the_limit_is_found_and_not_in_a_string(number: str) -> None:
+    assert has_number_over(f'{{"a":{number}}}'.encode(), LONGEST)
+    assert not has_number_over(f'{{"a":"\\\\","b\\"":"{number}"}}'.encode(), LONGEST)

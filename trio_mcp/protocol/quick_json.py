@@ -1,0 +1,78 @@
+"""JSON read by the fast parser of pydantic_core, with a proof that the strict reader would have returned the same value.
+
+That parser rejects what is not JSON, NaN, lone surrogates and other encodings than UTF-8. It accepts three things that
+`strict_json` rejects: a name that occurs twice in an object, a number that is too large for a double, and a number of any length.
+"""
+
+# A name that occurs twice loses a member, and with it at least the two quotes of the name. So the value is written again, and
+# the quotes that begin and end strings are counted in both texts. They are the quotes that no backslash precedes: in the text
+# that was read `\u0022` has none, and in the one that is written the quote of `\"` is left out.
+#
+# An infinite number is written as `Infinity`. That word may also stand in a string; then the text is written once more with
+# another spelling for such numbers, and the two differ only if there is one.
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Literal
+
+from pydantic_core import from_json, to_json
+
+from ..types.base import JsonValue, may_hold_nan
+
+
+class Unproven(Enum):
+    """The text has to be read by the strict reader."""
+
+    UNPROVEN = "unproven"
+
+
+UNPROVEN: Final = Unproven.UNPROVEN
+
+
+def quick_loads(data: bytes, max_number_chars: int) -> JsonValue | Literal[Unproven.UNPROVEN]:
+    """Return the value of a JSON text, or `UNPROVEN` if it may have to be rejected; it must not be nested too deep."""
+    if len(data) > max_number_chars and has_number_over(data, max_number_chars):
+        return UNPROVEN
+    try:
+        # Names repeat and are kept once in memory; to look for each text among those of before would take longer.
+        value: JsonValue = from_json(data, allow_inf_nan=False, cache_strings="keys")
+        written = to_json(value)
+    except ValueError:
+        return UNPROVEN
+    if _count_quotes(written) != _count_quotes(data) or is_infinite_in(value, written):
+        return UNPROVEN
+    return value
+
+
+def is_infinite_in(value: JsonValue, written: bytes) -> bool:
+    """Return whether a value holds NaN or an infinite number; `written` is its text by `to_json`."""
+    return may_hold_nan(written) and written != to_json(value, inf_nan_mode="null")
+
+
+def has_number_over(data: bytes, max_chars: int) -> bool:
+    """Return whether a JSON text has a number of more characters."""
+    run = b"0" * (max_chars + 1)
+    # Strings may have as many digits. They are taken out only if there are.
+    return run in data.translate(_AS_ZEROS) and run in outside_strings(without_escapes(data)).translate(_AS_ZEROS)
+
+
+def without_escapes(data: bytes) -> bytes:
+    """Return a JSON text in which every quote begins or ends a string."""
+    # Most large messages have none, and to search for one character takes a twentieth of the time.
+    if b"\\" not in data:
+        return data
+    # Not by a regular expression: it would take a step for each escape, of which there may be millions.
+    return data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
+
+
+def outside_strings(text: bytes) -> bytes:
+    """Return a JSON text without escapes with a quote in place of each string."""
+    return b'"'.join(text.split(b'"')[::2])
+
+
+_AS_ZEROS = bytes.maketrans(b"123456789+-.eE", b"0" * 14)
+
+
+def _count_quotes(data: bytes) -> int:
+    return without_escapes(data).count(b'"')
