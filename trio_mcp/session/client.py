@@ -200,6 +200,7 @@ class ClientSession:
 
     def notify(self, method: str, params: Model) -> None:
         """Queue a notification; it is sent as soon as the channel has room."""
+        self.connection.notified = True
         self._outbox.post(Envelope(Notification(method, self.terms.codec.encode_notification(method, params))))
 
     async def run(self, nursery: trio.Nursery) -> None:

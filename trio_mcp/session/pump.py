@@ -44,7 +44,7 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
         nursery.start_soon(_write_then_stop, service, channel, outbox, nursery.cancel_scope)
         try:
             with reading:
-                await read_all(channel, take, outbox)
+                await read_all(channel, take, outbox, service.turn)
             if reading.cancelled_caught:
                 await service.drain(0, CLEAN_UP)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

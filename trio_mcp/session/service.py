@@ -21,6 +21,7 @@ from ..protocol.jsonrpc import Encoded
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
+from ..runtime.loop_turn import LoopTurn
 from ..types import Implementation, ServerCapabilities, declares
 from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
@@ -41,6 +42,7 @@ class Service:
         capabilities: the capabilities that the server offers now; changed by `declare`.
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         calls: the services that every call uses.
+        turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
     """
 
@@ -57,6 +59,7 @@ class Service:
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
+        self.turn = LoopTurn()
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
         self.calls = CallServices[Call](
             supervisor=self.supervisor,

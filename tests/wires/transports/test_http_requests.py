@@ -232,6 +232,32 @@ async def test_a_bad_answer_is_an_error_of_its_call_and_the_next_call_is_served(
         assert (await client.call_tool("book")).text == "fine"
 
 
+NAMES_NO_REQUEST: dict[str, Callable[[int], dict[str, Any]]] = {
+    "an error without an id": lambda _id: {"jsonrpc": "2.0", "error": {"code": -32603, "message": "lost"}},
+    "an error of null": lambda _id: {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "lost"}},
+    "a result without an id": lambda id: {"jsonrpc": "2.0", "result": text(id)["result"]},
+    "text": lambda id: text(str(id)),
+    "a fraction": lambda id: text(float(id)),
+    "another id": lambda id: text(id + 1_000),
+}
+
+
+@pytest.mark.parametrize("answer", NAMES_NO_REQUEST.values(), ids=NAMES_NO_REQUEST)
+@pytest.mark.parametrize("way", ["body", "a stream that ends", "a stream that stays open"])
+async def test_a_call_whose_answer_does_not_name_it_fails(
+    mode: str, way: str, answer: Callable[[int], dict[str, Any]]
+) -> None:
+    def odd(id: int) -> Said:
+        if way == "body":
+            return Said(200, json.dumps(answer(id)).encode(), JSON)
+        return events(answer(id), ending="finished" if way.endswith("ends") else "unfinished")
+
+    async with connected(odd_server(odd), mode) as client:
+        with pytest.raises((RemoteProtocolError, PeerError, Disconnected)):
+            await client.call_tool("odd")
+        assert (await client.call_tool("book")).text == "fine"
+
+
 async def test_a_message_of_any_size_below_the_limit_is_taken() -> None:
     async with connected(odd_server(lambda id: events(text(id, "x" * 5_000_000))), max_message=6_000_000) as client:
         assert (await client.call_tool("odd")).text == "x" * 5_000_000
