@@ -479,7 +479,6 @@ async def test_a_call_that_is_cancelled_cancels_the_tool(era: str, autojump_cloc
         {"principal": 3},
         {"roots": ["/tmp"]},
     ],
-    ids=str,
 )
 def test_a_wrong_option_is_refused_at_once(options: dict[str, object]) -> None:
     with pytest.raises((TypeError, ValueError)):
