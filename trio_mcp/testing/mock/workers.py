@@ -1,7 +1,7 @@
 """Serving a server to one client as one process, or as several that share their keys.
 
     client ---- channel ---- Workers ---+--- worker 1: a service with its own calls
-                                        +--- worker 2: another one, from `use_second`
+                                        +--- worker 2: another one, after `use_second`
 
 What the client sends goes to the worker in use; what any worker sends goes to the client. Modern requests need no session, so
 that the next worker can serve the next request.
@@ -16,7 +16,7 @@ import trio
 from ...protocol.jsonrpc import Request
 from ...protocol.sealing.request_state import KeyRing
 from ...server import Server
-from ...session import AnyChannel, Service, serve_channel
+from ...session import AnyChannel
 from ...session.channel import MessageChannel, as_message_channel
 from ...session.envelope import Envelope, Peer, Received, Sent
 
@@ -62,7 +62,6 @@ class Workers:
         keys = server.options.keys or KeyRing.from_environment() or KeyRing.random()
         self._server = server.with_options(replace(server.options, keys=keys))
         self._peer = Peer(principal=principal)
-        self._services: list[Service] = []
         self._wanted = 1
         self._lost = trio.CancelScope()
         self.legs = 0
@@ -76,7 +75,7 @@ class Workers:
         self._lost.cancel()
 
     async def wait_given_up(self, key: str) -> None:
-        """Wait until the worker in use no longer waits for the answer to a question of a round."""
+        """Wait until no call of the server waits for the answer to a question of a round."""
         # Looked at now and then, because nothing is sent to a client that has no request open.
         pause = FIRST_LOOK
         while self._is_open(key):
@@ -84,8 +83,8 @@ class Workers:
             pause = min(2 * pause, LAST_LOOK)
 
     def _is_open(self, key: str) -> bool:
-        boxes = (actor.opened_mailbox for actor in self._services[-1].supervisor.actors)
-        return any(box is not None and key in box for box in boxes)
+        actors = (actor for service in self._server.services for actor in service.supervisor.actors)
+        return any(actor.opened_mailbox is not None and key in actor.opened_mailbox for actor in actors)
 
     async def serve_channel(self, channel: AnyChannel, /) -> None:
         """Serve the client until the connection ends; the calls of all workers have cleaned up then."""
@@ -98,11 +97,11 @@ class Workers:
                         envelope = await channel.receive()
                         if len(workers) < self._wanted:
                             workers.append(WorkerChannel(channel, self._peer))
-                            await nursery.start(self._work, workers[-1])
+                            nursery.start_soon(self._server.serve_channel, workers[-1])
                         self._count(envelope)
                         await workers[-1].inbox.send(envelope._replace(peer=self._peer))
-            except trio.EndOfChannel:
-                pass
+            except (trio.EndOfChannel, trio.BrokenResourceError):
+                pass  # the client or the worker has ended the connection
             finally:
                 for worker in workers:
                     worker.inbox.close()
@@ -112,9 +111,3 @@ class Workers:
     def _count(self, envelope: Envelope[Received]) -> None:
         if isinstance(envelope.message, Request) and envelope.message.method == "tools/call":
             self.legs += 1
-
-    async def _work(self, channel: WorkerChannel, task_status: trio.TaskStatus[None]) -> None:
-        async with self._server.open_service() as service:
-            self._services.append(service)
-            task_status.started()
-            await serve_channel(service, channel)
