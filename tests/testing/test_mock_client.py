@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,6 +16,7 @@ from trio.testing import MockClock
 from trio_mcp import Context, Elicit, ElicitRouter, Server, accept, decline, dismiss
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
+from trio_mcp.server.homes import home_of, remember_home
 from trio_mcp.testing import Delay, Disconnect, MockClient, Never, SecondWorker
 from trio_mcp.types import (
     ClientCapabilities,
@@ -103,6 +105,42 @@ async def test_a_tool_is_called_that_no_server_has(era: str) -> None:
     tool = server.add_tool(ask_size, name="size")
     server.remove_tool("size")
     assert (await MockClient(elicits=["s"], era=era).call(tool)).text == "Size.SMALL"
+
+
+async def test_a_function_of_several_servers_is_called_at_the_last_one(era: str) -> None:
+    async def where(ctx: Context) -> str:
+        return "everywhere"
+
+    first, last = Server("first"), Server("last")
+    first.add_tool(where, requires={"sampling"})
+    last.add_tool(where)
+    client = MockClient(capabilities=ClientCapabilities(), era=era)
+    assert (await client.call(where)).text == "everywhere"
+
+
+async def test_a_function_whose_server_is_gone_is_called_alone(era: str) -> None:
+    async def where(ctx: Context) -> str:
+        return "alone"
+
+    def register() -> None:
+        Server("first").add_tool(where, requires={"sampling"})
+
+    register()
+    gc.collect()
+    client = MockClient(capabilities=ClientCapabilities(), era=era)
+    assert (await client.call(where)).text == "alone"
+
+
+def test_a_callable_that_has_no_hash_is_registered_without_being_remembered() -> None:
+    class Odd:
+        __hash__ = None
+
+        def __call__(self) -> int:
+            return 1
+
+    odd, server = Odd(), Server("first")
+    remember_home(odd, server)
+    assert home_of(odd) is None
 
 
 async def test_a_plain_function_is_called(era: str) -> None:
