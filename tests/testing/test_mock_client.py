@@ -296,6 +296,24 @@ async def test_a_sample_that_is_never_answered_times_out(era: str, autojump_cloc
     assert (await MockClient(samples=[Never()], era=era).call(impatient)).text == "no answer"
 
 
+async def test_an_answer_waits_for_a_question_of_its_round_that_is_never_answered(
+    era: str, autojump_clock: MockClock
+) -> None:
+    async def impatient(ctx: Context) -> str:
+        try:
+            return (await ctx.sample("?", timeout=10)).text
+        except RequestTimeout:
+            return "nothing"
+
+    async def ask_both(ctx: Context) -> str:
+        text, answer = await ctx.branch_all(impatient, lambda child: child.elicit("Sure?", bool))
+        return f"{text}, {answer.action}"
+
+    client = MockClient(samples=[Never()], elicits=[True], era=era)
+    assert (await client.call(ask_both)).text == "nothing, accept"
+    assert len(client.questions) == 2
+
+
 async def test_a_lost_connection_cancels_the_tool_and_raises(era: str) -> None:
     ended: list[str] = []
 
