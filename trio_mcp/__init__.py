@@ -32,7 +32,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .client import Change, Client, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
     from .runtime import CancelReason
     from .server import (
         Accepted,
@@ -63,6 +63,7 @@ __all__ = [
     "Disconnected",
     "Dismissed",
     "Elicit",
+    "ElicitRouter",
     "ElicitationInvalid",
     "Elicited",
     "LimitExceeded",
@@ -88,7 +89,7 @@ __all__ = [
 
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
-    "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
+    "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
     "session": ("ChannelServer", "ServiceOptions"),
 }

@@ -150,6 +150,11 @@ class Call(ABC, Generic[OriginT_co]):
     def method(self) -> str:
         return self.facts.method
 
+    @property
+    def target_name(self) -> str:
+        """The name of the tool, prompt or resource that it calls."""
+        return self._plan.target
+
     # messages about the request
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
