@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..checks import check_instance
+from ..checks import check_instance, check_seconds
 from ..errors import (
     CapabilityError,
     LimitExceeded,
@@ -20,6 +20,7 @@ from ..errors import (
     QuestionRejected,
     RemoteProtocolError,
     RequestTimeout,
+    ResourceNotFound,
     ToolError,
 )
 from ..logs import peer_logger
@@ -58,6 +59,7 @@ class ToolKeywords(OfferKeywords, total=False):
     output_schema: JSON Schema of the structured result, instead of the return annotation's.
     max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
     token_budget: how many tokens the samples of a call may use, including those in branches.
+    heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
     """
 
     annotations: ToolAnnotations
@@ -66,6 +68,7 @@ class ToolKeywords(OfferKeywords, total=False):
     output_schema: JsonObject
     max_depth: int
     token_budget: int
+    heartbeat: float
 
 
 def check_tool_options(options: ToolKeywords) -> None:
@@ -78,6 +81,8 @@ def check_tool_options(options: ToolKeywords) -> None:
             check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
     for name in ("max_depth", "token_budget"):
         check_count(name, given.get(name))
+    if (heartbeat := given.get("heartbeat")) is not None:
+        check_seconds("heartbeat", heartbeat, positive=True, finite=True, hint="leave it out for no heartbeat")
     # A string is a collection of letters, each of which would be an unknown capability.
     if isinstance(requires := options.get("requires"), str):
         raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
@@ -96,6 +101,7 @@ class Tool:
     _handler: Handler
     _convert: Converter
     _resume: ResumeMode
+    _heartbeat: float | None
 
     @property
     def name(self) -> str:
@@ -132,7 +138,7 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.in_thread:
             handler.threads.admit()
-        return Plan(run, self.name, self.timeout, self._error_result, self._resume)
+        return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
 
     async def _run_if_valid(self, check: DearCheck[dict[str, object]], call: Call, actor: Actor) -> CallToolResult:
         try:
@@ -155,7 +161,14 @@ class Tool:
             case CapabilityError() if facts.terms.codec.revision.missing_capability_is_result:
                 return error_result(str(cause), {REQUIRED_CAPABILITIES: cause.required})
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
-            case ToolError() | LimitExceeded() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
+            case (
+                ToolError()
+                | LimitExceeded()
+                | RequestTimeout()
+                | ResourceNotFound()
+                | QuestionRejected()
+                | MalformedAnswer()
+            ):
                 return error_result(str(cause))
             case CancelReason() | ProtocolError() | CapabilityError():
                 return None
@@ -244,6 +257,7 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
         resume_mode(options, harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
+        options.get("heartbeat"),
     )
 
 

@@ -3,6 +3,7 @@
 from .batch import OpenBatch
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.facts import Question, RequestFacts, ResumeMode
+from .caller import Caller
 from .channel import AnyChannel, MessageChannel, as_message_channel
 from .client import ClientSession
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent, received
@@ -20,6 +21,7 @@ __all__ = [
     "ANONYMOUS",
     "AnyChannel",
     "Call",
+    "Caller",
     "ChannelServer",
     "ClientSession",
     "Envelope",

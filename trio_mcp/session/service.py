@@ -63,6 +63,7 @@ class Service:
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
+            routes=self.routes,
         )
 
     def open_account(self, peer: Peer) -> Account:

@@ -12,12 +12,18 @@ from pydantic_core import from_json
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
+from ..caller import Caller
 
 T = TypeVar("T", bound=Model)
 
 
 class RequestFacts(NamedTuple):
-    """The description of a request for its handler; `size` is its length in bytes as received."""
+    """The description of a request for its handler.
+
+    Attributes:
+        size: its length in bytes as received.
+        known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
+    """
 
     id: RequestId
     method: str
@@ -25,6 +31,15 @@ class RequestFacts(NamedTuple):
     principal: str | None
     headers: Mapping[str, str]
     size: int = 0
+    known_caller: Caller | None = None
+
+    @property
+    def caller(self) -> Caller | None:
+        """Who sent the request; None where the server authenticates nobody."""
+        # Made when it is asked for: most servers need the principal only, and most tools not even that.
+        if self.known_caller is None and self.principal is not None:
+            return Caller(self.principal)
+        return self.known_caller
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
