@@ -225,5 +225,4 @@ async def test_a_slow_reader_gets_no_heartbeats(era: type[Legacy], autojump_cloc
 @pytest.mark.parametrize("heartbeat", [0, -1, math.inf, math.nan, "15"], ids=repr)
 def test_a_heartbeat_is_a_number_of_seconds(heartbeat: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="heartbeat"):
-        beating_with = Server("tester").tool(heartbeat=heartbeat)
-        beating_with(around_a_question)
+        Server("tester").add_tool(around_a_question, heartbeat=heartbeat)

@@ -12,6 +12,8 @@ SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 REQUIRED_CAPABILITIES: Final = "trio-mcp/requiredCapabilities"
 """In an error result of ours: the capabilities that the client would have to declare, as it would declare them."""
+REQUIRED_SCOPES: Final = "trio-mcp/requiredScopes"
+"""In an error result of ours: the scopes that the caller would have to have."""
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  a member name, no secret
 
 RESERVED: frozenset[str] = frozenset(

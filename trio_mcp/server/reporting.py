@@ -18,9 +18,9 @@ class Reporter:
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the caller requested them.
 
-        A value that is not finite, or not more than the last one, is dropped: the log has a warning for the first such value of a
-        call, and the number of the others. Values must rise over the whole call, questions included. Waits while the client is slow
-        to read; a cancel while waiting leaves the notification unsent.
+        A value that is not finite, or not more than the last one of the call, is dropped: the log has a warning for the first
+        such value, and the number of the others. Waits while the client is slow to read; a cancel while waiting leaves the
+        notification unsent.
         """
         await self._call.progress(progress, total, message)
 

@@ -23,6 +23,7 @@ from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
 from .tool import Tool
+from .tool_access import RestrictedTools
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -165,6 +166,7 @@ class Server(Registration):
             self.options,
             request_checks_of(self._registry),
             self._threads,
+            RestrictedTools(self._registry.tools).missing_scopes,
         )
         async with opened as service:
             self._services[service] = None

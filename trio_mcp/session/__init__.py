@@ -1,9 +1,9 @@
 """Sessions: run the calls that a protocol connection receives as actors. It alone uses both `protocol` and `runtime`."""
 
 from .batch import OpenBatch
+from .caller import Caller
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.facts import Question, RequestFacts, ResumeMode
-from .caller import Caller
 from .channel import AnyChannel, MessageChannel, as_message_channel
 from .client import ClientSession
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent, received

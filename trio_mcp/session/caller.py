@@ -25,8 +25,8 @@ SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 class Caller:
     """An authenticated caller; `authenticate=` returns one. It cannot be changed.
 
-    Everything that belongs to a caller (sessions, `requestState`s, limits) belongs to the principal; scopes and claims are those of
-    one request.
+    Everything that belongs to a caller (sessions, `requestState`s, limits) belongs to the principal. Scopes and claims are those
+    of one request.
 
     Args:
         principal: names the caller, in 1 to 1,024 characters.
@@ -79,6 +79,12 @@ class Caller:
     def __repr__(self) -> str:
         # Without the claims, which may be secret.
         return f"Caller({self.principal!r}, scopes={sorted(self.scopes)})"
+
+
+def caller_of(principal: str | None, known: Caller | None) -> Caller | None:
+    """Return the caller that is known, or else one that has only a principal; None without a principal."""
+    # Made when it is asked for: most servers need the principal only, and most tools not even that.
+    return Caller(principal) if known is None and principal is not None else known
 
 
 def check_principal(principal: object) -> str:

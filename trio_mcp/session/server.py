@@ -197,7 +197,9 @@ class ServerSession:
     # one step each
 
     def _serve(self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int) -> None:
-        facts = RequestFacts(request.id, request.method, request.terms, peer.principal, peer.headers, size, peer.caller)
+        facts = RequestFacts(
+            request.id, request.method, request.terms, peer.principal, peer.headers, size, peer.known_caller
+        )
         self.requests.add(target)
         try:
             answer = self._answer(facts, request.params, target)

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
-from ..caller import Caller
+from ..caller import Caller, caller_of
 
 T = TypeVar("T", bound=Model)
 
@@ -36,10 +36,7 @@ class RequestFacts(NamedTuple):
     @property
     def caller(self) -> Caller | None:
         """Who sent the request; None where the server authenticates nobody."""
-        # Made when it is asked for: most servers need the principal only, and most tools not even that.
-        if self.known_caller is None and self.principal is not None:
-            return Caller(self.principal)
-        return self.known_caller
+        return caller_of(self.principal, self.known_caller)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
