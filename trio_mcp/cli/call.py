@@ -86,7 +86,7 @@ async def call(options: Namespace, prompting: Prompting) -> int:
 
 def connection(options: Namespace, prompting: Prompting) -> Client:
     """Return a client for the target; entering it opens the connection."""
-    target = read_target(options.target)
+    target = read_target(options.target, debug=options.debug)
     connect = partial(
         Client.connect,
         target,
@@ -112,8 +112,11 @@ SCHEMES = ("http", "https", "ws", "wss")
 """The URL schemes for which there is a transport."""
 
 
-def read_target(text: str) -> str | list[str]:
+def read_target(text: str, *, debug: bool = False) -> str | list[str]:
     """Return a URL as it is, a command as its words, and for a `.py` file (or `FILE:name`) the command that serves it.
+
+    Args:
+        debug: let that server tell its unexpected errors.
 
     Raises:
         CommandError: the URL has another scheme, the command cannot be split, or there is no such file.
@@ -134,7 +137,7 @@ def read_target(text: str) -> str | list[str]:
     if len(words) == 1 and path.endswith(".py"):
         if not Path(path).is_file():
             raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
-        return [sys.executable, "-m", "trio_mcp", "run", *words]
+        return [sys.executable, "-m", "trio_mcp", "run", *words, *(["--debug"] if debug else [])]
     return words
 
 

@@ -23,12 +23,13 @@ from ..errors import (
     ResourceNotFound,
     ToolError,
 )
-from ..logs import peer_logger
+from ..logs import OwnText, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
 from ..runtime import Actor, CancelReason, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
+from ..session.event_loop import asyncio_hint
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
@@ -196,7 +197,8 @@ class Tool:
             case _:
                 # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)
-                logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
+                hint = OwnText(asyncio_hint(cause, "tool"))
+                logger.error("the tool %s failed [%s]%s", self.name, reference, hint, exc_info=cause)
                 return error_result(internal_error_text(self.name, reference))
 
     def __repr__(self) -> str:

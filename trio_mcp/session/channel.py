@@ -14,6 +14,7 @@ import trio
 
 from ..runtime import Outbox
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
+from .raised import RaisedErrors
 
 TURN: Final = 64 * 1024
 """What one connection may read before every other task had a turn: in bytes, where a message counts as `MESSAGE_COST` more."""
@@ -31,10 +32,14 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
         peer: the other end; a transport that knows more of it says so before the channel is served.
+        in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
+        raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
     """
 
     on_stop: Callable[[], None] | None = None
     peer: Peer = ANONYMOUS
+    in_process: bool = False
+    raised: RaisedErrors | None = None
 
     async def send_many(self, values: Sequence[Envelope[Sent]]) -> None:
         """Send several envelopes in order; override it where they can share one write. Raises what `send` raises.

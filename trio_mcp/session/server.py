@@ -43,7 +43,7 @@ from .calls.asks_requests import CallByRequests, PendingAsks
 from .calls.asks_rounds import CallInRounds
 from .calls.call import Plan
 from .calls.facts import RequestFacts
-from .calls.failures import error_detail
+from .calls.failures import error_detail, told_error
 from .calls.retries import carry_on
 from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
@@ -204,7 +204,10 @@ class ServerSession:
         try:
             answer = self._answer(facts, request.params, target)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
-            target.finish(error_detail(facts, error))
+            told = told_error(facts, error, "") if self.service.options.tell_errors else error
+            target.finish(error_detail(facts, told))
+            # Its traceback holds this frame.
+            del told
         else:
             if answer is not None:
                 target.finish(answer)

@@ -57,12 +57,13 @@ from ...runtime import (
 from ...types import JsonValue, LoggingLevel, Model
 from ..envelope import Envelope
 from ..options import ServiceOptions
+from ..raised import RaisedErrors
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import Question, RequestFacts, ResumeMode
-from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
+from .failures import CANCEL_ERRORS, EXPECTED_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error, told_error
 from .legs import LegBook
 from .memory import CallMemory
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
@@ -86,6 +87,7 @@ class CallServices:
         node: names this process among those that share the keys.
         stray_replies: counts replies of clients that no call waited for.
         routes: serve what a call requests from its own server.
+        raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
     """
 
     supervisor: Supervisor
@@ -97,6 +99,7 @@ class CallServices:
     node: str
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     routes: Mapping[str, Route] = field(default_factory=dict[str, "Route"])
+    raised: RaisedErrors | None = None
 
     @cached_property
     def sealer(self) -> Sealer:
@@ -359,7 +362,7 @@ class Call(ABC, Generic[OriginT_co]):
         try:
             answer = self._encoded_outcome(outcome)
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
-            answer = error_detail(self.facts, error, self._plan.target)
+            answer = error_detail(self.facts, self._told(error), self._plan.target)
         return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
 
     def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
@@ -370,7 +373,7 @@ class Call(ABC, Generic[OriginT_co]):
                 assert isinstance(value, Model)
                 return self._encoded(value)
             case Raised(error):
-                cause = error
+                cause = self._told(error)
             case Cancelled(reason) if reason in NO_REPLY_REASONS:
                 return None
             case Cancelled(reason):
@@ -382,6 +385,14 @@ class Call(ABC, Generic[OriginT_co]):
         if result is not None:
             return self._encoded(result)
         return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
+
+    def _told(self, error: BaseException) -> BaseException:
+        """Return the error that the caller may read, and hand an unexpected one to a client that raises it."""
+        services = self.services
+        if services.raised is not None and isinstance(error, Exception) and not isinstance(error, EXPECTED_ERRORS):
+            for target in filter(None, (self.target, *self._copies)):
+                services.raised.put(target.request_id, error)
+        return told_error(self.facts, error, self._plan.target) if services.options.tell_errors else error
 
     def _encoded(self, result: Model) -> Encoded:
         facts, info = self.facts, self.services.server_info_json
