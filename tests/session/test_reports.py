@@ -222,6 +222,24 @@ async def test_a_slow_reader_gets_no_heartbeats(era: type[Legacy], autojump_cloc
         assert await player.text() == "done"
 
 
+async def test_a_call_that_its_client_cancelled_sends_no_heartbeats(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async def slow() -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(4)
+
+    async with play(beating(slow), era) as player:
+        call = await player.call("tool", meta=TOKEN)
+        await trio.sleep(1)
+        player.talk.cancel(call)
+        await trio.sleep(20)
+        assert player.talk.waiting() == []
+
+
 @pytest.mark.parametrize("heartbeat", [0, -1, math.inf, math.nan, "15"], ids=repr)
 def test_a_heartbeat_is_a_number_of_seconds(heartbeat: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="heartbeat"):

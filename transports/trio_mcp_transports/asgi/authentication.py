@@ -100,5 +100,6 @@ def check_scopes(service: Service, request: Request, peer: Peer) -> None:
         scopes = " ".join(names)
         challenge = f'Bearer error="insufficient_scope", scope="{scopes}"'
         rejection = HttpRejection(403, f"This needs the scopes {scopes}.", [(CHALLENGE[0], challenge.encode())])
-        rejection.request_id, rejection.data = request.id, {REQUIRED_SCOPES: [*names]}
+        rejection.request_id = request.id
+        rejection.data = {REQUIRED_SCOPES: [*names]}
         raise rejection

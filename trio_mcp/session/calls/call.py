@@ -156,8 +156,6 @@ class Call(ABC, Generic[OriginT_co]):
     """Further requests that get the same reply, in the order in which they came."""
     _reports: ProgressReports | None = field(default=None, init=False)
     """The progress it has reported; None before the first report."""
-    _heartbeat: trio.CancelScope | None = field(default=None, init=False)
-    """Ends the heartbeat of the open leg; None without one."""
 
     def __post_init__(self, journal: Journal | None) -> None:
         services, plan, facts = self.services, self._plan, self.facts
@@ -230,9 +228,7 @@ class Call(ABC, Generic[OriginT_co]):
         """Report progress whenever the body has not for this long, if the request of the open leg asked for progress."""
         if self.facts.terms.progress_token is not None:
             reports = self._opened_reports()
-            reports.sent_at = trio.current_time()
-            self._heartbeat = trio.CancelScope()
-            self.services.supervisor.spawn(send_heartbeats, self, reports, seconds, self._heartbeat)
+            self.services.supervisor.spawn(send_heartbeats, self, reports, seconds, reports.begin_heartbeat())
 
     async def notify(self, method: str, params: Model) -> None:
         """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over.
@@ -313,10 +309,8 @@ class Call(ABC, Generic[OriginT_co]):
         # Before any reply goes out: a task that the reply wakes must find the call in its new state.
         self.target, self._copies = None, {}
         self.is_answering = False
-        if self._heartbeat is not None:
-            # Not `cancel()`, which would keep the frames of its callers, and with them the result, until the task runs.
-            self._heartbeat.deadline = -math.inf
-            self._heartbeat = None
+        if self._reports is not None:
+            self._reports.end_heartbeat()
         if self.legs is not None:
             self.legs.end(outcome)
             if isinstance(outcome, Encoded) and self.actor.account is not None:

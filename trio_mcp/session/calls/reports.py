@@ -53,6 +53,7 @@ class ProgressReports:
     _sent: float = -math.inf
     """The last value that was sent."""
     _records: RepeatedRecords | None = None
+    _heartbeat: trio.CancelScope | None = None
 
     def accept(self, target: str, value: float) -> bool:
         """Return whether a value of the author is finite and more than the last one; log the first one that is not.
@@ -80,6 +81,19 @@ class ProgressReports:
         self._sent = value
         self.sent_at = trio.current_time()
         return value
+
+    def begin_heartbeat(self) -> trio.CancelScope:
+        """Return the scope for the heartbeat of a leg that begins now."""
+        self.sent_at = trio.current_time()
+        self._heartbeat = trio.CancelScope()
+        return self._heartbeat
+
+    def end_heartbeat(self) -> None:
+        """End the heartbeat, if there is one, because the leg has ended."""
+        if self._heartbeat is not None:
+            # Not `cancel()`, which would keep the frames of its callers, and with them the result, until the task runs.
+            self._heartbeat.deadline = -math.inf
+            self._heartbeat = None
 
     def close(self) -> None:
         """Log how many reports were only counted; the call is over."""
