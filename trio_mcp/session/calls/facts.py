@@ -11,6 +11,7 @@ from pydantic_core import from_json
 
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
+from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
 from ..caller import Caller, caller_of
 
@@ -21,6 +22,7 @@ class RequestFacts(NamedTuple):
     """The description of a request for its handler.
 
     Attributes:
+        turn: what is dear to find out about the request is added to it.
         size: its length in bytes as received.
         known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
     """
@@ -30,6 +32,7 @@ class RequestFacts(NamedTuple):
     terms: RequestTerms
     principal: str | None
     headers: Mapping[str, str]
+    turn: LoopTurn
     size: int = 0
     known_caller: Caller | None = None
 

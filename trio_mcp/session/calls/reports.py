@@ -44,6 +44,8 @@ DROPPED = "%s: progress must rise, so this report was dropped: %s came after %s"
 class ProgressReports:
     """The progress that one call has reported."""
 
+    _shared: RepeatedRecords
+    """Bounds what the calls of all clients make the server log."""
     total: float | None = None
     message: str | None = None
     sent_at: float = field(default_factory=trio.current_time)
@@ -63,7 +65,7 @@ class ProgressReports:
         if self._last < value < math.inf:
             self._last = value
             return True
-        self._records = self._records or RepeatedRecords(logger)
+        self._records = self._records or RepeatedRecords(logger, self._shared)
         self._records.log(DROPPED, target, value, self._last)
         return False
 
