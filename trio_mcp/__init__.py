@@ -47,12 +47,13 @@ if TYPE_CHECKING:
         Titled,
         ToolResult,
     )
-    from .session import ChannelServer, ServiceOptions
+    from .session import Caller, ChannelServer, ServiceOptions
 
 __all__ = [
     "Accepted",
     "BranchElicitNotAllowed",
     "BranchLimit",
+    "Caller",
     "CancelReason",
     "CapabilityError",
     "Change",
@@ -91,7 +92,7 @@ __all__ = [
 _PACKAGES = {
     "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
-    "session": ("ChannelServer", "ServiceOptions"),
+    "session": ("Caller", "ChannelServer", "ServiceOptions"),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 
