@@ -32,7 +32,7 @@ async def run_step(
         value = fn(*args)
         result = cast("T", await value if isinstance(value, Awaitable) else value)
         if call.memory is not None:
-            call.memory.record_step(key, step_result(fn).to_json(name, result))
+            call.memory.record_step(key, step_result(fn).to_json(f"the step {name!r}", result))
     except BaseException:
         # A step that failed was not done: the body may catch the error and run a step of that name again.
         lane.free_name(name)
@@ -50,8 +50,8 @@ class StepResult:
         kind = cast("type[object]", returns if self._declared else CheckedJson)
         self._adapter: TypeAdapter[object] = TypeAdapter(kind)
 
-    def to_json(self, name: str, result: object) -> JsonValue:
-        """Return the result as JSON.
+    def to_json(self, what: str, result: object) -> JsonValue:
+        """Return the result as JSON; `what` names the function in the error.
 
         Raises:
             TypeError: `from_json` could not restore it.
@@ -65,9 +65,7 @@ class StepResult:
         except (ValidationError, ValueError, TypeError) as error:
             how = "it does not match the return annotation" if self._declared else "add a return annotation"
             kind = type(result).__name__
-            raise TypeError(
-                f"the step {name!r} returned a {kind} that cannot be recorded for a replay: {how}"
-            ) from error
+            raise TypeError(f"{what} returned a {kind} that cannot be recorded for a replay: {how}") from error
         return value
 
     def from_json(self, value: object) -> object:

@@ -7,7 +7,7 @@ import re
 import secrets
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..checks import check_instance
@@ -35,6 +35,7 @@ from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
 from .options import OfferKeywords, check_count, check_offer, listed_members, name_for, question_keys, resume_mode
+from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
@@ -101,6 +102,11 @@ class Tool:
     def name(self) -> str:
         """The name under which clients call the tool."""
         return self.model.name
+
+    def with_threads(self, threads: ThreadLimiter) -> Tool:
+        """Return the tool of another server, whose plain functions run in `threads`."""
+        handler = self._handler
+        return self if handler.threads is threads else replace(self, _handler=replace(handler, threads=threads))
 
     def callable_by(self, client: ClientCapabilities) -> bool:
         """Return whether a client with these capabilities can call it."""
@@ -206,8 +212,19 @@ def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 
-def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter) -> Tool:
+def make_tool(
+    function: Function,
+    options: ToolKeywords,
+    threads: ThreadLimiter,
+    *,
+    parameters: ParametersModel | None = None,
+    is_handoff: bool = False,
+) -> Tool:
     """Return a tool that runs a function.
+
+    Args:
+        parameters: makes the one argument that the function takes, instead of its signature.
+        is_handoff: the function is that of `handoff_function`, which may run again in a replay.
 
     Raises:
         TypeError: the signature cannot be that of a tool, or an option is unknown or has the wrong type.
@@ -216,10 +233,12 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
     """
     check_tool_options(options)
     name = name_for(function, options)
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
+    check_tool_name(name)
     schema, hints = options.get("input_schema"), options.get("annotations")
-    arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
+    if parameters is not None:
+        arguments = parameters.arguments_of(function)
+    else:
+        arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
     returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
     requires = tuple(sorted(options.get("requires", ())))
     for capability in requires:
@@ -243,8 +262,19 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         arguments,
         make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
-        resume_mode(options, harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
+        resume_mode(options, harmless=is_handoff or is_harmless(hints)),
     )
+
+
+def check_tool_name(name: str) -> None:
+    """Raise `ValueError` unless this is the name of a tool."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
+
+
+def is_harmless(hints: ToolAnnotations | None) -> bool:
+    """Return whether a tool says of itself that it does no more when it runs twice."""
+    return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
 
 def tool_return_spec(function: Function, returns: object, schema: JsonObject | None) -> ReturnSpec:

@@ -156,7 +156,17 @@ class CallInRounds(Call[RequestDigest]):
         assert legs.call_id is not None
         self.services.directory.forget(legs.call_id)
         legs.call_id = None
+        legs.was_forgotten = True
         self.actor.cancel(CancelReason.EXPIRED)
+
+    @property
+    def continues_elsewhere(self) -> bool:
+        legs = self.legs
+        if legs is None or legs.was_forgotten:
+            return legs is not None
+        # A state was sent, and other processes can open it and run the body again.
+        resumable = legs.call_id is not None and self.memory is not None and self.services.keys is not None
+        return resumable and self.actor.reason is CancelReason.SHUTDOWN
 
     # the next leg
 

@@ -199,6 +199,11 @@ class Call(ABC, Generic[OriginT_co]):
     def method(self) -> str:
         return self.facts.method
 
+    @property
+    def continues_elsewhere(self) -> bool:
+        """Whether a call that was cancelled may go on as a replay, so that its effects must stay as they are."""
+        return False
+
     # messages about the request
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
