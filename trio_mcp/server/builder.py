@@ -17,9 +17,10 @@ from ..runtime import ThreadLimiter
 from ..types import ToolAnnotations
 from .context import Context
 from .forms import Elicit
-from .handoff import Handoff, check_phase, recorded_value, return_hint, takes
+from .handoff import Handoff, check_phase, recorded_value, takes
 from .options import check_names, check_not_class
 from .parameters_model import ParametersModel, parameters_model
+from .step_results import return_hint
 from .tool import Tool, ToolKeywords, check_tool_name, check_tool_options, make_tool
 
 P = TypeVar("P")

@@ -7,8 +7,8 @@ on_cancel       runs instead of `after` if the call was cancelled, and undoes wh
 """
 
 # `before` and `after` run once per call, because neither can be repeated by a replay: `before` is a step of the journal, and
-# `after` runs in the last leg only, since it cannot ask. Each has a lane with a path of its own, so that the branches and questions
-# of `client` have the same keys in a replay, which skips `before`.
+# `after` runs in the last leg only, since it cannot ask. Each has a lane with a path of its own, so that the branches and
+# questions of `client` have the same keys in a replay, which skips `before`.
 #
 # A trace, for a modern call whose process is restarted while the user thinks:
 #
@@ -43,7 +43,7 @@ from ..runtime import Lane
 from .context import Context
 from .results import ReturnError
 from .signature import is_context
-from .step_results import StepResult
+from .step_results import StepResult, return_hint
 
 V = TypeVar("V")
 C = TypeVar("C")
@@ -207,11 +207,6 @@ def described(
     facade.__annotations__ = hints
     facade.__signature__ = inspect.Signature(parameters)
     return run
-
-
-def return_hint(function: Callable[..., object]) -> object:
-    """Return the return annotation of a function, or `inspect.Signature.empty`."""
-    return get_type_hints(function, include_extras=True).get("return", inspect.Signature.empty)
 
 
 def recorded_value(tool: str, before: Callable[..., object]) -> StepResult:

@@ -15,6 +15,7 @@ from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .forms import MAX_PROBLEMS, error_path, error_summary
 from .signature import Arguments
+from .step_results import return_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,7 @@ class ParametersModel:
     def arguments_of(self, function: Callable[..., object]) -> Arguments:
         """Return what a function takes: an instance, and a context. Raises `TypeError` if it takes something else."""
         name, context = parameter_names(function)
-        returns = get_type_hints(function, include_extras=True).get("return", inspect.Signature.empty)
-        return Arguments(self.schema, context, returns, lambda arguments: {name: self.read(arguments)})
+        return Arguments(self.schema, context, return_hint(function), lambda arguments: {name: self.read(arguments)})
 
 
 def parameters_model(model: object) -> ParametersModel:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import TypeVar, cast, get_type_hints
 
 import trio
@@ -75,6 +77,22 @@ class StepResult:
             ValueError: the return annotation has changed since.
         """
         return self._adapter.validate_python(value)
+
+
+def return_hint(function: Callable[..., object]) -> object:
+    """Return the return annotation of a function, or `inspect.Signature.empty`.
+
+    Raises:
+        NameError: it names something that the module of the function does not define.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    # Only this one is evaluated: the others may be local to the function in which a tool is built.
+    written = getattr(function, "__annotations__", {})
+    if "return" not in written:
+        return inspect.Signature.empty
+    alone = SimpleNamespace(__annotations__={"return": written["return"]})
+    return get_type_hints(alone, getattr(inspect.unwrap(function), "__globals__", {}), include_extras=True)["return"]
 
 
 @lru_cache(maxsize=1024)
