@@ -558,6 +558,29 @@ async def test_a_shutdown_with_shared_keys_releases_what_has_not_asked_yet(share
     assert (desk.log, desk.reasons) == (["before", "client", "released 1"], ["shutdown"])
 
 
+async def test_a_call_that_another_process_has_finished_is_not_released_where_it_was_parked(
+    shared: ServiceOptions, autojump_clock: MockClock
+) -> None:
+    desk = Desk()
+    server = desk.server(options=shared)
+    async with talk_to(server) as first, talk_to(server) as second:
+        asked = await first.round(first.leg("book", OSLO))
+        await second.text(asked.leg({asked.key: accept(value="7A")}, talk=second))
+        await trio.sleep(Limits().park_ttl + 1)
+        assert first.service.statistics().is_idle
+    assert desk.log == ["before", "client", "client", "after"]
+
+
+async def test_a_parked_call_that_is_never_replayed_is_released_whatever_the_keys(
+    shared: ServiceOptions, autojump_clock: MockClock
+) -> None:
+    desk = Desk()
+    async with talk_to(desk.server(options=shared, resume="parked")) as talk:
+        await talk.round(talk.leg("book", OSLO))
+        await trio.sleep(Limits().park_ttl + 1)
+        assert (desk.log, desk.reasons) == (["before", "client", "released 1"], ["expired"])
+
+
 async def test_a_process_that_another_one_has_overtaken_releases_nothing(shared: ServiceOptions) -> None:
     async def converse(hold: Hold, ctx: Context) -> str:
         for question in ("Row?", "Seat?"):

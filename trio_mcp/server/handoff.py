@@ -24,7 +24,7 @@ on_cancel       runs instead of `after` if the call was cancelled, and undoes wh
 #   client returns                             runs      never
 #   client raises                              never     never
 #   cancel before `before` has returned        never     never
-#   cancel during `client`                     never     runs, unless the call goes on in another process
+#   cancel during `client`                     never     runs, unless a replay may continue the call
 #   cancel during `after`                      ends it   never
 
 from __future__ import annotations

@@ -164,9 +164,12 @@ class CallInRounds(Call[RequestDigest]):
         legs = self.legs
         if legs is None or legs.was_forgotten:
             return legs is not None
-        # A state was sent, and other processes can open it and run the body again.
-        resumable = legs.call_id is not None and self.memory is not None and self.services.keys is not None
-        return resumable and self.actor.reason is CancelReason.SHUTDOWN
+        if self.memory is None or self.services.keys is None:
+            return False
+        # Other processes can open its states. Whether one has, while it was parked here, cannot be known. A leg that this
+        # process did not finish may be sent again, with the state of the leg before it.
+        interrupted = self.actor.reason in (CancelReason.SHUTDOWN, CancelReason.EXPIRED)
+        return self.actor.state is ActorState.PARKED or (interrupted and legs.number > 1)
 
     # the next leg
 

@@ -201,7 +201,7 @@ class Call(ABC, Generic[OriginT_co]):
 
     @property
     def continues_elsewhere(self) -> bool:
-        """Whether a call that was cancelled may go on as a replay, so that its effects must stay as they are."""
+        """Whether a call that was cancelled may continue as a replay, here or in another process, or has done so."""
         return False
 
     # messages about the request
