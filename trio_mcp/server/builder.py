@@ -55,6 +55,7 @@ class ToolBuilder(Generic[P]):
         ValueError: an argument is not allowed.
     """
 
+    _name: str
     _options: ToolKeywords
     _parameters: ParametersModel | None = None
 
@@ -132,7 +133,7 @@ class ToolBuilder(Generic[P]):
         on_cancel: Callable[[V, Context], Awaitable[object]] | None = None,
     ) -> Tool:
         """Return the tool that runs these phases; see `Server.handoff_tool`. `after` may also take the parameters."""
-        parameters, name = self._given_parameters("handoff"), self._options["name"]
+        parameters, name = self._given_parameters("handoff"), self._name
         check_phase(name, "before", before, "params", "ctx")
         check_phase(name, "client", client, "value", "ctx")
         if on_cancel is not None:
@@ -170,7 +171,7 @@ class ToolBuilder(Generic[P]):
         return self._parameters
 
     def __repr__(self) -> str:
-        return f"tool({self._options['name']!r})"
+        return f"tool({self._name!r})"
 
 
 def tool(name: str) -> ToolBuilder[NoParameters]:
@@ -185,7 +186,7 @@ def tool(name: str) -> ToolBuilder[NoParameters]:
     if not isinstance(name, str):
         raise TypeError(f"tool() takes the name of the tool, such as tool('greet'), not {name!r:.80}")
     check_tool_name(name)
-    return ToolBuilder({"name": name})
+    return ToolBuilder(name, {"name": name})
 
 
 def twice(builder: ToolBuilder[Any], step: str) -> str:

@@ -33,7 +33,7 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, get_type_hints
 
 import trio
 from pydantic import PydanticUserError
@@ -54,6 +54,13 @@ BEFORE = "before"
 """The name of the journal entry with the value of `before`. Those of steps contain a colon."""
 
 
+def refuse_to_ask(*_: object) -> NoReturn:
+    """Raise `TypeError` for a question of another phase than `client`."""
+    raise TypeError(
+        "only `client` may ask in a handoff tool: `before`, `after` and `on_cancel` run once, without a replay"
+    )
+
+
 class PhaseContext(Context):
     """The context of `before`, `after` and `on_cancel`. It cannot ask, and `step` records nothing.
 
@@ -62,15 +69,13 @@ class PhaseContext(Context):
 
     __slots__ = ()
 
-    def _ask(self, *_question: object) -> NoReturn:
-        raise TypeError(
-            "only `client` may ask in a handoff tool: `before`, `after` and `on_cancel` run once, without a replay"
-        )
+    if not TYPE_CHECKING:  # they keep their types: all phases are annotated with the same class
+        elicit = elicit_url = sample = roots = property(refuse_to_ask)
 
-    async def step(self, _name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:
+    async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:  # noqa: ARG002
         """Run `fn(*args)` and return its result. It is not recorded: no replay runs this phase again."""
         value = fn(*args)
-        return await value if isinstance(value, Awaitable) else value
+        return cast("T", await value if isinstance(value, Awaitable) else value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
