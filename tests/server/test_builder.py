@@ -49,6 +49,21 @@ class Nothing(BaseModel):
     """A tool without arguments."""
 
 
+class Range(BaseModel):
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def ordered(self) -> Range:
+        if self.low > self.high:
+            raise ValueError("low must not be over high")
+        return self
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
 class Greeting(BaseModel):
     text: str
 
@@ -179,16 +194,6 @@ async def test_wrong_arguments_are_an_error_result_that_names_them(
 
 
 async def test_a_check_of_the_whole_model_is_made() -> None:
-    class Range(BaseModel):
-        low: int
-        high: int
-
-        @model_validator(mode="after")
-        def ordered(self) -> Range:
-            if self.low > self.high:
-                raise ValueError("low must not be over high")
-            return self
-
     async def run(params: Range, _ctx: Context) -> int:
         return params.high - params.low
 
@@ -197,9 +202,6 @@ async def test_a_check_of_the_whole_model_is_made() -> None:
 
 
 async def test_a_model_may_say_that_it_takes_unknown_arguments() -> None:
-    class Open(BaseModel):
-        model_config = ConfigDict(extra="allow")
-
     async def run(params: Open, _ctx: Context) -> str:
         return str(params.model_extra)
 

@@ -6,8 +6,8 @@ import math
 import re
 import secrets
 import sys
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from ..checks import check_instance
@@ -97,6 +97,7 @@ class Tool:
     _handler: Handler
     _convert: Converter
     _resume: ResumeMode
+    _make: Callable[[ThreadLimiter], Tool]
 
     @property
     def name(self) -> str:
@@ -105,8 +106,8 @@ class Tool:
 
     def with_threads(self, threads: ThreadLimiter) -> Tool:
         """Return the tool of another server, whose plain functions run in `threads`."""
-        handler = self._handler
-        return self if handler.threads is threads else replace(self, _handler=replace(handler, threads=threads))
+        # Made again, and not only with another handler: what a handler counts belongs to one server.
+        return self if self._handler.threads is threads else self._make(threads)
 
     def callable_by(self, client: ClientCapabilities) -> bool:
         """Return whether a client with these capabilities can call it."""
@@ -263,6 +264,7 @@ def make_tool(
         make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
         resume_mode(options, harmless=is_handoff or is_harmless(hints)),
+        lambda others: make_tool(function, options, others, parameters=parameters, is_handoff=is_handoff),
     )
 
 
