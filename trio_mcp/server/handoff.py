@@ -38,10 +38,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, get_typ
 import trio
 from pydantic import PydanticUserError
 
+from ..errors import LocalProtocolError
 from ..logs import peer_logger
 from ..runtime import Lane
 from .context import Context
-from .results import ReturnError
 from .signature import is_context
 from .step_results import StepResult, return_hint
 
@@ -100,7 +100,7 @@ class Handoff(Generic[V, C]):
     ) -> object:
         """Run the phases of one call, and return the value of `after`.
 
-        Raises what a phase raises, and `ReturnError` if the value of `before` cannot be recorded.
+        Raises what a phase raises, and `LocalProtocolError` if the value of `before` cannot be recorded.
         """
         value = await self._value(ctx, before)
         try:
@@ -124,7 +124,7 @@ class Handoff(Generic[V, C]):
         try:
             data = self.value.to_json(BEFORE, value)
         except TypeError as error:
-            raise ReturnError(str(error)) from error
+            raise LocalProtocolError(str(error)) from error
         if memory is not None:
             memory.record_step(BEFORE, data)
         # Restored also where nothing is replayed: what a replay would lose is missing in every call, and so in the first test.
