@@ -70,10 +70,10 @@ def parameters_model(model: object) -> ParametersModel:
     except PydanticUserError as error:
         problem = error.message.partition("\n")[0]
         raise TypeError(f"parameters({name}): {problem}; JSON Schema has to describe every member") from error
-    if "$ref" in schema:
-        raise TypeError(
-            f"parameters({name}): a type that holds itself cannot be the arguments; make it one of the members"
-        )
+    if isinstance(reference := schema.get("$ref"), str):
+        # Of a type that holds itself: its schema is one of the definitions, and the keywords of a tool's stand at the top.
+        definitions = cast("dict[str, JsonObject]", schema["$defs"])
+        schema = {**definitions[reference.rpartition("/")[2]], "$defs": schema["$defs"]}
     if schema.get("type") != "object":
         raise TypeError(
             f"parameters({name}): arguments have names, so its JSON must be an object, not {schema.get('type')!r}"
