@@ -32,7 +32,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .client import Change, Client, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
     from .runtime import CancelReason
     from .server import (
         Accepted,
@@ -64,6 +64,7 @@ __all__ = [
     "Disconnected",
     "Dismissed",
     "Elicit",
+    "ElicitRouter",
     "ElicitationInvalid",
     "Elicited",
     "LimitExceeded",
@@ -90,7 +91,7 @@ __all__ = [
 
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
-    "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
+    "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
     # Not in `server`, where the module `tool` has the name.
     "server.builder": ("tool",),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
@@ -19,6 +20,7 @@ from ..errors import CapabilityError, LimitExceeded
 from ..groups import unwrap, without
 from ..logs import one_line
 from ..protocol.codec import Codec
+from ..protocol.meta import ELICIT
 from ..session import RequestHandler
 from ..types import (
     ClientCapabilities,
@@ -51,6 +53,8 @@ MAX_NOTES = 10
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that fills in a form: returns `accept(...)`, `decline()` or `dismiss()`."""
+FindHandler: TypeAlias = Callable[[str, str], RequestHandler | None]
+"""Returns the handler of a question of a round, by its method and its key; None if the client has none."""
 OnElicitUrl: TypeAlias = Callable[[ElicitRequestURLParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that opens a page for the user: returns `accept()`, `decline()` or `dismiss()`."""
 OnSample: TypeAlias = Callable[
@@ -61,6 +65,13 @@ OnRoots: TypeAlias = Callable[[], Sequence[Root | Path] | Awaitable[Sequence[Roo
 """A function, plain or async, that returns the folders the client works in."""
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 """A plain function, called with each log message of the server."""
+
+
+class ChoosesByKey:
+    """Base of an `on_elicit` that reads from `_meta` which question it answers.
+
+    A question of a round that does not name its key there gets its key in the round, and the name of what was called.
+    """
 
 
 def accept(**content: JsonValue) -> ElicitResult:
@@ -133,6 +144,26 @@ class Handlers:
         ]
         return {method: handler for method, given, handler in served if given is not None}
 
+    def find_for(self, asker: str) -> FindHandler:
+        """Return what finds the handlers of a round's questions.
+
+        Args:
+            asker: the name of the tool or prompt, or the URI of the resource, that asks.
+        """
+        handlers = self.request_handlers
+        if not isinstance(self.on_elicit, ChoosesByKey):
+            return lambda method, _key: handlers.get(method)
+        return lambda method, key: (
+            partial(self._elicit_by_key, asker, key) if method == "elicitation/create" else handlers.get(method)
+        )
+
+    async def _elicit_by_key(self, asker: str, key: str, params: Model) -> Model:
+        """Answer a question of a round that may have no name of its own. What its server wrote counts first."""
+        if isinstance(params, ElicitRequestFormParams) and ELICIT not in (params.meta or {}):
+            named: JsonObject = {**(params.meta or {}), ELICIT: {"tool": asker, "key": key}}
+            params = params.model_copy(update={"meta": named})
+        return await self._elicit(params)
+
     async def _elicit(self, params: Model) -> Model:
         # One method with two kinds of params, each with its own capability: a client may have declared only one of them.
         if isinstance(params, ElicitRequestURLParams) and self.on_elicit_url is not None:
@@ -193,9 +224,7 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
     return value
 
 
-async def answer_round(
-    handlers: Mapping[str, RequestHandler], questions: Mapping[str, InputRequest], codec: Codec
-) -> dict[str, JsonObject]:
+async def answer_round(find: FindHandler, questions: Mapping[str, InputRequest], codec: Codec) -> dict[str, JsonObject]:
     """Answer the questions of one round (2026-07-28) concurrently, and return the answers by key.
 
     Raises:
@@ -210,20 +239,21 @@ async def answer_round(
         raise LimitExceeded(f"the server asked {len(questions)} questions in one round; the limit is {MAX_QUESTIONS}")
     answers: dict[str, JsonObject] = {}
 
-    async def answer(key: str, question: InputRequest) -> None:
-        handler = handlers.get(question.method)
-        if handler is None:
-            raise CapabilityError(f"the server asked for {question.method}, which this client did not declare", {})
-        params = question.params
-        result = await handler(params if params is not None else InputResponseRequestParams())
-        answers[key] = codec.encode_input_response(question.method, result)
+    async def answer(key: str, method: str, answering: Awaitable[Model]) -> None:
+        answers[key] = codec.encode_input_response(method, await answering)
 
     failure: BaseException | None = None
     try:
         # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock.
         async with trio.open_nursery() as nursery:
             for key, question in questions.items():
-                nursery.start_soon(answer, key, question)
+                handler = find(question.method, key)
+                if handler is None:
+                    why = f"the server asked for {question.method}, which this client did not declare"
+                    raise CapabilityError(why, {})
+                params = question.params if question.params is not None else InputResponseRequestParams()
+                # Called here, in the order of the round: Trio starts the tasks of a nursery in any order.
+                nursery.start_soon(answer, key, question.method, handler(params))
     except BaseExceptionGroup as group:
         failure = first_failure(group)
         if failure is None:

@@ -152,7 +152,7 @@ class ToolBuilder(Generic[P]):
             )
 
         describe(run, name, before.__doc__, return_hint(after))
-        return make_tool(run, self._options, NO_THREADS, parameters=parameters, is_handoff=True)
+        return make_tool(run, self._options, NO_THREADS, parameters=parameters, before=before)
 
     def _with(self, step: str, **options: Unpack[ToolKeywords]) -> ToolBuilder[P]:
         """Return a builder with more options."""

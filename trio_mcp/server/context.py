@@ -94,7 +94,7 @@ class Context:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
         text, problem, limit = message, "", None if timeout == math.inf else AskTimeout(timeout)
         for _ in range(reask + 1):
-            form, question = form_question(text, schema, self._terms.keys)
+            form, question = form_question(text, schema, self._terms.keys, self._call.target_name)
             result = await self._ask(question, limit)
             if result.action == "decline":
                 return Declined()

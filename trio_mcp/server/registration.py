@@ -13,6 +13,7 @@ from .completion import make_completer
 from .context import Context
 from .handler import Function
 from .handoff import handoff_function
+from .homes import remember_home
 from .options import check_function, check_not_class, check_uri_and_function, name_for
 from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
@@ -101,7 +102,7 @@ class Registration:
         def add(before: Callable[Q, Awaitable[V]]) -> Callable[Q, Awaitable[V]]:
             name = name_for(before, options)
             function = handoff_function(name, before, client, after, on_cancel)
-            self.add_tool(make_tool(function, options, self._threads, is_handoff=True))
+            self.add_tool(make_tool(function, options, self._threads, before=before))
             return before
 
         return add
@@ -129,6 +130,7 @@ class Registration:
             check_function(function, "tool")
             tool = make_tool(function, options, self._threads)
         self._registry.tools.add(tool.name, tool)
+        remember_home(tool.function, self)
         return tool
 
     def remove_tool(self, name: str) -> None:

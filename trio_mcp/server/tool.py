@@ -86,7 +86,13 @@ def check_tool_options(options: ToolKeywords) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """A registered tool. `model` is what `tools/list` shows; `mirrored` are the arguments that headers repeat, if any."""
+    """A tool, registered or not.
+
+    Attributes:
+        function: what its author registered; of a handoff tool `before`.
+        model: what `tools/list` shows.
+        mirrored: the arguments that headers repeat, if any.
+    """
 
     function: Function
     model: ToolModel
@@ -219,13 +225,13 @@ def make_tool(
     threads: ThreadLimiter,
     *,
     parameters: ParametersModel | None = None,
-    is_handoff: bool = False,
+    before: Function | None = None,
 ) -> Tool:
     """Return a tool that runs a function.
 
     Args:
         parameters: makes the one argument that the function takes, instead of its signature.
-        is_handoff: the function is that of `handoff_function`, which may run again in a replay.
+        before: the first phase of a handoff, if the function runs one.
 
     Raises:
         TypeError: the signature cannot be that of a tool, or an option is unknown or has the wrong type.
@@ -255,7 +261,7 @@ def make_tool(
     max_depth = options.get("max_depth")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
-        function,
+        before or function,
         model,
         options.get("timeout", math.inf),
         requires,
@@ -263,8 +269,8 @@ def make_tool(
         arguments,
         make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
-        resume_mode(options, harmless=is_handoff or is_harmless(hints)),
-        lambda others: make_tool(function, options, others, parameters=parameters, is_handoff=is_handoff),
+        resume_mode(options, harmless=before is not None or is_harmless(hints)),
+        lambda others: make_tool(function, options, others, parameters=parameters, before=before),
     )
 
 
