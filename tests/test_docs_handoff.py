@@ -71,9 +71,10 @@ async def test_a_tool_of_one_server_is_called_at_another(page: Names) -> None:
         assert listed["_meta"] == {"example.com/audited": True}
 
 
-async def test_the_check_of_the_page_passes(page: Names) -> None:
+async def test_the_checks_of_the_page_pass(page: Names) -> None:
     with trio.fail_after(BOUND):
         await page["check_book_room"]()
+        await page["check_answers"]()
 
 
 def test_the_page_names_every_step_of_the_builder() -> None:

@@ -18,7 +18,7 @@ from trio_mcp import Context, Server, ServiceOptions, ToolError, tool
 from trio_mcp import accept as yes
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
-from trio_mcp.testing import replay_tool
+from trio_mcp.testing import MockClient, replay_tool
 
 both_eras = pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
 
@@ -332,6 +332,25 @@ async def test_the_last_phase_reports_in_a_replay(shared: ServiceOptions) -> Non
         call = asked.leg({asked.key: accept(value="7A")}, talk=talk, **token)
         assert (await talk.notification("notifications/progress"))["progress"] == 2
         await talk.text(call)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_mock_client_calls_the_tool_by_its_first_phase_or_as_a_value(era: Any) -> None:
+    async def before(trip: Trip, ctx: Context) -> int:
+        return len(trip.city)
+
+    async def after(count: int, answer: Any, ctx: Context) -> str:
+        return f"{count} {answer.action}"
+
+    async def confirm(_value: object, ctx: Context) -> Any:
+        return await ctx.elicit("Sure?", bool)
+
+    desk = Desk()
+    server = desk.server()
+    assert (await MockClient(elicits=["7A"], era=era).call(desk.before, city="Oslo")).text == "1 Oslo 7A"
+    built = tool("spell").parameters(Trip).handoff(before=before, client=confirm, after=after)
+    for target in (built, server.add_tool(built), before):
+        assert (await MockClient(elicits=[True], era=era).call(target, city="Oslo")).text == "4 accept"
 
 
 # only `client` asks
