@@ -48,12 +48,13 @@ if TYPE_CHECKING:
         ToolResult,
     )
     from .server.builder import tool
-    from .session import ChannelServer, ServiceOptions
+    from .session import Caller, ChannelServer, ServiceOptions
 
 __all__ = [
     "Accepted",
     "BranchElicitNotAllowed",
     "BranchLimit",
+    "Caller",
     "CancelReason",
     "CapabilityError",
     "Change",
@@ -95,7 +96,7 @@ _PACKAGES = {
     "runtime": ("CancelReason",),
     # Not in `server`, where the module `tool` has the name.
     "server.builder": ("tool",),
-    "session": ("ChannelServer", "ServiceOptions"),
+    "session": ("Caller", "ChannelServer", "ServiceOptions"),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 

@@ -54,6 +54,24 @@ async def reporting(ctx: Context) -> str:
     return "reported"
 
 
+@server.tool(heartbeat=0.4)
+async def beating(ctx: Context) -> str:
+    """Report by itself, before and after a question."""
+    await trio.sleep(1)
+    await ctx.elicit("Go on?", int)
+    await trio.sleep(1)
+    effects.did("beaten")
+    return "done"
+
+
+@server.tool
+async def reading(ctx: Context) -> str:
+    """Read a resource that asks."""
+    contents = (await ctx.read_resource(NOTE)).contents
+    effects.did("read")
+    return str(len(contents))
+
+
 @server.tool
 async def asking(ctx: Context) -> str:
     """Ask once."""

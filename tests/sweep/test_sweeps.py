@@ -37,6 +37,8 @@ TOOLS = [
     "plain",
     "sleeping",
     "reporting",
+    "beating",
+    "reading",
     "asking",
     "asking_twice",
     "handing_over",
@@ -52,7 +54,7 @@ TOOLS = [
     "too_slow",
     "hanging_up",
 ]
-OFTEN = {"asking_twice", "handing_over", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
+OFTEN = {"asking_twice", "beating", "handing_over", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
 """Those that are interrupted at every step in every run of the tests."""
 STRIDE = 5
 OTHERS: list[Scenario] = [

@@ -93,7 +93,7 @@ def connection(options: Namespace, prompting: Prompting, stderr: int | None = No
     Args:
         stderr: where the stderr of a server that is started goes, as for `subprocess.Popen`.
     """
-    target = read_target(options.target)
+    target = read_target(options.target, debug=options.debug)
     connect = partial(
         Client.connect,
         target,
@@ -119,8 +119,11 @@ SCHEMES = ("http", "https", "ws", "wss")
 """The URL schemes for which there is a transport."""
 
 
-def read_target(text: str) -> str | list[str]:
+def read_target(text: str, *, debug: bool = False) -> str | list[str]:
     """Return a URL as it is, a command as its words, and for a `.py` file (or `FILE:name`) the command that serves it.
+
+    Args:
+        debug: let that server tell its unexpected errors.
 
     Raises:
         CommandError: the URL has another scheme, the command cannot be split, or there is no such file.
@@ -141,7 +144,7 @@ def read_target(text: str) -> str | list[str]:
     if len(words) == 1 and path.endswith(".py"):
         if not Path(path).is_file():
             raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
-        return [sys.executable, "-m", "trio_mcp", "run", *words]
+        return [sys.executable, "-m", "trio_mcp", "run", *words, *(["--debug"] if debug else [])]
     return words
 
 

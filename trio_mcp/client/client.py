@@ -90,6 +90,7 @@ class Client:
         probe_timeout: float = PROBE_TIMEOUT,
         cache: ResponseCache | None = None,
         principal: str | None = None,
+        raise_exceptions: bool = False,
         **options: object,
     ) -> Client:
         """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
@@ -106,6 +107,8 @@ class Client:
                 seconds.
             cache: stores responses for as long as the server allows; several clients may share it. None caches nothing.
             principal: cache partition for private responses; defaults to a digest of `headers`.
+            raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
+                instead of returning or raising its error.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
 
         `on_log` and `on_change` are plain functions, called in the task that reads from the server.
@@ -124,6 +127,8 @@ class Client:
             probe_timeout=probe_timeout,
             cache=cache_view(cache, target, principal, options.get("headers"), handlers.capabilities),
         )
+        if raise_exceptions:
+            options["raise_exceptions"] = True
         return cls(open_target(target, options), made)
 
     # life

@@ -28,13 +28,13 @@ from functools import partial
 from typing import TypeVarTuple, Unpack
 
 import trio
-from sniffio import current_async_library
 
 from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..logs import peer_logger
 from ..session import AnyChannel, ClientSession
 from ..session.client import RequestOptions
+from ..session.event_loop import check_event_loop
 from ..types import Model, RequestParams
 from .dialects import Dialect
 from .link_state import LinkEvent, LinkState, Phase
@@ -91,8 +91,7 @@ class Link:
 
     async def open(self) -> None:
         """Connect and open the session. A cancel closes the link."""
-        if (library := current_async_library()) != "trio":
-            raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start your program with trio.run")
+        check_event_loop()
         if self._state.phase is not Phase.NEW:
             raise RuntimeError("a client is opened once: make another one with Client.connect")
         self._state.move(LinkEvent.START)

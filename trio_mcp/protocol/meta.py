@@ -16,6 +16,8 @@ ELICIT: Final = "trio-mcp/elicit"
 """In a declared form: an object with the name of the `tool`, prompt or resource that asks, and the `key` of the question."""
 ELICITS: Final = "trio-mcp/elicits"
 """In a tool, prompt or resource: the schemas of the questions that it may ask, by key."""
+REQUIRED_SCOPES: Final = "trio-mcp/requiredScopes"
+"""In an error result of ours: the scopes that the caller would have to have."""
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  a member name, no secret
 
 RESERVED: frozenset[str] = frozenset(

@@ -58,7 +58,8 @@ class Registration:
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
-        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth` and `token_budget`;
+        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `tags`, `scopes`, `visible`
+        and `heartbeat` (seconds);
         `trio_mcp.server.ToolKeywords` explains each.
 
         Raises:

@@ -16,6 +16,7 @@ from ..runtime import Outbox
 from ..runtime.loop_turn import TURN, LoopTurn
 from .batch import OpenBatch
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
+from .raised import RaisedErrors
 
 MESSAGE_COST: Final = 512
 """What a message costs of a turn of the event loop besides its bytes (`LoopTurn.spent`)."""
@@ -31,10 +32,14 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
         peer: the other end; a transport that knows more of it sets it before the channel is served.
+        in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
+        raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
     """
 
     on_stop: Callable[[], None] | None = None
     peer: Peer = ANONYMOUS
+    in_process: bool = False
+    raised: RaisedErrors | None = None
 
     async def send_many(self, values: Sequence[Envelope[Sent]]) -> None:
         """Send several envelopes in order; override it where they can share one write. Raises what `send` raises.

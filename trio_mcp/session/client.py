@@ -124,6 +124,7 @@ class ClientSession:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
+        self._raised = self._channel.raised
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
@@ -187,7 +188,8 @@ class ClientSession:
         answered = False
         try:
             with trio.move_on_after(timeout):
-                result = await (slot.take() if timer is None else timer.take(slot, method))
+                taking = slot.take() if timer is None else timer.take(slot, method)
+                result = await (taking if self._raised is None else self._raised.result_of(request.id, taking))
                 answered = True
                 return result
         finally:

@@ -46,7 +46,7 @@ from .calls.asks_requests import CallByRequests, PendingAsks
 from .calls.asks_rounds import CallInRounds
 from .calls.call import Plan
 from .calls.facts import RequestFacts
-from .calls.failures import error_detail
+from .calls.failures import error_detail, told_error
 from .calls.retries import carry_on
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
@@ -215,13 +215,23 @@ class ServerSession:
 
     def _serve(self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int) -> None:
         facts = RequestFacts(
-            request.id, request.method, request.terms, peer.principal, peer.headers, self.service.turn, size
+            request.id,
+            request.method,
+            request.terms,
+            peer.principal,
+            peer.headers,
+            self.service.turn,
+            size,
+            peer.known_caller,
         )
         self.requests.add(target)
         try:
             answer = self._answer(facts, request.params, target)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
-            target.finish(error_detail(facts, error))
+            told = told_error(facts, error, "") if self.service.options.tell_errors else error
+            target.finish(error_detail(facts, told))
+            # Its traceback holds this frame.
+            del told
         else:
             if answer is not None:
                 target.finish(answer)

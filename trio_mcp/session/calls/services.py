@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -12,9 +13,12 @@ from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
+from ...types import Model
 from ..options import ServiceOptions
+from ..raised import RaisedErrors
 from .directory import CallDirectory
 from .ended import EndedCall
+from .facts import RequestFacts
 
 C = TypeVar("C")
 logger = peer_logger("trio_mcp.session")
@@ -31,7 +35,9 @@ class CallServices(Generic[C]):
         directory: the calls that a later request may carry forward.
         node: names this process among those that share the keys.
         records: counts what clients can make the server log, over all connections.
+        routes: serve what a call requests from its own server, by method.
         stray_replies: counts replies of clients that no call waited for.
+        raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
     """
 
     supervisor: Supervisor
@@ -42,7 +48,9 @@ class CallServices(Generic[C]):
     directory: CallDirectory[C, EndedCall]
     node: str
     records: RepeatedRecords
+    routes: Mapping[str, Callable[[RequestFacts, Model], object]]
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
+    raised: RaisedErrors | None = None
 
     @cached_property
     def sealer(self) -> Sealer:

@@ -28,8 +28,11 @@ LAST_LOOK = 1.0
 class WorkerChannel(MessageChannel):
     """The server's end of the connection of one worker."""
 
+    in_process = True
+
     def __init__(self, client: MessageChannel, peer: Peer) -> None:
         self.peer = peer
+        self.raised = client.raised
         self._client = client
         self.inbox, self._received = trio.open_memory_channel[Envelope[Received]](1)
 
