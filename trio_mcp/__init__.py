@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Titled,
         ToolResult,
     )
+    from .server.builder import tool
     from .session import Caller, ChannelServer, ServiceOptions
 
 __all__ = [
@@ -86,12 +87,15 @@ __all__ = [
     "accept_defaults",
     "decline",
     "dismiss",
+    "tool",
 ]
 
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
     "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
+    # Not in `server`, where the module `tool` has the name.
+    "server.builder": ("tool",),
     "session": ("Caller", "ChannelServer", "ServiceOptions"),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}

@@ -91,6 +91,33 @@ async def asking_twice(ctx: Context) -> str:
     return f"{first} {second}"
 
 
+async def hand_over(_value: str, ctx: Context) -> str:
+    """Ask, and ask again."""
+    await ctx.elicit("First?", int)
+    return str(await ctx.elicit("Second?", int))
+
+
+async def finish(_value: str, answer: str, ctx: Context) -> str:
+    """Do what is done once."""
+    await ctx.progress(2)
+    effects.did("finished or undone")
+    return answer
+
+
+async def undo(_value: str, _ctx: Context) -> None:
+    """Do this instead, if the call was cancelled."""
+    effects.did("finished or undone")
+    await trio.sleep(0.1)
+
+
+@server.handoff_tool(client=hand_over, after=finish, on_cancel=undo)
+async def handing_over(ctx: Context) -> str:
+    """Prepare, ask, and finish."""
+    await ctx.progress(1)
+    effects.did("prepared")
+    return "prepared"
+
+
 @server.tool
 async def asking_again(ctx: Context) -> str:
     """Ask for what the user will not give, so that it is asked for again."""

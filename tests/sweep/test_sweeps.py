@@ -41,6 +41,7 @@ TOOLS = [
     "reading",
     "asking",
     "asking_twice",
+    "handing_over",
     "sampling",
     "rooted",
     "fanned",
@@ -53,7 +54,7 @@ TOOLS = [
     "too_slow",
     "hanging_up",
 ]
-OFTEN = {"asking_twice", "beating", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
+OFTEN = {"asking_twice", "beating", "handing_over", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
 """Those that are interrupted at every step in every run of the tests."""
 STRIDE = 5
 OTHERS: list[Scenario] = [
@@ -142,11 +143,12 @@ def test_opening_and_closing_leave_nothing(mode: str) -> None:
     swept(nothing, mode, opening=True)
 
 
-def test_a_call_that_is_replayed_at_every_leg_does_its_steps_once() -> None:
+@pytest.mark.parametrize("tool", ["stepping", "handing_over"])
+def test_a_call_that_is_replayed_at_every_leg_does_its_steps_once(tool: str) -> None:
     replayed = server.with_options(replace(server.options, always_replay=True))
     sweep(
         replayed,
-        called("stepping"),
+        called(tool),
         mode=MODERN,
         on_elicit=lambda _asked: accept(value=1),
         effects=effects,

@@ -8,6 +8,7 @@ from .asking import (
     Sampled,
 )
 from .branching import BranchOptions
+from .builder import ToolBuilder, ToolLimits
 from .context import BranchGroup, Context
 from .forms import Elicit, FormError, Titled
 from .options import OfferKeywords
@@ -36,6 +37,8 @@ __all__ = [
     "Server",
     "Titled",
     "Tool",
+    "ToolBuilder",
     "ToolKeywords",
+    "ToolLimits",
     "ToolResult",
 ]

@@ -30,8 +30,8 @@ class OfferKeywords(TypedDict, total=False):
     resume: what happens to a call that waits for an answer when its process ends. "replay": the body runs again; questions that
         were answered and steps that were done (`ctx.step`) return their results immediately. "parked": the call is lost
         and its caller gets an error.
-        "auto": "replay" for prompts and resources, and for tools whose `annotations` say that they are read-only or idempotent;
-        else "parked".
+        "auto": "replay" for prompts and resources, for handoff tools, and for tools whose `annotations` say that they are
+        read-only or idempotent; else "parked".
     """
 
     name: str

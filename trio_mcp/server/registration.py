@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar, Unpack, overload
+from typing import ParamSpec, TypeVar, Unpack, overload
 
 from ..runtime import ThreadLimiter
 from ..session.changes import Change
+from .builder import ToolBuilder
 from .completion import make_completer
+from .context import Context
 from .handler import Function
+from .handoff import handoff_function
 from .homes import remember_home
-from .options import check_function, check_not_class, check_uri_and_function
+from .options import check_function, check_not_class, check_uri_and_function, name_for
 from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
 from .resources import Resource, ResourceKeywords, Template, make_resource, make_template
 from .tool import Tool, ToolKeywords, make_tool
 
 F = TypeVar("F", bound=Function)
+Q = ParamSpec("Q")
+V = TypeVar("V")
+C = TypeVar("C")
 
 MAX_THREADS = 100
 """Functions that are not async and may run at the same time; they have their own thread limiter."""
@@ -63,12 +69,69 @@ class Registration:
         add = decorator(partial(self.add_tool, **options))
         return add if fn is None else add(fn)
 
-    def add_tool(self, function: Function, **options: Unpack[ToolKeywords]) -> Tool:
-        """Register a function as a tool, also while serving: clients that subscribed are notified that the list has changed."""
-        check_function(function, "tool")
-        tool = make_tool(function, options, self._threads)
+    def handoff_tool(
+        self,
+        *,
+        client: Callable[[V, Context], Awaitable[C]],
+        after: Callable[[V, C, Context], Awaitable[object]],
+        on_cancel: Callable[[V, Context], Awaitable[object]] | None = None,
+        **options: Unpack[ToolKeywords],
+    ) -> Callable[[Callable[Q, Awaitable[V]]], Callable[Q, Awaitable[V]]]:
+        """Register a function as the first phase, `before`, of a tool with three phases.
+
+            @server.handoff_tool(client=pick_seat, after=book, on_cancel=release)
+            async def book_flight(destination: str) -> Hold:
+
+        The name, the description and the arguments of the tool come from `before`, its output schema from `after`. `before` and
+        `after` run once per call, also if the call is replayed in another process, and cannot ask. The value of `before` is
+        recorded as JSON by its return annotation.
+
+        Args:
+            client: `client(value, ctx)` asks the user and the model; a replay runs it again. `value` is that of `before`.
+            after: `after(value, answer, ctx)` completes the call; `answer` is the value of `client`. It does not run if `client`
+                raised or the call was cancelled.
+            on_cancel: `on_cancel(value, ctx)` runs instead of `after` if the call was cancelled after `before`. It is shielded
+                from the cancel for `ServiceOptions.cancel_grace` seconds. It does not run if the call may continue in another
+                process.
+            options: those of `tool`. `resume` is "replay" by default.
+
+        Raises:
+            TypeError: a phase is not async or takes other parameters, JSON cannot represent the value of `before`, or as `tool`.
+            ValueError: as `tool`.
+        """
+
+        def add(before: Callable[Q, Awaitable[V]]) -> Callable[Q, Awaitable[V]]:
+            name = name_for(before, options)
+            function = handoff_function(name, before, client, after, on_cancel)
+            self.add_tool(make_tool(function, options, self._threads, before=before))
+            return before
+
+        return add
+
+    def add_tool(self, function: Function | Tool, **options: Unpack[ToolKeywords]) -> Tool:
+        """Register a function, or a tool that was built or is registered at another server. Return the registered tool.
+
+        It can be called while serving: clients that subscribed are notified that the list has changed.
+
+        Raises:
+            TypeError: as `tool`; or a tool comes with options, or is not finished.
+            ValueError: as `tool`.
+        """
+        if isinstance(function, Tool):
+            if options:
+                raise TypeError(
+                    f"add_tool: {function.name} has its options already, so {', '.join(options)} cannot be set"
+                )
+            tool = function.with_threads(self._threads)
+        elif isinstance(function, ToolBuilder):
+            raise TypeError(
+                f"add_tool: {function!r} is not finished: call .execute(...) or .handoff(...) as its last step"
+            )
+        else:
+            check_function(function, "tool")
+            tool = make_tool(function, options, self._threads)
         self._registry.tools.add(tool.name, tool)
-        remember_home(function, self)
+        remember_home(tool.function, self)
         return tool
 
     def remove_tool(self, name: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import TypeVar, cast, get_type_hints
 
 import trio
@@ -32,7 +34,7 @@ async def run_step(
         value = fn(*args)
         result = cast("T", await value if isinstance(value, Awaitable) else value)
         if call.memory is not None:
-            call.memory.record_step(key, step_result(fn).to_json(name, result))
+            call.memory.record_step(key, step_result(fn).to_json(f"the step {name!r}", result))
     except BaseException:
         # A step that failed was not done: the body may catch the error and run a step of that name again.
         lane.free_name(name)
@@ -50,8 +52,8 @@ class StepResult:
         kind = cast("type[object]", returns if self._declared else CheckedJson)
         self._adapter: TypeAdapter[object] = TypeAdapter(kind)
 
-    def to_json(self, name: str, result: object) -> JsonValue:
-        """Return the result as JSON.
+    def to_json(self, what: str, result: object) -> JsonValue:
+        """Return the result as JSON; `what` names the function in the error.
 
         Raises:
             TypeError: `from_json` could not restore it.
@@ -65,9 +67,7 @@ class StepResult:
         except (ValidationError, ValueError, TypeError) as error:
             how = "it does not match the return annotation" if self._declared else "add a return annotation"
             kind = type(result).__name__
-            raise TypeError(
-                f"the step {name!r} returned a {kind} that cannot be recorded for a replay: {how}"
-            ) from error
+            raise TypeError(f"{what} returned a {kind} that cannot be recorded for a replay: {how}") from error
         return value
 
     def from_json(self, value: object) -> object:
@@ -77,6 +77,22 @@ class StepResult:
             ValueError: the return annotation has changed since.
         """
         return self._adapter.validate_python(value)
+
+
+def return_hint(function: Callable[..., object]) -> object:
+    """Return the return annotation of a function, or `inspect.Signature.empty`.
+
+    Raises:
+        NameError: it names something that the module of the function does not define.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    # Only this one is evaluated: the others may be local to the function in which a tool is built.
+    written = getattr(function, "__annotations__", {})
+    if "return" not in written:
+        return inspect.Signature.empty
+    alone = SimpleNamespace(__annotations__={"return": written["return"]})
+    return get_type_hints(alone, getattr(inspect.unwrap(function), "__globals__", {}), include_extras=True)["return"]
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ import math
 import re
 import secrets
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,6 +37,7 @@ from .branching import BranchTerms
 from .catalog import Catalog
 from .handler import Function, Handler, make_handler
 from .options import OfferKeywords, check_count, check_offer, listed_members, name_for, question_keys, resume_mode
+from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
@@ -99,9 +100,10 @@ def check_tool_options(options: ToolKeywords) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """A registered tool.
+    """A tool, registered or not.
 
     Attributes:
+        function: what its author registered; of a handoff tool `before`.
         model: what `tools/list` shows.
         mirrored: the arguments that headers repeat, if any.
         access: who may see and call it; None for everybody.
@@ -118,11 +120,17 @@ class Tool:
     _convert: Converter
     _resume: ResumeMode
     _heartbeat: float | None
+    _make: Callable[[ThreadLimiter], Tool]
 
     @property
     def name(self) -> str:
         """The name under which clients call the tool."""
         return self.model.name
+
+    def with_threads(self, threads: ThreadLimiter) -> Tool:
+        """Return the tool of another server, whose plain functions run in `threads`."""
+        # Made again, and not only with another handler: what a handler counts belongs to one server.
+        return self if self._handler.threads is threads else self._make(threads)
 
     def callable_by(self, client: ClientCapabilities) -> bool:
         """Return whether a client with these capabilities can call it."""
@@ -259,8 +267,19 @@ def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 
-def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter) -> Tool:
+def make_tool(
+    function: Function,
+    options: ToolKeywords,
+    threads: ThreadLimiter,
+    *,
+    parameters: ParametersModel | None = None,
+    before: Function | None = None,
+) -> Tool:
     """Return a tool that runs a function.
+
+    Args:
+        parameters: makes the one argument that the function takes, instead of its signature.
+        before: the first phase of a handoff, if the function runs one.
 
     Raises:
         TypeError: the signature cannot be that of a tool, or an option is unknown or has the wrong type.
@@ -269,10 +288,12 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
     """
     check_tool_options(options)
     name = name_for(function, options)
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
+    check_tool_name(name)
     schema, hints = options.get("input_schema"), options.get("annotations")
-    arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
+    if parameters is not None:
+        arguments = parameters.arguments_of(function)
+    else:
+        arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
     returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
     requires = tuple(sorted(options.get("requires", ())))
     for capability in requires:
@@ -288,7 +309,7 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
     max_depth = options.get("max_depth")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
-        function,
+        before or function,
         model,
         options.get("timeout", math.inf),
         requires,
@@ -297,8 +318,9 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         arguments,
         make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
-        resume_mode(options, harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
+        resume_mode(options, harmless=before is not None or is_harmless(hints)),
         options.get("heartbeat"),
+        lambda others: make_tool(function, options, others, parameters=parameters, before=before),
     )
 
 
@@ -306,6 +328,17 @@ def published_meta(name: str, options: ToolKeywords, requires: Collection[str]) 
     """Return the members of a tool's `_meta` that come from its options."""
     tags = tags_meta(name, options.get("tags", ()))
     return {REQUIRES_META_KEY: list(requires), **tags} if requires else tags
+
+
+def check_tool_name(name: str) -> None:
+    """Raise `ValueError` unless this is the name of a tool."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
+
+
+def is_harmless(hints: ToolAnnotations | None) -> bool:
+    """Return whether a tool says of itself that it does no more when it runs twice."""
+    return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
 
 def tool_return_spec(function: Function, returns: object, schema: JsonObject | None) -> ReturnSpec:

@@ -156,7 +156,20 @@ class CallInRounds(Call[RequestDigest]):
         assert legs.call_id is not None
         self.services.directory.forget(legs.call_id)
         legs.call_id = None
+        legs.was_forgotten = True
         self.actor.cancel(CancelReason.EXPIRED)
+
+    @property
+    def continues_elsewhere(self) -> bool:
+        legs = self.legs
+        if legs is None or legs.was_forgotten:
+            return legs is not None
+        if self.memory is None or self.services.keys is None:
+            return False
+        # Other processes can open its states. Whether one has, while it was parked here, cannot be known. A leg that this
+        # process did not finish may be sent again, with the state of the leg before it.
+        interrupted = self.actor.reason in (CancelReason.SHUTDOWN, CancelReason.EXPIRED)
+        return self.actor.state is ActorState.PARKED or (interrupted and legs.number > 1)
 
     # the next leg
 

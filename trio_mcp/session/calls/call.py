@@ -151,6 +151,11 @@ class Call(ABC, Generic[OriginT_co]):
         return self.facts.method
 
     @property
+    def continues_elsewhere(self) -> bool:
+        """Whether a call that was cancelled may continue as a replay, here or in another process, or has done so."""
+        return False
+
+    @property
     def target_name(self) -> str:
         """The name of the tool, prompt or resource that it calls."""
         return self._plan.target

@@ -142,6 +142,8 @@ class LegBook:
     """The leg whose end waits for the round delay, or 0."""
     is_storing: bool = field(default=False, init=False)
     """The journal is being stored, before the leg ends."""
+    was_forgotten: bool = field(default=False, init=False)
+    """The call goes on as a replay, here or in another process: the end of its actor is not its end."""
     _outcomes: dict[int, LegOutcome] = field(default_factory=dict[int, LegOutcome], init=False)
     final: LegOutcome = field(default=None, init=False)
     """What later legs get; None until the call is over, and if it was cancelled before it came to an end."""

@@ -41,7 +41,7 @@ def tool_of(function: Callable[..., object], tool: Tool | None) -> tuple[Server,
     server = home_of(function)
     if isinstance(server, Server):
         for each in server.tools:
-            if each is tool or (tool is None and each.function == function):
+            if each.function == function and (tool is None or each.name == tool.name):
                 return server, each.name
     return None
 
@@ -49,7 +49,4 @@ def tool_of(function: Callable[..., object], tool: Tool | None) -> tuple[Server,
 def alone(target: Callable[..., object] | Tool) -> tuple[Server, str]:
     """Return a server that has only this tool."""
     server = Server("mock")
-    if isinstance(target, Tool):
-        server._registry.tools.add(target.name, target)  # noqa: SLF001  a tool of a server that is gone
-        return server, target.name
     return server, server.add_tool(target).name
