@@ -36,11 +36,14 @@ if TYPE_CHECKING:
     from .runtime import CancelReason
     from .server import (
         Accepted,
+        Audio,
         Context,
         Declined,
         Dismissed,
         Elicit,
         Elicited,
+        File,
+        Image,
         Mirrored,
         Sampled,
         Server,
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "Audio",
     "BranchElicitNotAllowed",
     "BranchLimit",
     "CancelReason",
@@ -65,6 +69,8 @@ __all__ = [
     "Elicit",
     "ElicitationInvalid",
     "Elicited",
+    "File",
+    "Image",
     "LimitExceeded",
     "McpError",
     "Mirrored",

@@ -10,6 +10,7 @@ from .asking import (
 from .branching import BranchOptions
 from .context import BranchGroup, Context
 from .forms import Elicit, FormError, Titled
+from .media import Audio, File, Image
 from .options import OfferKeywords
 from .prompts import PromptKeywords
 from .resources import ResourceKeywords
@@ -20,6 +21,7 @@ from .tool import Tool, ToolKeywords
 
 __all__ = [
     "Accepted",
+    "Audio",
     "BranchGroup",
     "BranchOptions",
     "Context",
@@ -27,7 +29,9 @@ __all__ = [
     "Dismissed",
     "Elicit",
     "Elicited",
+    "File",
     "FormError",
+    "Image",
     "Mirrored",
     "OfferKeywords",
     "PromptKeywords",

@@ -29,6 +29,7 @@ from ..types import (
 from ..types import Resource as ResourceModel
 from .branching import BranchTerms
 from .catalog import Catalog
+from .content import to_json_text
 from .handler import Function, Handler, make_handler
 from .options import (
     OfferKeywords,
@@ -39,7 +40,6 @@ from .options import (
     question_keys,
     resume_mode,
 )
-from .results import to_json_text
 from .signature import Arguments, signature_arguments
 
 MAX_MATCH_STEPS: Final = 50_000

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from pydantic import ValidationError
+
 from ..checks import check_instance
 from ..errors import (
     CapabilityError,
@@ -32,9 +34,20 @@ from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, J
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
 from .branching import BranchTerms
+from .callables import callable_name
 from .catalog import Catalog
+from .forms import error_summary
 from .handler import Function, Handler, make_handler
-from .options import OfferKeywords, check_count, check_offer, listed_members, name_for, question_keys, resume_mode
+from .options import (
+    OfferKeywords,
+    check_count,
+    check_names,
+    check_offer,
+    listed_members,
+    name_for,
+    question_keys,
+    resume_mode,
+)
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
@@ -51,7 +64,8 @@ REQUIRES_META_KEY = "trio-mcp/requires"
 class ToolKeywords(OfferKeywords, total=False):
     """The options of a tool: those of `OfferKeywords`, and these.
 
-    annotations: hints about what it does; clients do not trust them.
+    annotations: hints about what it does, as `ToolAnnotations` or as a dict such as `{"readOnlyHint": True}`; clients do not
+        trust them.
     requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call the
         tool, and legacy ones do not see it in the list.
     input_schema: JSON Schema (2020-12) of the arguments, instead of the signature's; the function takes them as one dict.
@@ -60,7 +74,7 @@ class ToolKeywords(OfferKeywords, total=False):
     token_budget: how many tokens the samples of a call may use, including those in branches.
     """
 
-    annotations: ToolAnnotations
+    annotations: ToolAnnotations | JsonObject
     requires: Collection[str]
     input_schema: JsonObject
     output_schema: JsonObject
@@ -218,8 +232,12 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
     name = name_for(function, options)
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
-    schema, hints = options.get("input_schema"), options.get("annotations")
+    schema, hints = options.get("input_schema"), tool_hints(options.get("annotations"))
     arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
+    if arguments.kept is not None:
+        logger.warning(
+            "the input schema of the tool %s keeps $ref, which some hosts do not resolve: %s", name, arguments.kept
+        )
     returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
     requires = tuple(sorted(options.get("requires", ())))
     for capability in requires:
@@ -252,7 +270,26 @@ def tool_return_spec(function: Function, returns: object, schema: JsonObject | N
     try:
         return return_spec(returns) if schema is None else schema_return_spec(schema)
     except TypeError as error:
-        raise TypeError(f"{function.__qualname__}: {error}") from error
+        raise TypeError(f"{callable_name(function)}: {error}") from error
+
+
+def tool_hints(annotations: object) -> ToolAnnotations | None:
+    """Return the hints about a tool that an author gave as a model or as a dict, with the names of the wire or of Python.
+
+    Raises:
+        TypeError: a hint is unknown, or has a wrong value.
+    """
+    if annotations is None or isinstance(annotations, ToolAnnotations):
+        return annotations
+    given = check_instance(
+        "annotations", annotations, dict, 'ToolAnnotations(...), or a dict such as {"readOnlyHint": True}'
+    )
+    names = {name: field.alias or name for name, field in ToolAnnotations.model_fields.items()}
+    check_names(given, {*names, *names.values()}, "annotations")
+    try:
+        return ToolAnnotations.model_validate(given)
+    except ValidationError as error:
+        raise TypeError(f"annotations: {error_summary(error)}") from None
 
 
 def internal_error_text(name: str, reference: str) -> str:
