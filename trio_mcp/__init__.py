@@ -29,6 +29,7 @@ from .errors import (
     ResourceNotFound,
     SessionLost,
     ToolError,
+    ToolFailed,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ __all__ = [
     "SessionLost",
     "Titled",
     "ToolError",
+    "ToolFailed",
     "ToolResult",
     "accept",
     "accept_defaults",
