@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial
 from inspect import formatannotation
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -17,25 +17,42 @@ ValueReader: TypeAlias = Callable[[str, CallToolResult], object]
 """Returns the value in the result of the tool of that name."""
 
 
-@lru_cache(maxsize=256)
 def value_reader(returns: object) -> ValueReader:
     """Return a function that reads a value of this type.
 
     Raises:
-        TypeError: pydantic cannot validate the type, or it cannot be hashed.
+        TypeError: pydantic cannot validate the type.
     """
-    # Cached, because building a validator costs more than most calls; types are few and live as long as the program.
+    # Cached, because building a validator costs more than most calls; types are few and live as long as the program. A type
+    # with metadata that cannot be hashed is not.
+    return cached_reader(returns) if is_hashable(returns) else new_reader(returns)
+
+
+def is_hashable(value: object) -> bool:
+    """Return whether a value can be hashed, with all that it is made of."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def new_reader(returns: object) -> ValueReader:
+    """Return a function that reads a value of this type. Raises as `value_reader` does."""
     try:
         adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", returns))
     except PydanticUserError as error:
         problem = error.message.partition("\n")[0]
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         problem = str(error)
     else:
         return partial(read_value, adapter, returns)
     raise TypeError(
         f"returns must be a type that pydantic can validate, such as list[Hit], not {returns!r:.80}: {problem}"
     )
+
+
+cached_reader: Final = lru_cache(maxsize=256)(new_reader)
 
 
 def read_value(adapter: TypeAdapter[object], returns: object, name: str, result: CallToolResult) -> object:

@@ -51,7 +51,7 @@ class Registration:
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
-        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth` and `token_budget`;
+        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget` and `max_result` (bytes);
         `trio_mcp.server.ToolKeywords` explains each.
 
         Raises:
@@ -65,6 +65,8 @@ class Registration:
         """Register a function as a tool, also while serving: clients that subscribed are notified that the list has changed."""
         check_function(function, "tool")
         tool = make_tool(function, options, self._threads)
+        if options.get("max_result") is not None:
+            self._registry.keeps_results = True
         self._registry.tools.add(tool.name, tool)
         return tool
 

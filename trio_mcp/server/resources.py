@@ -31,6 +31,7 @@ from .branching import BranchTerms
 from .catalog import Catalog
 from .content import to_json_text
 from .handler import Function, Handler, make_handler
+from .large_results import PREFIX, read_result
 from .options import (
     OfferKeywords,
     check_caching,
@@ -132,7 +133,7 @@ class Template:
 def read_resource(
     resources: Catalog[Resource], templates: Catalog[Template], _facts: RequestFacts, params: Model
 ) -> Plan:
-    """Serve `resources/read`. A resource has precedence over templates, and of templates the first that matches.
+    """Serve `resources/read`: a result that was kept for its caller, a resource, or the first template that matches.
 
     Raises:
         ResourceNotFound: nothing has that URI.
@@ -141,6 +142,8 @@ def read_resource(
     assert isinstance(params, ReadResourceRequestParams)
     # Before any template sees it: the time that matching takes grows with the length of the URI.
     check_uri(params.uri)
+    if params.uri.startswith(PREFIX):
+        return read_result(params.uri)
     resource = resources.by_key.get(params.uri)
     if resource is not None:
         return resource.reader.plan(params.uri, {})

@@ -12,7 +12,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from ..checks import check_instance
+from ..checks import check_instance, check_int
 from ..errors import (
     CapabilityError,
     LimitExceeded,
@@ -38,6 +38,7 @@ from .callables import callable_name
 from .catalog import Catalog
 from .forms import error_summary
 from .handler import Function, Handler, make_handler
+from .large_results import LEAST_MAX_RESULT, run_limited
 from .options import (
     OfferKeywords,
     check_count,
@@ -72,6 +73,8 @@ class ToolKeywords(OfferKeywords, total=False):
     output_schema: JSON Schema of the structured result, instead of the return annotation's.
     max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
     token_budget: how many tokens the samples of a call may use, including those in branches.
+    max_result: bytes of an encoded result, at least 2,048. Of a larger one a preview is sent, with a link to a resource that only
+        its caller can read, for `ServiceOptions.result_ttl` seconds. Such a tool has no output schema.
     """
 
     annotations: ToolAnnotations | JsonObject
@@ -80,6 +83,7 @@ class ToolKeywords(OfferKeywords, total=False):
     output_schema: JsonObject
     max_depth: int
     token_budget: int
+    max_result: int
 
 
 def check_tool_options(options: ToolKeywords) -> None:
@@ -92,6 +96,10 @@ def check_tool_options(options: ToolKeywords) -> None:
             check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
     for name in ("max_depth", "token_budget"):
         check_count(name, given.get(name))
+    if (max_result := given.get("max_result")) is not None:
+        check_int("max_result", max_result, least=LEAST_MAX_RESULT, hint="leave it out for no limit")
+        if given.get("output_schema") is not None:
+            raise ValueError("max_result: a preview has no structure, so that the tool cannot have an output_schema")
     # A string is a collection of letters, each of which would be an unknown capability.
     if isinstance(requires := options.get("requires"), str):
         raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
@@ -110,6 +118,7 @@ class Tool:
     _handler: Handler
     _convert: Converter
     _resume: ResumeMode
+    _max_result: int | None = None
 
     @property
     def name(self) -> str:
@@ -146,6 +155,8 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.in_thread:
             handler.threads.admit()
+        if self._max_result is not None:
+            run = partial(run_limited, run, self.name, self._max_result)
         return Plan(run, self.name, self.timeout, self._error_result, self._resume)
 
     async def _run_if_valid(self, check: DearCheck[dict[str, object]], call: Call, actor: Actor) -> CallToolResult:
@@ -246,7 +257,8 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
     model = ToolModel(
         name=name,
         input_schema=arguments.schema,
-        output_schema=returned.schema,
+        # A client insists on the structure that a schema promises, and a preview has none.
+        output_schema=returned.schema if options.get("max_result") is None else None,
         annotations=hints,
         **listed_members(function, options, {REQUIRES_META_KEY: list(requires)} if requires else None),
     )
@@ -262,6 +274,7 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
         resume_mode(options, harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
+        options.get("max_result"),
     )
 
 

@@ -25,6 +25,7 @@ from ..types import Implementation, ServerCapabilities, declares
 from .calls.call import CallServices, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .envelope import ANONYMOUS, Envelope, Peer, sent_size
+from .kept_results import KeptResults
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
@@ -63,6 +64,7 @@ class Service:
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
+            kept=KeptResults(self.options.result_ttl, self.supervisor),
         )
 
     def open_account(self, peer: Peer) -> Account:

@@ -62,6 +62,7 @@ from ...types import (
     ProgressNotificationParams,
 )
 from ..envelope import Envelope
+from ..kept_results import KeptResults
 from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
@@ -89,6 +90,7 @@ class CallServices:
         audience: the server that a state is for.
         directory: the calls that a later request may carry forward.
         node: names this process among those that share the keys.
+        kept: the results that were too large to be sent.
         stray_replies: counts replies of clients that no call waited for.
     """
 
@@ -99,6 +101,7 @@ class CallServices:
     audience: str
     directory: CallDirectory[Call, EndedCall]
     node: str
+    kept: KeptResults
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
 
     @cached_property
