@@ -140,9 +140,7 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
             ... if parameter.default is parameter.empty else parameter.default,
         )
     try:
-        model: type[ArgumentsModel] = create_model(  # type: ignore[call-overload]
-            getattr(function, "__name__", "arguments"), __base__=ArgumentsModel, **fields
-        )
+        model: type[ArgumentsModel] = create_model("Arguments", __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
         generated: JsonObject = model.model_json_schema(by_alias=True, schema_generator=PlainSchema)
         validator = fail_fast_validator(model)
     except PydanticUserError as error:
